@@ -1,0 +1,2 @@
+//! The Amalgam server.
+fn main() {}

@@ -1,0 +1,37 @@
+//! What the inside asks of the outside: fetching, sealing. Implemented elsewhere, introduced by the binary.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+
+use crate::fault::Fault;
+
+/// A future behind a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What was found at an address that a caller named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The media type by the bytes themselves where they tell, else by the server's word.
+    pub media_type: String,
+    /// The whole body, within the limit that was asked for.
+    pub bytes: Bytes,
+}
+
+/// The one way out to addresses that callers name.
+///
+/// An implementer resolves the name, checks the address, connects to that very address, follows no redirect,
+/// and stops at a time and at a size.
+pub trait Fetch: Send + Sync {
+    /// Gets `url`, reading at most `limit` bytes.
+    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>>;
+}
+
+/// Encrypts what leaves our hands and comes back, bound to the tenant that it belongs to.
+pub trait Seal: Send + Sync {
+    /// Text safe to hand to a client; only [`Seal::open`] with the same `context` gives `plain` back.
+    fn seal(&self, context: &str, plain: &[u8]) -> String;
+    /// The plain bytes, or nothing when `sealed` is not ours, not whole, or from another context.
+    fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>>;
+}

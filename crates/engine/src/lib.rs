@@ -1,0 +1,1 @@
+//! Runs turns: time, order, cancellation, admission.

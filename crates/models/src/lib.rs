@@ -1,0 +1,1 @@
+//! Upstreams: everything that answers as a model.

@@ -1,0 +1,1 @@
+//! Responses shapes and SSE frames as plain data.

@@ -1,0 +1,1 @@
+//! HTTP: listener, layers, authentication, wires.

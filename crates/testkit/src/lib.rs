@@ -1,0 +1,1 @@
+//! Scripted upstream, SSE reader and fixtures for tests.

@@ -1,0 +1,1 @@
+//! Tool kinds, and the one way out to addresses that callers name.
