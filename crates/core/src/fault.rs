@@ -61,7 +61,7 @@ pub enum FaultKind {
 }
 
 /// One fault: its kind, what the caller reads, and what the log reads.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Which decision this is.
     pub kind: FaultKind,

@@ -1,0 +1,87 @@
+//! What was said, made safe to send to any upstream: every tool call has exactly one output and the other way round.
+
+use std::borrow::Cow;
+
+use amalgam_protocol::{Content, Item, JsonStr, Raw, Role};
+
+use crate::{loss::Loss, toolset::CallKind};
+
+/// A conversation in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History<'a> {
+    /// What is said before everything else.
+    pub instructions: Vec<Entry<'a>>,
+    /// What is said.
+    pub entries: Vec<Entry<'a>>,
+    /// What normalising changed.
+    pub losses: Vec<Loss>,
+}
+
+/// One step of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry<'a> {
+    /// Something said. `item` is the item it came from; none for a bare text.
+    Message {
+        /// Who speaks.
+        role: Role,
+        /// What is said.
+        content: Content<'a>,
+        /// As it was sent.
+        item: Option<Raw<'a>>,
+    },
+    /// Something that we say in place of what could not stand: always in the user's role.
+    Note(String),
+    /// The model asked for a tool.
+    Call(Call<'a>),
+    /// The tool answered.
+    Output(Output<'a>),
+    /// The model thought.
+    Reasoning(Item<'a>),
+    /// An item that only some upstreams understand: hosted tools, compaction, unknown kinds.
+    Opaque(Item<'a>),
+}
+
+/// A tool call that has its output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call<'a> {
+    /// As it was sent.
+    pub item: Raw<'a>,
+    /// Function, custom tool, or a tool with items of its own.
+    pub kind: CallKind,
+    /// Unique in this history.
+    pub call_id: Cow<'a, str>,
+    /// Whether `call_id` is ours, because the client's was used before.
+    pub renamed: bool,
+    /// The tool's name as the client knows it.
+    pub name: Cow<'a, str>,
+    /// The namespace that the client has it in.
+    pub namespace: Option<Cow<'a, str>>,
+    /// What it was asked.
+    pub payload: Payload<'a>,
+}
+
+/// What a tool is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Payload<'a> {
+    /// A function's arguments: a string that should hold JSON.
+    Arguments(JsonStr<'a>),
+    /// A custom tool's input: free text.
+    Input(JsonStr<'a>),
+    /// The action or operation of a tool with items of its own.
+    Value(Raw<'a>),
+}
+
+/// The output of the call of the same id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output<'a> {
+    /// As it was sent.
+    pub item: Raw<'a>,
+    /// Which kind of call it answers.
+    pub kind: CallKind,
+    /// The call's id, renamed along with it.
+    pub call_id: Cow<'a, str>,
+    /// Whether `call_id` is ours.
+    pub renamed: bool,
+    /// What came out.
+    pub content: Content<'a>,
+}

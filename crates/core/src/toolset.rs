@@ -1,0 +1,339 @@
+//! Tools as an upstream that has only functions sees them, and the way back.
+//!
+//! Custom tools, namespaces and tools with items of their own are offered as plain functions; the [`CallMap`] remembers
+//! what each name stands for, so that a call comes out as the item that the client expects.
+
+mod schemas;
+
+use std::{borrow::Cow, collections::HashMap};
+
+use amalgam_protocol::{
+    AllowedTools, ClientTool, CreateResponse, CustomTool, FunctionTool, Item, ItemKind, JsonStr, Literal, Raw, Tool,
+    ToolChoice, ToolKind, Writer,
+};
+
+use crate::{
+    fault::Fault,
+    history::{Call, Entry, History, Payload},
+    loss::Loss,
+};
+
+/// The longest function name that every upstream takes.
+const LONGEST_NAME: usize = 64;
+
+/// What a call comes out as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// `function_call`
+    Function,
+    /// `custom_tool_call`
+    Custom,
+    /// `shell_call` and its like.
+    Client(ClientTool),
+}
+
+/// Functions, and what is said about choosing among them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Toolset<'a> {
+    /// What may be called, in the request's order, no name twice.
+    pub offers: Vec<Offer<'a>>,
+    /// What must or must not be called.
+    pub choice: Choice,
+    /// Whether one answer may hold several calls; none where the caller did not say.
+    pub parallel: Option<bool>,
+    /// What could not be offered.
+    pub losses: Vec<Loss>,
+}
+
+/// One function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offer<'a> {
+    /// The name that the upstream sees.
+    pub name: String,
+    /// What the model is told about it.
+    pub description: Option<Words<'a>>,
+    /// The JSON Schema of its arguments.
+    pub parameters: Option<Raw<'a>>,
+    /// Whether arguments must follow the schema exactly.
+    pub strict: Option<bool>,
+    /// What it stands for.
+    pub target: CallTarget,
+}
+
+/// A text of the client's, kept as it was written, or one of ours.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Words<'a> {
+    /// As the client wrote it.
+    Json(JsonStr<'a>),
+    /// Composed by us.
+    Own(String),
+}
+
+impl Words<'_> {
+    /// Writes the text as a JSON string.
+    pub fn write(&self, writer: &mut Writer) {
+        match self {
+            Self::Json(text) => writer.json_str(*text),
+            Self::Own(text) => writer.string(text),
+        }
+    }
+}
+
+/// What must or must not be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// Nothing may be called.
+    None,
+    /// The model decides.
+    Auto,
+    /// Something must be called.
+    Required,
+    /// This function must be called; by the name that the upstream sees.
+    Named(String),
+}
+
+/// What the upstream's name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallTarget {
+    /// What the call comes out as.
+    pub kind: CallKind,
+    /// The name that the client knows.
+    pub name: String,
+    /// The namespace that the client has it in.
+    pub namespace: Option<String>,
+}
+
+/// What the names of an answer's calls stand for.
+#[derive(Debug, Clone, Default)]
+pub struct CallMap(HashMap<String, CallTarget>);
+
+impl CallMap {
+    /// The target of a name; a name that was never offered is a function of that name.
+    pub fn target(&self, name: &str) -> CallTarget {
+        self.0.get(name).cloned().unwrap_or_else(|| CallTarget {
+            kind: CallKind::Function,
+            name: name.to_owned(),
+            namespace: None,
+        })
+    }
+}
+
+impl<'a> Toolset<'a> {
+    /// Everything that the request and its history offer, as plain functions.
+    pub fn plain(settings: &CreateResponse<'a>, history: &History<'a>) -> Result<Self, Fault> {
+        let mut toolset = Self { offers: Vec::new(), choice: Choice::Auto, parallel: None, losses: Vec::new() };
+        toolset.parallel = settings.parallel_tool_calls;
+        let client_search = settings.tools.iter().any(|tool| {
+            matches!(&tool.kind, ToolKind::Client(ClientTool::ToolSearch, search) if search.execution.as_deref() == Some("client"))
+        });
+        for (index, tool) in settings.tools.iter().enumerate() {
+            toolset.offer(tool, None, client_search, &format!("tools[{index}]"));
+        }
+        for entry in &history.entries {
+            match entry {
+                Entry::Opaque(Item { kind: ItemKind::AdditionalTools(additional), .. }) => {
+                    for tool in &additional.tools.0 {
+                        toolset.offer(tool, None, false, "input.additional_tools");
+                    }
+                }
+                // What a search found may be called from then on.
+                Entry::Output(output) if output.kind == CallKind::Client(ClientTool::ToolSearch) => {
+                    let found = output.item.get("tools").map(Tool::list).and_then(Result::ok).unwrap_or_default();
+                    for tool in &found {
+                        toolset.offer(tool, None, false, "input.tool_search_output");
+                    }
+                }
+                _ => {}
+            }
+        }
+        toolset.choose(settings.tool_choice.as_ref())?;
+        Ok(toolset)
+    }
+
+    /// What the names of the answer's calls will stand for.
+    pub fn call_map(&self) -> CallMap {
+        CallMap(self.offers.iter().map(|offer| (offer.name.clone(), offer.target.clone())).collect())
+    }
+
+    fn offer(&mut self, tool: &Tool<'a>, namespace: Option<&str>, searchable: bool, path: &str) {
+        match &tool.kind {
+            // Left out until a search of the client's finds it.
+            ToolKind::Function(function) if searchable && function.defer_loading == Some(true) => {}
+            ToolKind::Function(function) => self.add(function_offer(function, namespace), path),
+            ToolKind::Custom(custom) => self.add(custom_offer(custom, namespace), path),
+            ToolKind::Namespace(group) => {
+                for (index, nested) in group.tools.0.iter().enumerate() {
+                    self.offer(nested, Some(&group.name), searchable, &format!("{path}.tools[{index}]"));
+                }
+            }
+            ToolKind::Client(ClientTool::ToolSearch, search) if search.execution.as_deref() == Some("client") => {
+                self.add(
+                    Offer {
+                        description: search.description.map(Words::Json),
+                        parameters: Some(search.parameters.unwrap_or_else(|| schemas::of(ClientTool::ToolSearch))),
+                        ..client_offer(ClientTool::ToolSearch)
+                    },
+                    path,
+                );
+            }
+            // Every tool that such a search could find is offered outright, so that nothing but the search is missing.
+            ToolKind::Client(ClientTool::ToolSearch, _) => self.lose(path, "tool_search by the server"),
+            ToolKind::Client(ClientTool::Computer, _) => self.lose(path, "computer"),
+            ToolKind::Client(tool, _) => self.add(client_offer(*tool), path),
+            ToolKind::Hosted(_, kind) | ToolKind::Other(kind) => self.lose(path, kind),
+        }
+    }
+
+    /// The first of two tools of one name wins.
+    fn add(&mut self, offer: Offer<'a>, path: &str) {
+        match self.offers.iter().find(|other| other.name == offer.name) {
+            None => self.offers.push(offer),
+            Some(same) if same.target == offer.target => {}
+            Some(_) => self.losses.push(Loss::new(path.to_owned(), "another tool has this name")),
+        }
+    }
+
+    fn lose(&mut self, path: &str, kind: &str) {
+        self.losses.push(Loss::new(path.to_owned(), format!("`{kind}` has no implementation here")));
+    }
+
+    fn choose(&mut self, choice: Option<&ToolChoice<'a>>) -> Result<(), Fault> {
+        self.choice = match choice {
+            None | Some(ToolChoice::Auto) => Choice::Auto,
+            Some(ToolChoice::None) => Choice::None,
+            Some(ToolChoice::Required) => {
+                if self.offers.is_empty() {
+                    return Err(Fault::invalid("tool_choice", "`required` needs at least one tool that can be called."));
+                }
+                Choice::Required
+            }
+            Some(ToolChoice::Allowed(AllowedTools { required, tools })) => {
+                self.offers.retain(|offer| tools.iter().any(|allowed| names(allowed, offer)));
+                match (required, self.offers.is_empty()) {
+                    (true, true) => {
+                        return Err(Fault::invalid("tool_choice.tools", "None of the allowed tools can be called."));
+                    }
+                    (true, false) => Choice::Required,
+                    (false, _) => Choice::Auto,
+                }
+            }
+            Some(ToolChoice::Hosted(kind)) => {
+                self.losses.push(Loss::new("tool_choice", format!("`{kind}` has no implementation here")));
+                Choice::Auto
+            }
+            Some(named) => {
+                self.offers.retain(|offer| names(named, offer));
+                match self.offers.first() {
+                    Some(offer) => Choice::Named(offer.name.clone()),
+                    None => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
+                }
+            }
+        };
+        Ok(())
+    }
+}
+
+/// Whether a choice names this offer. A namespaced tool may be named with or without its namespace.
+fn names(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
+    match choice {
+        ToolChoice::Function(name) | ToolChoice::Custom(name) => {
+            offer.target.name == **name || offer.name == **name
+        }
+        ToolChoice::Client(tool) => offer.target.kind == CallKind::Client(*tool),
+        ToolChoice::Hosted(name) => offer.target.namespace.as_deref() == Some(&**name),
+        ToolChoice::Mcp { .. } | ToolChoice::None | ToolChoice::Auto | ToolChoice::Required | ToolChoice::Allowed(_) => {
+            false
+        }
+    }
+}
+
+fn function_offer<'a>(function: &FunctionTool<'a>, namespace: Option<&str>) -> Offer<'a> {
+    Offer {
+        name: wire_name(namespace, &function.name),
+        description: function.description.map(Words::Json),
+        parameters: function.parameters.filter(|schema| !schema.is_null()),
+        strict: function.strict,
+        target: target(CallKind::Function, &function.name, namespace),
+    }
+}
+
+/// A custom tool becomes a function with one string; its grammar is told in words.
+fn custom_offer<'a>(custom: &CustomTool<'a>, namespace: Option<&str>) -> Offer<'a> {
+    let mut description = custom.description.map(JsonStr::decode).unwrap_or_default().into_owned();
+    if let Some(format) = custom.format
+        && let Some(definition) = format.get_str("definition")
+    {
+        let syntax = format.get_str("syntax").unwrap_or(Cow::Borrowed("given"));
+        description.push_str(&format!("\n\nThe input must follow this {syntax} grammar:\n{definition}"));
+    }
+    Offer {
+        name: wire_name(namespace, &custom.name),
+        description: Some(Words::Own(description)),
+        parameters: Some(schemas::custom_input()),
+        strict: None,
+        target: target(CallKind::Custom, &custom.name, namespace),
+    }
+}
+
+fn client_offer(tool: ClientTool) -> Offer<'static> {
+    Offer {
+        name: tool.name().to_owned(),
+        description: Some(Words::Own(schemas::description(tool).to_owned())),
+        parameters: Some(schemas::of(tool)),
+        strict: None,
+        target: target(CallKind::Client(tool), tool.name(), None),
+    }
+}
+
+fn target(kind: CallKind, name: &str, namespace: Option<&str>) -> CallTarget {
+    CallTarget { kind, name: name.to_owned(), namespace: namespace.map(str::to_owned) }
+}
+
+/// The name that the upstream sees: `name`, or `namespace__name`; at most 64 letters, digits, `_` and `-`.
+pub fn wire_name(namespace: Option<&str>, name: &str) -> String {
+    let full = match namespace {
+        Some(namespace) => format!("{namespace}__{name}"),
+        None => name.to_owned(),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if full.chars().all(plain) && full.len() <= LONGEST_NAME {
+        return full;
+    }
+    // Deterministic, so that a call in the history and its tool meet again: FNV-1a over the full name.
+    let hash = full.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let kept: String = full.chars().map(|c| if plain(c) { c } else { '_' }).take(LONGEST_NAME - 9).collect();
+    format!("{kept}_{:08x}", hash as u32)
+}
+
+impl<'a> Call<'a> {
+    /// The name that an upstream with plain functions knows this call's tool by.
+    pub fn wire_name(&self) -> String {
+        wire_name(self.namespace.as_deref(), &self.name)
+    }
+
+    /// The arguments of this call as a function's: escaped JSON text, to stand between quotes.
+    pub fn wire_arguments(&self) -> Literal {
+        match self.payload {
+            Payload::Arguments(text) if text.is_empty() => Literal::from_text("{}"),
+            Payload::Arguments(text) => text.into(),
+            Payload::Input(text) => {
+                let mut writer = Writer::with_capacity(text.escaped().len() + 16);
+                writer.object(|writer| writer.key("input").json_str(text));
+                Literal::from_text(&String::from_utf8_lossy(writer.bytes()))
+            }
+            Payload::Value(value) => Literal::from_text(value.text()),
+        }
+    }
+}
+
+/// The free text inside the arguments of a wrapped custom tool; the arguments themselves where a model forgot the wrapping.
+pub fn unwrap_custom(arguments: &str) -> String {
+    let wrapped = Raw::parse(arguments.as_bytes()).ok();
+    let inner = wrapped.and_then(|raw| match raw.as_str() {
+        Some(text) => Some(text.decode().into_owned()),
+        None => raw.get_str("input").map(Cow::into_owned),
+    });
+    inner.unwrap_or_else(|| arguments.to_owned())
+}

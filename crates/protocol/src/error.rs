@@ -1,0 +1,42 @@
+//! The error object that every wire of this family shares.
+
+use crate::json::Writer;
+
+/// `{"message", "type", "param", "code"}`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorObject {
+    /// What went wrong, for a person.
+    pub message: String,
+    /// The family, such as `invalid_request_error`.
+    pub kind: String,
+    /// The field at fault.
+    pub param: Option<String>,
+    /// The exact case, such as `missing_required_parameter`.
+    pub code: Option<String>,
+}
+
+impl ErrorObject {
+    /// Writes the fields inside an open object.
+    pub fn write_fields(&self, writer: &mut Writer) {
+        writer.key("message").string(&self.message);
+        writer.key("type").string(&self.kind);
+        write_optional(writer.key("param"), self.param.as_deref());
+        write_optional(writer.key("code"), self.code.as_deref());
+    }
+
+    /// The body of an HTTP answer: `{"error": {…}}`.
+    pub fn envelope(&self) -> Vec<u8> {
+        let mut writer = Writer::with_capacity(128 + self.message.len());
+        writer.object(|writer| {
+            writer.key("error").object(|writer| self.write_fields(writer));
+        });
+        writer.into_bytes()
+    }
+}
+
+pub(crate) fn write_optional(writer: &mut Writer, text: Option<&str>) {
+    match text {
+        Some(text) => writer.string(text),
+        None => writer.null(),
+    }
+}

@@ -1,0 +1,380 @@
+//! JSON kept as it was written.
+//!
+//! A text is checked once ([`Raw::parse`]); from then on it is walked in place, and everything handed out is a slice
+//! of it. Strings keep their escapes until somebody asks for the characters, so that a text can pass from one wire to
+//! another without being decoded and encoded again.
+
+mod check;
+mod write;
+
+use std::{borrow::Cow, fmt};
+
+use bytes::Bytes;
+use memchr::{memchr_iter, memchr2};
+
+pub use check::SyntaxError;
+pub use write::Writer;
+
+/// How deep a text from outside may nest unless somebody says otherwise.
+pub const DEFAULT_DEPTH: usize = 64;
+
+/// One valid JSON value, without white space around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Raw<'a>(&'a str);
+
+/// What a value is, by its first character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `{…}`
+    Object,
+    /// `[…]`
+    Array,
+    /// `"…"`
+    String,
+    /// A number.
+    Number,
+    /// `true` or `false`
+    Bool,
+    /// `null`
+    Null,
+}
+
+impl Shape {
+    /// The name with its article, for error messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Object => "an object",
+            Self::Array => "an array",
+            Self::String => "a string",
+            Self::Number => "a number",
+            Self::Bool => "a boolean",
+            Self::Null => "null",
+        }
+    }
+}
+
+impl<'a> Raw<'a> {
+    /// `null`, for where a value is absent.
+    pub const NULL: Raw<'static> = Raw("null");
+
+    /// Checks `text` as one JSON value of at most [`DEFAULT_DEPTH`] levels.
+    pub fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
+        Self::parse_within(text, DEFAULT_DEPTH)
+    }
+
+    /// Checks `text` as one JSON value of at most `depth` levels.
+    pub fn parse_within(text: &'a [u8], depth: usize) -> Result<Self, SyntaxError> {
+        check::check(text, depth).map(Raw)
+    }
+
+    /// The text of the value.
+    pub fn text(self) -> &'a str {
+        self.0
+    }
+
+    /// What the value is.
+    pub fn shape(self) -> Shape {
+        match self.0.as_bytes().first() {
+            Some(b'{') => Shape::Object,
+            Some(b'[') => Shape::Array,
+            Some(b'"') => Shape::String,
+            Some(b't' | b'f') => Shape::Bool,
+            Some(b'n') => Shape::Null,
+            _ => Shape::Number,
+        }
+    }
+
+    /// Whether the value is `null`.
+    pub fn is_null(self) -> bool {
+        self.0 == "null"
+    }
+
+    /// The fields of an object in their order; none for anything else.
+    pub fn fields(self) -> Fields<'a> {
+        Fields(Cursor::inside(self.0, b'{'))
+    }
+
+    /// The elements of an array in their order; none for anything else.
+    pub fn elements(self) -> Elements<'a> {
+        Elements(Cursor::inside(self.0, b'['))
+    }
+
+    /// The value of the first field of this name.
+    pub fn get(self, name: &str) -> Option<Raw<'a>> {
+        self.fields().find(|(key, _)| key.is(name)).map(|(_, value)| value)
+    }
+
+    /// The string, if it is one.
+    pub fn as_str(self) -> Option<JsonStr<'a>> {
+        let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
+        Some(JsonStr(inner))
+    }
+
+    /// The decoded characters of the field `name`, if it is a string.
+    pub fn get_str(self, name: &str) -> Option<Cow<'a, str>> {
+        Some(self.get(name)?.as_str()?.decode())
+    }
+
+    /// The boolean, if it is one.
+    pub fn as_bool(self) -> Option<bool> {
+        match self.0 {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The number as a whole number of at least zero; `3.0` counts.
+    pub fn as_u64(self) -> Option<u64> {
+        self.0.parse().ok().or_else(|| {
+            let number = self.as_f64()?;
+            (number >= 0.0 && number.fract() == 0.0 && number < 9_007_199_254_740_992.0).then_some(number as u64)
+        })
+    }
+
+    /// The number, if it is a finite one.
+    pub fn as_f64(self) -> Option<f64> {
+        (self.shape() == Shape::Number).then(|| self.0.parse().ok())?.filter(|number: &f64| number.is_finite())
+    }
+}
+
+impl fmt::Debug for Raw<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0)
+    }
+}
+
+/// A JSON string as it was written: the text between the quotes, escapes and all.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct JsonStr<'a>(&'a str);
+
+impl<'a> JsonStr<'a> {
+    /// The text between the quotes, escapes and all.
+    pub fn escaped(self) -> &'a str {
+        self.0
+    }
+
+    /// The characters. A surrogate without its partner becomes U+FFFD.
+    pub fn decode(self) -> Cow<'a, str> {
+        match self.0.contains('\\') {
+            true => Cow::Owned(check::unescape(self.0)),
+            false => Cow::Borrowed(self.0),
+        }
+    }
+
+    /// Whether the string has no characters.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the characters are exactly these.
+    pub fn is(self, text: &str) -> bool {
+        self.0 == text || (self.0.contains('\\') && self.decode() == text)
+    }
+}
+
+impl fmt::Debug for JsonStr<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "\"{}\"", self.0)
+    }
+}
+
+/// An owned piece of a JSON string: escaped text that may stand between quotes. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Literal(Bytes);
+
+impl Literal {
+    /// Escapes `text`.
+    pub fn from_text(text: &str) -> Self {
+        let mut escaped = Vec::with_capacity(text.len() + 8);
+        write::escape(&mut escaped, text);
+        Self(escaped.into())
+    }
+
+    /// The string `part` of the message `whole`, without copying it.
+    pub fn within(whole: &Bytes, part: JsonStr<'_>) -> Self {
+        match part.is_empty() {
+            true => Self::default(),
+            false => Self(whole.slice_ref(part.0.as_bytes())),
+        }
+    }
+
+    /// The escaped text.
+    pub fn escaped(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether the string has no characters.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The characters.
+    pub fn decode(&self) -> String {
+        check::unescape(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl From<JsonStr<'_>> for Literal {
+    fn from(part: JsonStr<'_>) -> Self {
+        Self(Bytes::copy_from_slice(part.0.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Literal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "\"{}\"", String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// An owned JSON value. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Json(Bytes);
+
+impl Json {
+    /// The value `part` of the message `whole`, without copying it.
+    pub fn within(whole: &Bytes, part: Raw<'_>) -> Self {
+        Self(whole.slice_ref(part.0.as_bytes()))
+    }
+
+    /// Takes what a [`Writer`] wrote as one value.
+    pub fn from_writer(writer: Writer) -> Self {
+        Self(writer.into_bytes().into())
+    }
+
+    /// Checks `text` as one JSON value.
+    pub fn parse(text: &Bytes) -> Result<Self, SyntaxError> {
+        Raw::parse(text).map(|raw| Self::within(text, raw))
+    }
+
+    /// The value, to be walked.
+    pub fn raw(&self) -> Raw<'_> {
+        Raw(std::str::from_utf8(&self.0).expect("a Json is made from checked text only"))
+    }
+
+    /// The text of the value.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl From<Raw<'_>> for Json {
+    fn from(raw: Raw<'_>) -> Self {
+        Self(Bytes::copy_from_slice(raw.0.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// The fields of an object.
+#[derive(Clone)]
+pub struct Fields<'a>(Cursor<'a>);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (JsonStr<'a>, Raw<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = self.0.value()?.as_str()?;
+        Some((key, self.0.value()?))
+    }
+}
+
+/// The elements of an array.
+#[derive(Clone)]
+pub struct Elements<'a>(Cursor<'a>);
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Raw<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.value()
+    }
+}
+
+/// Walks text that is known to be valid, from value to value.
+#[derive(Clone)]
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn inside(text: &'a str, open: u8) -> Self {
+        match text.as_bytes().first() == Some(&open) {
+            true => Self { text, at: 1 },
+            false => Self { text: "", at: 0 },
+        }
+    }
+
+    /// The next value at this level; commas and colons count as white space, since the text is valid.
+    fn value(&mut self) -> Option<Raw<'a>> {
+        let bytes = self.text.as_bytes();
+        while matches!(bytes.get(self.at)?, b' ' | b'\n' | b'\r' | b'\t' | b',' | b':') {
+            self.at += 1;
+        }
+        let start = self.at;
+        self.at = match bytes.get(start)? {
+            b'}' | b']' => return None,
+            b'"' => end_of_string(bytes, start),
+            b'{' | b'[' => end_of_nest(bytes, start),
+            _ => end_of_word(bytes, start),
+        };
+        self.text.get(start..self.at).map(Raw)
+    }
+}
+
+/// The index behind the closing quote of the string that opens at `start`.
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found;
+        match bytes.get(at) {
+            Some(b'"') => return at + 1,
+            _ => at += 2,
+        }
+    }
+    bytes.len()
+}
+
+/// The index behind the bracket that closes the one at `start`.
+fn end_of_nest(bytes: &[u8], start: usize) -> usize {
+    let mut depth = 0_usize;
+    let mut at = start;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at = end_of_string(bytes, at);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+fn end_of_word(bytes: &[u8], start: usize) -> usize {
+    let rest = bytes.get(start..).unwrap_or_default();
+    let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b':'));
+    start + length.unwrap_or(rest.len())
+}
+
+/// Counts the lines before `offset`, for error messages.
+fn line_of(text: &[u8], offset: usize) -> usize {
+    memchr_iter(b'\n', text.get(..offset).unwrap_or(text)).count() + 1
+}
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

@@ -1,0 +1,268 @@
+//! The one check that a text is JSON: UTF-8, grammar, depth. Written without recursion, so that depth is a number.
+
+use super::{Shape, line_of};
+
+/// Why a text is not JSON, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} at line {line} (byte {offset})")]
+pub struct SyntaxError {
+    /// What was found or missing.
+    pub message: &'static str,
+    /// The line, from 1.
+    pub line: usize,
+    /// The byte, from 0.
+    pub offset: usize,
+}
+
+/// Checks `text` and gives it back without the white space around it.
+pub(super) fn check(text: &[u8], depth: usize) -> Result<&str, SyntaxError> {
+    let fail = |(message, offset): (&'static str, usize)| SyntaxError { message, line: line_of(text, offset), offset };
+    let valid = std::str::from_utf8(text).map_err(|error| fail(("text is not UTF-8", error.valid_up_to())))?;
+    Checker { bytes: text, at: 0 }.document(depth).map_err(fail)?;
+    Ok(valid.trim_matches([' ', '\n', '\r', '\t']))
+}
+
+type Fault = (&'static str, usize);
+
+struct Checker<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Checker<'_> {
+    fn document(&mut self, depth: usize) -> Result<(), Fault> {
+        // One entry a level that is open.
+        let mut open: Vec<Shape> = Vec::new();
+        loop {
+            // A value is due.
+            self.skip_space();
+            match self.peek() {
+                Some(b'{') => {
+                    self.enter(&mut open, Shape::Object, depth)?;
+                    if !self.closes(b'}') {
+                        self.key()?;
+                        continue;
+                    }
+                    open.pop();
+                }
+                Some(b'[') => {
+                    self.enter(&mut open, Shape::Array, depth)?;
+                    if !self.closes(b']') {
+                        continue;
+                    }
+                    open.pop();
+                }
+                Some(b'"') => self.string()?,
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.word(b"true")?,
+                Some(b'f') => self.word(b"false")?,
+                Some(b'n') => self.word(b"null")?,
+                Some(_) => return Err(("expected a value", self.at)),
+                None => return Err(("text ends where a value should be", self.at)),
+            }
+            // A value has ended: close levels until another one is due.
+            loop {
+                self.skip_space();
+                match (open.last(), self.peek()) {
+                    (None, None) => return Ok(()),
+                    (None, Some(_)) => return Err(("text goes on after the value", self.at)),
+                    (Some(Shape::Object), Some(b',')) => {
+                        self.at += 1;
+                        self.skip_space();
+                        self.key()?;
+                        break;
+                    }
+                    (Some(_), Some(b',')) => {
+                        self.at += 1;
+                        break;
+                    }
+                    (Some(Shape::Object), Some(b'}')) | (Some(Shape::Array), Some(b']')) => {
+                        self.at += 1;
+                        open.pop();
+                    }
+                    (Some(_), Some(_)) => return Err(("expected a comma or a closing bracket", self.at)),
+                    (Some(_), None) => return Err(("text ends inside an object or array", self.at)),
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, open: &mut Vec<Shape>, shape: Shape, depth: usize) -> Result<(), Fault> {
+        if open.len() >= depth {
+            return Err(("nesting is too deep", self.at));
+        }
+        open.push(shape);
+        self.at += 1;
+        self.skip_space();
+        Ok(())
+    }
+
+    fn closes(&mut self, bracket: u8) -> bool {
+        let closes = self.peek() == Some(bracket);
+        self.at += usize::from(closes);
+        closes
+    }
+
+    fn key(&mut self) -> Result<(), Fault> {
+        if self.peek() != Some(b'"') {
+            return Err(("expected a key in quotes", self.at));
+        }
+        self.string()?;
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return Err(("expected a colon after the key", self.at));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<(), Fault> {
+        self.at += 1;
+        loop {
+            self.at += plain_run(self.bytes.get(self.at..).unwrap_or_default());
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                Some(_) => return Err(("control character in a string", self.at)),
+                None => return Err(("text ends inside a string", self.at)),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Fault> {
+        let hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+            Some(b'u') if (2..6).all(|step| hex(self.bytes.get(self.at + step))) => self.at += 6,
+            _ => return Err(("bad escape in a string", self.at)),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), Fault> {
+        let start = self.at;
+        self.at += usize::from(self.peek() == Some(b'-'));
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return Err(("bad number", start)),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.some_digits(start)?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
+            self.some_digits(start)?;
+        }
+        Ok(())
+    }
+
+    fn some_digits(&mut self, start: usize) -> Result<(), Fault> {
+        match self.peek() {
+            Some(b'0'..=b'9') => {
+                self.digits();
+                Ok(())
+            }
+            _ => Err(("bad number", start)),
+        }
+    }
+
+    fn digits(&mut self) {
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Fault> {
+        match self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(word)) {
+            true => {
+                self.at += word.len();
+                Ok(())
+            }
+            false => Err(("expected a value", self.at)),
+        }
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+}
+
+/// How many bytes from the start may stand in a JSON string as they are. Eight at a time: this is where a large request
+/// spends its check.
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let mut run = 0;
+    for eight in bytes.chunks_exact(8) {
+        let word = u64::from_le_bytes(eight.try_into().expect("chunks_exact gives eight bytes"));
+        let is_zero = |value: u64| value.wrapping_sub(ONES) & !value;
+        let quote = is_zero(word ^ (ONES * u64::from(b'"')));
+        let backslash = is_zero(word ^ (ONES * u64::from(b'\\')));
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let found = (quote | backslash | control) & HIGHS;
+        if found != 0 {
+            return run + (found.trailing_zeros() / 8) as usize;
+        }
+        run += 8;
+    }
+    let rest = bytes.get(run..).unwrap_or_default();
+    run + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
+}
+
+/// The characters of an escaped text.
+pub(super) fn unescape(escaped: &str) -> String {
+    let mut text = String::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let Some((plain, tail)) = rest.split_once('\\') {
+        text.push_str(plain);
+        let mut after = tail.chars();
+        match after.next() {
+            Some('n') => text.push('\n'),
+            Some('t') => text.push('\t'),
+            Some('r') => text.push('\r'),
+            Some('b') => text.push('\u{8}'),
+            Some('f') => text.push('\u{c}'),
+            Some('u') => {
+                let (character, remaining) = unicode(after.as_str());
+                text.push(character);
+                rest = remaining;
+                continue;
+            }
+            Some(same) => text.push(same),
+            None => {}
+        }
+        rest = after.as_str();
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Reads what follows `\u`: four digits, and the second half of a pair if the first half asks for it.
+fn unicode(after: &str) -> (char, &str) {
+    let digits = |text: &str| text.get(..4).and_then(|four| u32::from_str_radix(four, 16).ok());
+    let Some(first) = digits(after) else { return (char::REPLACEMENT_CHARACTER, after) };
+    let tail = after.get(4..).unwrap_or_default();
+    if (0xd800..0xdc00).contains(&first)
+        && let Some(second_half) = tail.strip_prefix("\\u")
+        && let Some(second) = digits(second_half).filter(|second| (0xdc00..0xe000).contains(second))
+    {
+        let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+        return (
+            char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER),
+            second_half.get(4..).unwrap_or_default(),
+        );
+    }
+    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), tail)
+}

@@ -1,0 +1,169 @@
+//! Writes JSON straight into bytes; commas are placed by looking at what stands before.
+
+use super::{JsonStr, Literal, Raw, check::plain_run};
+
+/// Builds JSON text. Keys are our own and plain; values are escaped or known to be valid.
+#[derive(Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty writer with room for `capacity` bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { bytes: Vec::with_capacity(capacity) }
+    }
+
+    /// Writes an object around what `fill` writes.
+    pub fn object(&mut self, fill: impl FnOnce(&mut Self)) {
+        self.separate();
+        self.bytes.push(b'{');
+        fill(self);
+        self.bytes.push(b'}');
+    }
+
+    /// Writes an array around what `fill` writes.
+    pub fn array(&mut self, fill: impl FnOnce(&mut Self)) {
+        self.separate();
+        self.bytes.push(b'[');
+        fill(self);
+        self.bytes.push(b']');
+    }
+
+    /// Writes a key; a value must follow.
+    pub fn key(&mut self, key: &str) -> &mut Self {
+        self.separate();
+        self.bytes.push(b'"');
+        escape(&mut self.bytes, key);
+        self.bytes.extend_from_slice(b"\":");
+        self
+    }
+
+    /// Writes a string.
+    pub fn string(&mut self, text: &str) {
+        self.separate();
+        self.bytes.push(b'"');
+        escape(&mut self.bytes, text);
+        self.bytes.push(b'"');
+    }
+
+    /// Writes a string from pieces that are escaped already.
+    pub fn escaped(&mut self, pieces: &[&[u8]]) {
+        self.separate();
+        self.bytes.push(b'"');
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+        self.bytes.push(b'"');
+    }
+
+    /// Writes a string that was read from JSON, as it stood there.
+    pub fn json_str(&mut self, text: JsonStr<'_>) {
+        self.escaped(&[text.escaped().as_bytes()]);
+    }
+
+    /// Writes a string from its escaped text.
+    pub fn literal(&mut self, text: &Literal) {
+        self.escaped(&[text.escaped()]);
+    }
+
+    /// Writes a value that was read from JSON, as it stood there.
+    pub fn raw(&mut self, value: Raw<'_>) {
+        self.valid(value.text().as_bytes());
+    }
+
+    /// Writes text that is known to be one JSON value.
+    pub fn valid(&mut self, value: &[u8]) {
+        self.separate();
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// Writes a whole number.
+    pub fn number(&mut self, number: u64) {
+        self.separate();
+        let mut digits = [0_u8; 20];
+        let mut at = digits.len();
+        let mut rest = number;
+        loop {
+            at -= 1;
+            if let Some(digit) = digits.get_mut(at) {
+                *digit = b'0' + (rest % 10) as u8;
+            }
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.bytes.extend_from_slice(digits.get(at..).unwrap_or_default());
+    }
+
+    /// Writes a number; one that JSON cannot hold becomes `null`.
+    pub fn float(&mut self, number: f64) {
+        match number.is_finite() {
+            true => self.valid(number.to_string().as_bytes()),
+            false => self.null(),
+        }
+    }
+
+    /// Writes `true` or `false`.
+    pub fn bool(&mut self, value: bool) {
+        self.valid(if value { b"true" } else { b"false" });
+    }
+
+    /// Writes `null`.
+    pub fn null(&mut self) {
+        self.valid(b"null");
+    }
+
+    /// What was written so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Writes bytes that are not JSON: the frame around a value.
+    pub fn outside(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes what was written and leaves the writer empty, with its room.
+    pub fn take(&mut self) -> Vec<u8> {
+        let room = self.bytes.len();
+        std::mem::replace(&mut self.bytes, Vec::with_capacity(room.min(16 * 1024)))
+    }
+
+    /// A comma is due when a complete value stands before.
+    fn separate(&mut self) {
+        if let Some(b'}' | b']' | b'"' | b'0'..=b'9' | b'e' | b'l') = self.bytes.last() {
+            self.bytes.push(b',');
+        }
+    }
+}
+
+/// Appends `text` with everything escaped that a JSON string cannot hold.
+pub(super) fn escape(bytes: &mut Vec<u8>, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, tail) = rest.split_at(plain_run(rest));
+        bytes.extend_from_slice(plain);
+        let Some((&special, after)) = tail.split_first() else { return };
+        match special {
+            b'"' => bytes.extend_from_slice(b"\\\""),
+            b'\\' => bytes.extend_from_slice(b"\\\\"),
+            b'\n' => bytes.extend_from_slice(b"\\n"),
+            b'\r' => bytes.extend_from_slice(b"\\r"),
+            b'\t' => bytes.extend_from_slice(b"\\t"),
+            control => {
+                let digit = |value: u8| HEX.get(usize::from(value & 0xf)).copied().unwrap_or(b'0');
+                bytes.extend_from_slice(b"\\u00");
+                bytes.extend_from_slice(&[digit(control >> 4), digit(control)]);
+            }
+        }
+        rest = after;
+    }
+}

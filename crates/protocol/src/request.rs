@@ -1,0 +1,331 @@
+//! `POST /v1/responses`: the request, as a view of its body.
+
+use std::borrow::Cow;
+
+use crate::{
+    item::Item,
+    json::{JsonStr, Raw, Shape},
+    shape::{Field, ShapeError, list, object},
+    tool::{Tool, ToolChoice},
+};
+
+/// The whole request. What was not said is `None`; a null counts as not said.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CreateResponse<'a> {
+    /// Which model.
+    pub model: Option<Cow<'a, str>>,
+    /// What is said to it.
+    pub input: Option<Input<'a>>,
+    /// What comes before everything else.
+    pub instructions: Option<Input<'a>>,
+    /// The response that this one goes on from.
+    pub previous_response_id: Option<Cow<'a, str>>,
+    /// The conversation that this one belongs to: an id, or an object with one.
+    pub conversation: Option<Raw<'a>>,
+    /// What may be called.
+    pub tools: Vec<Tool<'a>>,
+    /// What must or must not be called.
+    pub tool_choice: Option<ToolChoice<'a>>,
+    /// Whether one answer may hold several calls.
+    pub parallel_tool_calls: Option<bool>,
+    /// The most calls of tools that the server runs.
+    pub max_tool_calls: Option<u64>,
+    /// The shape of the answer's text.
+    pub text: Text<'a>,
+    /// How much to think, and what to show of it.
+    pub reasoning: Option<ReasoningSettings<'a>>,
+    /// What to send that is left out otherwise.
+    pub include: Vec<Cow<'a, str>>,
+    /// The most tokens of an answer.
+    pub max_output_tokens: Option<u64>,
+    /// 0 to 2.
+    pub temperature: Option<f64>,
+    /// 0 to 1.
+    pub top_p: Option<f64>,
+    /// −2 to 2.
+    pub presence_penalty: Option<f64>,
+    /// −2 to 2.
+    pub frequency_penalty: Option<f64>,
+    /// 0 to 20.
+    pub top_logprobs: Option<u64>,
+    /// `auto` or `disabled`.
+    pub truncation: Option<Cow<'a, str>>,
+    /// Whether events are sent as they come.
+    pub stream: Option<bool>,
+    /// `include_obfuscation` and the like.
+    pub stream_options: Option<Raw<'a>>,
+    /// Whether the response is kept.
+    pub store: Option<bool>,
+    /// Whether the turn goes on without the caller.
+    pub background: Option<bool>,
+    /// Up to 16 pairs of strings.
+    pub metadata: Option<Raw<'a>>,
+    /// `auto`, `default`, `flex`, `priority`.
+    pub service_tier: Option<Cow<'a, str>>,
+    /// The end user, hashed.
+    pub safety_identifier: Option<Cow<'a, str>>,
+    /// Helps an upstream to find its cache.
+    pub prompt_cache_key: Option<Cow<'a, str>>,
+    /// `in_memory`, `24h`.
+    pub prompt_cache_retention: Option<Cow<'a, str>>,
+    /// The end user, by its older name.
+    pub user: Option<Cow<'a, str>>,
+    /// A prompt template.
+    pub prompt: Option<Raw<'a>>,
+    /// When to compact by itself.
+    pub context_management: Option<Raw<'a>>,
+    /// Fields that this version does not know, in their order.
+    pub extra: Vec<(JsonStr<'a>, Raw<'a>)>,
+}
+
+/// A text, or a list of items.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input<'a> {
+    /// One text.
+    Text(JsonStr<'a>),
+    /// Items in their order; null entries are passed by.
+    Items(Vec<Item<'a>>),
+}
+
+impl Input<'_> {
+    /// Whether it counts as missing: an empty text does, an empty list does not.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
+}
+
+impl<'a> Field<'a> for Input<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        match raw.shape() {
+            Shape::String => JsonStr::read(raw).map(Self::Text),
+            Shape::Array => {
+                let items = list(raw, "an array of items", |item| match item.is_null() {
+                    true => Ok(None),
+                    false => Item::read(item).map(Some),
+                })?;
+                Ok(Self::Items(items.into_iter().flatten().collect()))
+            }
+            _ => Err(ShapeError::expected("", "a string or an array of items", raw)),
+        }
+    }
+}
+
+/// `text`: the shape of the answer's text.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Text<'a> {
+    /// Plain, JSON, or JSON by a schema.
+    pub format: TextFormat<'a>,
+    /// `low`, `medium`, `high`.
+    pub verbosity: Option<Cow<'a, str>>,
+}
+
+/// `text.format`
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum TextFormat<'a> {
+    /// Plain text.
+    #[default]
+    Text,
+    /// Any JSON object.
+    JsonObject,
+    /// JSON by a schema.
+    JsonSchema(JsonSchemaFormat<'a>),
+    /// A format that this version does not know.
+    Other(Raw<'a>),
+}
+
+/// `text.format` of type `json_schema`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonSchemaFormat<'a> {
+    /// What the schema is called.
+    pub name: Cow<'a, str>,
+    /// What the model is told about it.
+    pub description: Option<JsonStr<'a>>,
+    /// The schema.
+    pub schema: Raw<'a>,
+    /// Whether the answer must follow the schema exactly.
+    pub strict: Option<bool>,
+}
+
+impl<'a> Field<'a> for Text<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        let mut text = Self::default();
+        for (key, value) in object(raw)? {
+            match key.escaped() {
+                "format" if !value.is_null() => {
+                    text.format = TextFormat::read(value).map_err(|error| error.under("format"))?;
+                }
+                "verbosity" => text.verbosity = Field::field("verbosity", value)?,
+                _ => {}
+            }
+        }
+        Ok(text)
+    }
+}
+
+impl<'a> Field<'a> for TextFormat<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        object(raw)?;
+        let kind = raw.get("type").ok_or_else(|| ShapeError::missing("type"))?;
+        match JsonStr::field("type", kind)?.escaped() {
+            "text" => Ok(Self::Text),
+            "json_object" => Ok(Self::JsonObject),
+            "json_schema" => {
+                // The chat shape nests the same fields one level deeper.
+                let (fields, prefix) = match raw.get("json_schema") {
+                    Some(nested) if nested.shape() == Shape::Object => (nested, "json_schema."),
+                    _ => (raw, ""),
+                };
+                let path = |name: &str| format!("{prefix}{name}");
+                let schema = fields.get("schema").ok_or_else(|| ShapeError::missing(&path("schema")))?;
+                if !matches!(schema.shape(), Shape::Object | Shape::Bool) {
+                    return Err(ShapeError::expected(&path("schema"), "an object", schema));
+                }
+                let name = fields.get("name").ok_or_else(|| ShapeError::missing(&path("name")))?;
+                Ok(Self::JsonSchema(JsonSchemaFormat {
+                    name: Field::field(&path("name"), name)?,
+                    description: optional(fields, "description")?,
+                    schema,
+                    strict: optional(fields, "strict")?,
+                }))
+            }
+            _ => Ok(Self::Other(raw)),
+        }
+    }
+}
+
+/// `reasoning`
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReasoningSettings<'a> {
+    /// The object as it was written.
+    pub raw: Raw<'a>,
+    /// `none`, `minimal`, `low`, `medium`, `high`, `xhigh`.
+    pub effort: Option<Cow<'a, str>>,
+    /// `auto`, `concise`, `detailed`.
+    pub summary: Option<Cow<'a, str>>,
+}
+
+impl<'a> Field<'a> for ReasoningSettings<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        object(raw)?;
+        let summary: Option<Cow<'a, str>> = optional(raw, "summary")?;
+        let summary = match summary {
+            None => optional(raw, "generate_summary")?,
+            said => said,
+        };
+        Ok(Self { raw, effort: optional(raw, "effort")?, summary })
+    }
+}
+
+fn optional<'a, T: Field<'a>>(raw: Raw<'a>, name: &str) -> Result<Option<T>, ShapeError> {
+    match raw.get(name) {
+        Some(value) => Field::field(name, value),
+        None => Ok(None),
+    }
+}
+
+/// `include`: strings; null is none.
+struct Include<'a>(Vec<Cow<'a, str>>);
+
+impl<'a> Field<'a> for Include<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        list(raw, "an array of strings", Field::read).map(Self)
+    }
+}
+
+struct ToolList<'a>(Vec<Tool<'a>>);
+
+impl<'a> Field<'a> for ToolList<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        Tool::list(raw).map(Self)
+    }
+}
+
+impl<'a> Field<'a> for ToolChoice<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        Self::read(raw)
+    }
+}
+
+impl<'a> CreateResponse<'a> {
+    /// Reads a request. An error names the path of the field at fault.
+    pub fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        let mut request = Self::default();
+        for (key, value) in object(raw)? {
+            request.take(key, value)?;
+        }
+        Ok(request)
+    }
+
+    fn take(&mut self, key: JsonStr<'a>, value: Raw<'a>) -> Result<(), ShapeError> {
+        let name = key.escaped();
+        match name {
+            "model" => self.model = Field::field(name, value)?,
+            "input" => self.input = Field::field(name, value)?,
+            "instructions" => self.instructions = Field::field(name, value)?,
+            "previous_response_id" => self.previous_response_id = Field::field(name, value)?,
+            "conversation" => self.conversation = present(value),
+            "tools" => self.tools = Option::<ToolList<'a>>::field(name, value)?.map_or_else(Vec::new, |list| list.0),
+            "tool_choice" => self.tool_choice = Field::field(name, value)?,
+            "parallel_tool_calls" => self.parallel_tool_calls = Field::field(name, value)?,
+            "max_tool_calls" => self.max_tool_calls = at_least_one(name, value)?,
+            "text" => self.text = Option::<Text<'a>>::field(name, value)?.unwrap_or_default(),
+            "reasoning" => self.reasoning = Field::field(name, value)?,
+            "include" => self.include = Option::<Include<'a>>::field(name, value)?.map_or_else(Vec::new, |list| list.0),
+            "max_output_tokens" => self.max_output_tokens = at_least_one(name, value)?,
+            "temperature" => self.temperature = between(name, value, 0.0, 2.0)?,
+            "top_p" => self.top_p = between(name, value, 0.0, 1.0)?,
+            "presence_penalty" => self.presence_penalty = between(name, value, -2.0, 2.0)?,
+            "frequency_penalty" => self.frequency_penalty = between(name, value, -2.0, 2.0)?,
+            "top_logprobs" => {
+                self.top_logprobs = Field::field(name, value)?;
+                if self.top_logprobs.is_some_and(|count| count > 20) {
+                    return Err(ShapeError::value(name, "must be at most 20"));
+                }
+            }
+            "truncation" => self.truncation = one_of(name, value, &["auto", "disabled"])?,
+            "stream" => self.stream = Field::field(name, value)?,
+            "stream_options" => self.stream_options = present(value),
+            "store" => self.store = Field::field(name, value)?,
+            "background" => self.background = Field::field(name, value)?,
+            "metadata" => self.metadata = present(value),
+            "service_tier" => self.service_tier = Field::field(name, value)?,
+            "safety_identifier" => self.safety_identifier = Field::field(name, value)?,
+            "prompt_cache_key" => self.prompt_cache_key = Field::field(name, value)?,
+            "prompt_cache_retention" => self.prompt_cache_retention = Field::field(name, value)?,
+            "user" => self.user = Field::field(name, value)?,
+            "prompt" => self.prompt = present(value),
+            "context_management" => self.context_management = present(value),
+            _ => self.extra.push((key, value)),
+        }
+        Ok(())
+    }
+}
+
+fn present(value: Raw<'_>) -> Option<Raw<'_>> {
+    (!value.is_null()).then_some(value)
+}
+
+fn at_least_one(name: &str, value: Raw<'_>) -> Result<Option<u64>, ShapeError> {
+    match Option::<u64>::field(name, value)? {
+        Some(0) => Err(ShapeError::value(name, "must be at least 1")),
+        number => Ok(number),
+    }
+}
+
+fn between(name: &str, value: Raw<'_>, low: f64, high: f64) -> Result<Option<f64>, ShapeError> {
+    match Option::<f64>::field(name, value)? {
+        Some(number) if !(low..=high).contains(&number) => {
+            Err(ShapeError::value(name, format!("must be between {low} and {high}")))
+        }
+        number => Ok(number),
+    }
+}
+
+fn one_of<'a>(name: &str, value: Raw<'a>, choices: &[&str]) -> Result<Option<Cow<'a, str>>, ShapeError> {
+    match Option::<Cow<'a, str>>::field(name, value)? {
+        Some(word) if !choices.contains(&&*word) => {
+            Err(ShapeError::value(name, format!("must be one of `{}`, but is `{word}`", choices.join("`, `"))))
+        }
+        word => Ok(word),
+    }
+}

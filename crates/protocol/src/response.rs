@@ -1,0 +1,314 @@
+//! The response object: 31 keys, always all of them.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::{
+    error::{ErrorObject, write_optional},
+    json::{Json, JsonStr, Raw, Writer},
+    request::{CreateResponse, Input, Text, TextFormat},
+    tool::{AllowedTools, Tool, ToolChoice, ToolKind},
+};
+
+/// Where a response is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Waits for its turn.
+    Queued,
+    /// Runs.
+    InProgress,
+    /// Ended well.
+    Completed,
+    /// Ended in an error.
+    Failed,
+    /// Ended early, with what there was.
+    Incomplete,
+    /// Ended because somebody asked for it.
+    Cancelled,
+}
+
+impl Status {
+    /// The wire name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Incomplete => "incomplete",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a turn cost, in tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Tokens of the prompt, cached ones among them.
+    pub input_tokens: u64,
+    /// Of those, read from a cache.
+    pub cached_tokens: u64,
+    /// Of those, written to a cache.
+    pub cache_write_tokens: u64,
+    /// Tokens of the answer, thoughts among them.
+    pub output_tokens: u64,
+    /// Of those, thoughts.
+    pub reasoning_tokens: u64,
+    /// The upstream's own total, where it gave one.
+    pub total_tokens: Option<u64>,
+    /// Counted by us, because the upstream did not say.
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// Reads usage in the words of either wire: `input_tokens` or `prompt_tokens`, `output_tokens` or
+    /// `completion_tokens`.
+    pub fn read(raw: Raw<'_>) -> Self {
+        let mut usage = Self::default();
+        for (key, value) in raw.fields() {
+            match key.escaped() {
+                "input_tokens" | "prompt_tokens" => usage.input_tokens = value.as_u64().unwrap_or_default(),
+                "output_tokens" | "completion_tokens" => usage.output_tokens = value.as_u64().unwrap_or_default(),
+                "total_tokens" => usage.total_tokens = value.as_u64(),
+                "input_tokens_details" | "prompt_tokens_details" => {
+                    usage.cached_tokens = count(value, "cached_tokens");
+                    usage.cache_write_tokens = count(value, "cache_write_tokens");
+                }
+                "output_tokens_details" | "completion_tokens_details" => {
+                    usage.reasoning_tokens = count(value, "reasoning_tokens");
+                }
+                _ => {}
+            }
+        }
+        usage
+    }
+
+    /// The upstream's total, or the sum.
+    pub fn total(&self) -> u64 {
+        self.total_tokens.unwrap_or(self.input_tokens + self.output_tokens)
+    }
+
+    /// Writes the object with every sub-field: clients break on missing ones.
+    pub fn write(&self, writer: &mut Writer) {
+        writer.object(|writer| {
+            writer.key("input_tokens").number(self.input_tokens);
+            writer.key("input_tokens_details").object(|writer| {
+                writer.key("cached_tokens").number(self.cached_tokens);
+                writer.key("cache_write_tokens").number(self.cache_write_tokens);
+            });
+            writer.key("output_tokens").number(self.output_tokens);
+            writer.key("output_tokens_details").object(|writer| {
+                writer.key("reasoning_tokens").number(self.reasoning_tokens);
+            });
+            writer.key("total_tokens").number(self.total());
+            if self.estimated {
+                writer.key("estimated").bool(true);
+            }
+        });
+    }
+}
+
+fn count(details: Raw<'_>, name: &str) -> u64 {
+    details.get(name).and_then(Raw::as_u64).unwrap_or_default()
+}
+
+/// What a response object repeats of its request, encoded once for all events of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings(Bytes);
+
+/// Values of [`Settings`] that the request alone does not decide.
+#[derive(Debug, Clone, Copy)]
+pub struct Effective<'a> {
+    /// The model's name as the caller knows it.
+    pub model: &'a str,
+    /// Whether the response is really kept.
+    pub stored: bool,
+    /// Whether the turn really runs in the background.
+    pub background: bool,
+}
+
+impl Settings {
+    /// Encodes what `request` asked for, with every default filled in.
+    pub fn new(request: &CreateResponse<'_>, effective: Effective<'_>) -> Self {
+        let mut writer = Writer::with_capacity(1024);
+        writer.key("background").bool(effective.background);
+        write_instructions(writer.key("instructions"), request.instructions.as_ref());
+        write_number(writer.key("max_output_tokens"), request.max_output_tokens);
+        write_number(writer.key("max_tool_calls"), request.max_tool_calls);
+        writer.key("model").string(effective.model);
+        writer.key("parallel_tool_calls").bool(request.parallel_tool_calls.unwrap_or(true));
+        write_optional(writer.key("previous_response_id"), filled(&request.previous_response_id));
+        write_optional(writer.key("prompt_cache_key"), request.prompt_cache_key.as_deref());
+        writer.key("reasoning").object(|writer| {
+            let reasoning = request.reasoning.as_ref();
+            write_optional(writer.key("effort"), reasoning.and_then(|settings| settings.effort.as_deref()));
+            write_optional(writer.key("summary"), reasoning.and_then(|settings| settings.summary.as_deref()));
+        });
+        write_optional(writer.key("safety_identifier"), request.safety_identifier.as_deref());
+        writer.key("service_tier").string(request.service_tier.as_deref().unwrap_or("default"));
+        writer.key("store").bool(effective.stored);
+        writer.key("temperature").float(request.temperature.unwrap_or(1.0));
+        write_text(writer.key("text"), &request.text);
+        write_choice(writer.key("tool_choice"), request.tool_choice.as_ref());
+        writer.key("tools").array(|writer| request.tools.iter().for_each(|tool| write_tool(writer, tool)));
+        writer.key("top_logprobs").number(request.top_logprobs.unwrap_or(0));
+        writer.key("top_p").float(request.top_p.unwrap_or(1.0));
+        writer.key("truncation").string(request.truncation.as_deref().unwrap_or("disabled"));
+        writer.key("presence_penalty").float(request.presence_penalty.unwrap_or(0.0));
+        writer.key("frequency_penalty").float(request.frequency_penalty.unwrap_or(0.0));
+        match request.metadata {
+            Some(metadata) => writer.key("metadata").raw(metadata),
+            None => writer.key("metadata").object(|_| {}),
+        }
+        Self(writer.into_bytes().into())
+    }
+}
+
+/// A response at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshot<'a> {
+    /// `resp_…`
+    pub id: &'a str,
+    /// Seconds since 1970.
+    pub created_at: u64,
+    /// Seconds since 1970, once it has completed.
+    pub completed_at: Option<u64>,
+    /// Where it is in its life.
+    pub status: Status,
+    /// Why it failed.
+    pub error: Option<&'a ErrorObject>,
+    /// Why it is incomplete.
+    pub incomplete_reason: Option<&'a str>,
+    /// What came out, item by item.
+    pub output: &'a [Json],
+    /// What it cost.
+    pub usage: Option<Usage>,
+    /// What it repeats of its request.
+    pub settings: &'a Settings,
+}
+
+impl Snapshot<'_> {
+    /// Writes the object.
+    pub fn write(&self, writer: &mut Writer) {
+        writer.object(|writer| {
+            writer.key("id").string(self.id);
+            writer.key("object").string("response");
+            writer.key("created_at").number(self.created_at);
+            write_number(writer.key("completed_at"), self.completed_at);
+            writer.key("status").string(self.status.name());
+            match self.error {
+                Some(error) => writer.key("error").object(|writer| error.write_fields(writer)),
+                None => writer.key("error").null(),
+            }
+            match self.incomplete_reason {
+                Some(reason) => {
+                    writer.key("incomplete_details").object(|writer| writer.key("reason").string(reason));
+                }
+                None => writer.key("incomplete_details").null(),
+            }
+            writer.key("output").array(|writer| self.output.iter().for_each(|item| writer.valid(item.bytes())));
+            match &self.usage {
+                Some(usage) => usage.write(writer.key("usage")),
+                None => writer.key("usage").null(),
+            }
+            writer.valid(&self.settings.0);
+        });
+    }
+}
+
+fn filled<'t>(text: &'t Option<Cow<'_, str>>) -> Option<&'t str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+fn write_number(writer: &mut Writer, number: Option<u64>) {
+    match number {
+        Some(number) => writer.number(number),
+        None => writer.null(),
+    }
+}
+
+fn write_instructions(writer: &mut Writer, instructions: Option<&Input<'_>>) {
+    match instructions {
+        None => writer.null(),
+        Some(Input::Text(text)) => writer.json_str(*text),
+        Some(Input::Items(items)) => writer.array(|writer| items.iter().for_each(|item| writer.raw(item.raw))),
+    }
+}
+
+fn write_text(writer: &mut Writer, text: &Text<'_>) {
+    writer.object(|writer| {
+        writer.key("format");
+        match &text.format {
+            TextFormat::Text => writer.object(|writer| writer.key("type").string("text")),
+            TextFormat::JsonObject => writer.object(|writer| writer.key("type").string("json_object")),
+            TextFormat::Other(raw) => writer.raw(*raw),
+            TextFormat::JsonSchema(format) => writer.object(|writer| {
+                writer.key("type").string("json_schema");
+                writer.key("name").string(&format.name);
+                write_json_str(writer.key("description"), format.description);
+                writer.key("schema").raw(format.schema);
+                writer.key("strict").bool(format.strict.unwrap_or(false));
+            }),
+        }
+        if let Some(verbosity) = &text.verbosity {
+            writer.key("verbosity").string(verbosity);
+        }
+    });
+}
+
+fn write_json_str(writer: &mut Writer, text: Option<JsonStr<'_>>) {
+    match text {
+        Some(text) => writer.json_str(text),
+        None => writer.null(),
+    }
+}
+
+/// A function is repeated with description, parameters and strict, null where they were not given.
+fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
+    let ToolKind::Function(function) = &tool.kind else { return writer.raw(tool.raw) };
+    writer.object(|writer| {
+        writer.key("type").string("function");
+        writer.key("name").string(&function.name);
+        write_json_str(writer.key("description"), function.description);
+        writer.key("parameters").raw(function.parameters.unwrap_or(Raw::NULL));
+        match function.strict {
+            Some(strict) => writer.key("strict").bool(strict),
+            None => writer.key("strict").null(),
+        }
+        if let Some(deferred) = function.defer_loading {
+            writer.key("defer_loading").bool(deferred);
+        }
+    });
+}
+
+fn write_choice(writer: &mut Writer, choice: Option<&ToolChoice<'_>>) {
+    let named = |writer: &mut Writer, kind: &str, name: &str| {
+        writer.object(|writer| {
+            writer.key("type").string(kind);
+            writer.key("name").string(name);
+        });
+    };
+    let typed = |writer: &mut Writer, kind: &str| writer.object(|writer| writer.key("type").string(kind));
+    match choice {
+        None | Some(ToolChoice::Auto) => writer.string("auto"),
+        Some(ToolChoice::None) => writer.string("none"),
+        Some(ToolChoice::Required) => writer.string("required"),
+        Some(ToolChoice::Function(name)) => named(writer, "function", name),
+        Some(ToolChoice::Custom(name)) => named(writer, "custom", name),
+        Some(ToolChoice::Client(tool)) => typed(writer, tool.name()),
+        Some(ToolChoice::Hosted(kind)) => typed(writer, kind),
+        Some(ToolChoice::Mcp { server_label, name }) => writer.object(|writer| {
+            writer.key("type").string("mcp");
+            writer.key("server_label").string(server_label);
+            if let Some(name) = name {
+                writer.key("name").string(name);
+            }
+        }),
+        Some(ToolChoice::Allowed(AllowedTools { required, tools })) => writer.object(|writer| {
+            writer.key("type").string("allowed_tools");
+            writer.key("mode").string(if *required { "required" } else { "auto" });
+            writer.key("tools").array(|writer| tools.iter().for_each(|tool| write_choice(writer, Some(tool))));
+        }),
+    }
+}

@@ -1,0 +1,286 @@
+//! Server-sent events: a reader that takes bytes in any pieces, and the frame around an event that we write.
+
+use bytes::{Bytes, BytesMut};
+use memchr::memchr2;
+
+use crate::json::Writer;
+
+/// The last frame of every stream.
+pub const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// One event as it arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The `event:` line, if there was one.
+    pub event: Option<Bytes>,
+    /// The `data:` lines, joined by line feeds.
+    pub data: Bytes,
+}
+
+/// A line went on for longer than the reader was told to bear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("event stream has a line of more than {limit} bytes")]
+pub struct Overlong {
+    /// The most that a line may have.
+    pub limit: usize,
+}
+
+/// Cuts a byte stream into frames. Data that arrives in one piece is handed on without copying.
+#[derive(Debug)]
+pub struct Reader {
+    /// What has arrived and has not been looked at.
+    chunk: Bytes,
+    /// The beginning of a line whose end has not arrived.
+    carry: BytesMut,
+    /// The last line ended in CR: a line feed that follows belongs to it.
+    after_cr: bool,
+    started: bool,
+    event: Option<Bytes>,
+    data: Option<Data>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+enum Data {
+    One(Bytes),
+    Many(BytesMut),
+}
+
+impl Reader {
+    /// A reader for lines, and joined data, of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            chunk: Bytes::new(),
+            carry: BytesMut::new(),
+            after_cr: false,
+            started: false,
+            event: None,
+            data: None,
+            limit,
+        }
+    }
+
+    /// Takes the next piece. Call [`Reader::frame`] until it gives nothing before the next one.
+    pub fn push(&mut self, chunk: Bytes) {
+        debug_assert!(self.chunk.is_empty(), "the last piece is used up before the next one comes");
+        self.chunk = chunk;
+    }
+
+    /// The next whole frame, if one is there.
+    pub fn frame(&mut self) -> Result<Option<Frame>, Overlong> {
+        while let Some(line) = self.line()? {
+            if let Some(frame) = self.take_line(line)? {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The stream is over: gives the frame that no blank line has ended. Call until it gives nothing.
+    pub fn end(&mut self) -> Option<Frame> {
+        if !self.carry.is_empty() {
+            let line = self.carry.split().freeze();
+            if let Ok(Some(frame)) = self.take_line(line) {
+                return Some(frame);
+            }
+        }
+        self.flush()
+    }
+
+    fn line(&mut self) -> Result<Option<Bytes>, Overlong> {
+        if self.after_cr && !self.chunk.is_empty() {
+            self.after_cr = false;
+            if self.chunk.first() == Some(&b'\n') {
+                let _ = self.chunk.split_to(1);
+            }
+        }
+        let found = memchr2(b'\n', b'\r', &self.chunk);
+        if self.carry.len() + found.unwrap_or(self.chunk.len()) > self.limit {
+            return Err(Overlong { limit: self.limit });
+        }
+        let Some(length) = found else {
+            self.carry.extend_from_slice(&std::mem::take(&mut self.chunk));
+            return Ok(None);
+        };
+        let head = self.chunk.split_to(length);
+        self.after_cr = self.chunk.split_to(1).first() == Some(&b'\r');
+        if self.carry.is_empty() {
+            return Ok(Some(head));
+        }
+        self.carry.extend_from_slice(&head);
+        Ok(Some(self.carry.split().freeze()))
+    }
+
+    fn take_line(&mut self, mut line: Bytes) -> Result<Option<Frame>, Overlong> {
+        if !std::mem::replace(&mut self.started, true) && line.starts_with(b"\xef\xbb\xbf") {
+            let _ = line.split_to(3);
+        }
+        if line.is_empty() {
+            return Ok(self.flush());
+        }
+        let (name, value) = match memchr::memchr(b':', &line) {
+            // A comment.
+            Some(0) => return Ok(None),
+            Some(colon) => {
+                let value = line.slice(colon + 1..);
+                let space = usize::from(value.first() == Some(&b' '));
+                (line.slice(..colon), value.slice(space..))
+            }
+            None => (line, Bytes::new()),
+        };
+        match &*name {
+            // Some servers leave the blank line out: the next event's name ends the event before it.
+            b"event" => {
+                let finished = self.data.is_some().then(|| self.flush()).flatten();
+                self.event = Some(value);
+                return Ok(finished);
+            }
+            b"data" => {
+                let joined = match self.data.take() {
+                    None => Data::One(value),
+                    Some(data) => {
+                        let mut joined = match data {
+                            Data::One(first) => BytesMut::from(&first[..]),
+                            Data::Many(joined) => joined,
+                        };
+                        if joined.len() + value.len() > self.limit {
+                            return Err(Overlong { limit: self.limit });
+                        }
+                        joined.extend_from_slice(b"\n");
+                        joined.extend_from_slice(&value);
+                        Data::Many(joined)
+                    }
+                };
+                self.data = Some(joined);
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn flush(&mut self) -> Option<Frame> {
+        let event = self.event.take();
+        let data = match self.data.take()? {
+            Data::One(data) => data,
+            Data::Many(data) => data.freeze(),
+        };
+        Some(Frame { event, data })
+    }
+}
+
+impl Writer {
+    /// Writes one frame whose data is the JSON object that `fill` writes. `event` is one of our own names.
+    pub fn frame(&mut self, event: &str, fill: impl FnOnce(&mut Self)) {
+        self.outside(b"event: ");
+        self.outside(event.as_bytes());
+        self.outside(b"\ndata: ");
+        self.object(|writer| {
+            writer.outside(b"\"type\":\"");
+            writer.outside(event.as_bytes());
+            writer.outside(b"\"");
+            fill(writer);
+        });
+        self.outside(b"\n\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(pieces: &[&[u8]]) -> Vec<(Option<String>, String)> {
+        let mut reader = Reader::new(1 << 20);
+        let mut frames = Vec::new();
+        for piece in pieces {
+            reader.push(Bytes::copy_from_slice(piece));
+            while let Some(frame) = reader.frame().unwrap() {
+                frames.push(frame);
+            }
+        }
+        while let Some(frame) = reader.end() {
+            frames.push(frame);
+        }
+        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+        frames.iter().map(|frame| (frame.event.as_ref().map(text), text(&frame.data))).collect()
+    }
+
+    fn frames() -> impl Strategy<Value = Vec<(Option<String>, String)>> {
+        let event = prop::option::of("[a-z_.]{1,12}");
+        let data = prop::collection::vec("[^\r\n]{0,12}", 1..3).prop_map(|lines| lines.join("\n"));
+        prop::collection::vec((event, data), 0..6)
+    }
+
+    fn written(frames: &[(Option<String>, String)], ending: &str, comments: bool) -> String {
+        let mut text = String::new();
+        for (event, data) in frames {
+            if comments {
+                text += &format!(": keep alive{ending}id: 7{ending}");
+            }
+            if let Some(event) = event {
+                text += &format!("event: {event}{ending}");
+            }
+            for line in data.split('\n') {
+                text += &format!("data: {line}{ending}");
+            }
+            text += ending;
+        }
+        text
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_frames(
+            frames in frames(),
+            ending in prop::sample::select(vec!["\n", "\r\n", "\r"]),
+            comments in any::<bool>(),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let text = written(&frames, ending, comments).into_bytes();
+            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+            places.extend([0, text.len()]);
+            places.sort_unstable();
+            let pieces: Vec<&[u8]> = places.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(read(&pieces), frames.clone());
+            let single: Vec<&[u8]> = text.chunks(1).collect();
+            prop_assert_eq!(read(&single), frames);
+        }
+    }
+
+    #[test]
+    fn a_missing_final_newline_loses_nothing() {
+        // O-17
+        let expected = vec![(Some("a".to_owned()), "1".to_owned()), (None, "2".to_owned())];
+        assert_eq!(read(&[b"event: a\ndata: 1\n\ndata: 2"]), expected);
+        assert_eq!(read(&[b"event: a\ndata: 1\n\ndata: 2\n"]), expected);
+    }
+
+    #[test]
+    fn an_event_line_ends_the_event_before_it() {
+        // O-17
+        let frames = read(&[b"event: a\ndata: 1\nevent: b\ndata: 2\n\n"]);
+        assert_eq!(frames, vec![(Some("a".into()), "1".into()), (Some("b".into()), "2".into())]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_by() {
+        assert_eq!(read(&[b"\xef\xbb\xbfdata: 1\n\n"]), vec![(None, "1".into())]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_at_the_limit() {
+        let mut reader = Reader::new(10);
+        reader.push(Bytes::from_static(b"data: 1234567890"));
+        assert_eq!(reader.frame(), Err(Overlong { limit: 10 }));
+    }
+
+    #[test]
+    fn data_in_one_piece_is_not_copied() {
+        let piece = Bytes::from_static(b"data: {\"a\":1}\n\n");
+        let mut reader = Reader::new(100);
+        reader.push(piece.clone());
+        let frame = reader.frame().unwrap().unwrap();
+        assert_eq!(frame.data.as_ptr(), piece[6..].as_ptr());
+    }
+}

@@ -1,0 +1,269 @@
+//! Tools that a request offers, and what it says about choosing among them.
+
+use std::borrow::Cow;
+
+use crate::{
+    item::ClientTool,
+    json::{JsonStr, Raw, Shape},
+    shape::{Field, ShapeError, list, object, shape_keep, shape_name, shape_take, view},
+};
+
+/// One tool, with the text that it was read from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool<'a> {
+    /// The tool as it was written.
+    pub raw: Raw<'a>,
+    /// What it is.
+    pub kind: ToolKind<'a>,
+}
+
+/// What a tool is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolKind<'a> {
+    /// `function`
+    Function(FunctionTool<'a>),
+    /// `custom`
+    Custom(CustomTool<'a>),
+    /// `namespace`
+    Namespace(NamespaceTool<'a>),
+    /// `shell`, `local_shell`, `apply_patch`, `tool_search`, `computer…`: the client runs it.
+    Client(ClientTool, ClientToolSettings<'a>),
+    /// A tool that a server runs, by its wire name: `mcp`, `web_search`, `file_search` and the like.
+    Hosted(HostedTool, Cow<'a, str>),
+    /// A kind that this version does not know.
+    Other(Cow<'a, str>),
+}
+
+/// Tools that a server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HostedTool {
+    /// `mcp`
+    Mcp,
+    /// `web_search` and its previews
+    WebSearch,
+    /// `file_search`
+    FileSearch,
+    /// `code_interpreter`
+    CodeInterpreter,
+    /// `image_generation`
+    ImageGeneration,
+    /// `programmatic_tool_calling`
+    ProgrammaticToolCalling,
+}
+
+view! {
+    /// A function with a JSON Schema for its arguments.
+    pub struct FunctionTool<'a> {
+        /// What the model calls it by.
+        name: Cow<'a, str>,
+        /// What the model is told about it.
+        description: Option<JsonStr<'a>>,
+        /// The JSON Schema.
+        parameters: Option<Raw<'a>>,
+        /// Whether arguments must follow the schema exactly.
+        strict: Option<bool>,
+        /// Whether the tool is left out until a search finds it.
+        defer_loading: Option<bool>,
+    }
+}
+
+view! {
+    /// A tool that takes free text.
+    pub struct CustomTool<'a> {
+        /// What the model calls it by.
+        name: Cow<'a, str>,
+        /// What the model is told about it.
+        description: Option<JsonStr<'a>>,
+        /// The grammar of its input: `{"type": "grammar", "syntax", "definition"}` or `{"type": "text"}`.
+        format: Option<Raw<'a>>,
+    }
+}
+
+view! {
+    /// A group of tools under one name.
+    pub struct NamespaceTool<'a> {
+        /// The group's name.
+        name: Cow<'a, str>,
+        /// What the model is told about the group.
+        description: Option<JsonStr<'a>>,
+        /// Functions and custom tools.
+        tools: NestedTools<'a> = NestedTools(Vec::new()),
+    }
+}
+
+/// The tools of a namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NestedTools<'a>(pub Vec<Tool<'a>>);
+
+impl<'a> Field<'a> for NestedTools<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        Tool::list(raw).map(Self)
+    }
+}
+
+view! {
+    /// What a client-run tool says of itself beyond its type.
+    pub struct ClientToolSettings<'a> {
+        /// `client` or `server`, for a tool search.
+        execution: Option<Cow<'a, str>>,
+        /// What the model is told about it.
+        description: Option<JsonStr<'a>>,
+        /// The JSON Schema of its arguments, for a tool search.
+        parameters: Option<Raw<'a>>,
+    }
+}
+
+impl<'a> Tool<'a> {
+    /// Reads a list of tools; null entries are passed by.
+    pub fn list(raw: Raw<'a>) -> Result<Vec<Self>, ShapeError> {
+        let tools = list(raw, "an array of tools", |tool| match tool.is_null() {
+            true => Ok(None),
+            false => Self::read(tool).map(Some),
+        })?;
+        Ok(tools.into_iter().flatten().collect())
+    }
+
+    /// Reads one tool.
+    pub fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        object(raw)?;
+        let kind: Cow<'a, str> = match raw.get("type") {
+            Some(kind) => Field::field("type", kind)?,
+            None => return Err(ShapeError::missing("type")),
+        };
+        let client = |tool| ClientToolSettings::read(raw).map(|settings| ToolKind::Client(tool, settings));
+        let kind = match &*kind {
+            "function" => match raw.get("function") {
+                // The chat shape, nested one level deeper, arrives often enough to be worth reading.
+                Some(nested) if nested.shape() == Shape::Object && raw.get("name").is_none() => {
+                    ToolKind::Function(FunctionTool::field("function", nested)?)
+                }
+                _ => ToolKind::Function(FunctionTool::read(raw)?),
+            },
+            "custom" => ToolKind::Custom(CustomTool::read(raw)?),
+            "namespace" => ToolKind::Namespace(NamespaceTool::read(raw)?),
+            "shell" => client(ClientTool::Shell)?,
+            "local_shell" => client(ClientTool::LocalShell)?,
+            "apply_patch" => client(ClientTool::ApplyPatch)?,
+            "tool_search" => client(ClientTool::ToolSearch)?,
+            "computer" | "computer_use_preview" => client(ClientTool::Computer)?,
+            name => match hosted(name) {
+                Some(hosted) => ToolKind::Hosted(hosted, kind),
+                None => ToolKind::Other(kind),
+            },
+        };
+        Ok(Self { raw, kind })
+    }
+}
+
+fn hosted(name: &str) -> Option<HostedTool> {
+    Some(match name {
+        "mcp" => HostedTool::Mcp,
+        "file_search" => HostedTool::FileSearch,
+        "code_interpreter" => HostedTool::CodeInterpreter,
+        "image_generation" | "image_gen" => HostedTool::ImageGeneration,
+        "programmatic_tool_calling" => HostedTool::ProgrammaticToolCalling,
+        name if name.starts_with("web_search") => HostedTool::WebSearch,
+        _ => return None,
+    })
+}
+
+/// What a request says about choosing among its tools: nine forms.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolChoice<'a> {
+    /// `"none"`
+    None,
+    /// `"auto"`, also when nothing is said.
+    Auto,
+    /// `"required"`
+    Required,
+    /// `{"type": "function", "name"}`, and `{"type": "tool", "name"}` as some write it.
+    Function(Cow<'a, str>),
+    /// `{"type": "custom", "name"}`
+    Custom(Cow<'a, str>),
+    /// `{"type": "mcp", "server_label", "name"}`
+    Mcp {
+        /// Which server.
+        server_label: Cow<'a, str>,
+        /// Which of its tools.
+        name: Option<Cow<'a, str>>,
+    },
+    /// `{"type": "allowed_tools", "mode", "tools"}`
+    Allowed(AllowedTools<'a>),
+    /// `{"type": "shell"}`, `{"type": "apply_patch"}`, …
+    Client(ClientTool),
+    /// `{"type": "web_search"}` and the other tools that a server runs, or one that we do not know.
+    Hosted(Cow<'a, str>),
+}
+
+/// A hard limit on what may be called.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AllowedTools<'a> {
+    /// Whether one of them must be called.
+    pub required: bool,
+    /// Each as `tool_choice` would name it.
+    pub tools: Vec<ToolChoice<'a>>,
+}
+
+impl<'a> ToolChoice<'a> {
+    /// Reads any of the nine forms.
+    pub fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        if let Some(word) = raw.as_str() {
+            return match word.escaped() {
+                "none" => Ok(Self::None),
+                "auto" => Ok(Self::Auto),
+                "required" | "any" => Ok(Self::Required),
+                other => Err(ShapeError::value(
+                    "",
+                    format!("must be `none`, `auto`, `required` or an object, but is `{other}`"),
+                )),
+            };
+        }
+        if raw.shape() != Shape::Object {
+            return Err(ShapeError::expected("", "a string or an object", raw));
+        }
+        let kind: Cow<'a, str> = match raw.get("type") {
+            Some(kind) => Field::field("type", kind)?,
+            None => return Err(ShapeError::missing("type")),
+        };
+        let name = || match raw.get("name").or_else(|| raw.get("function").and_then(|nested| nested.get("name"))) {
+            Some(name) => Field::field("name", name),
+            None => Err(ShapeError::missing("name")),
+        };
+        Ok(match &*kind {
+            "function" | "tool" => Self::Function(name()?),
+            "custom" => Self::Custom(name()?),
+            "mcp" => Self::Mcp {
+                server_label: raw.get_str("server_label").ok_or_else(|| ShapeError::missing("server_label"))?,
+                name: raw.get_str("name"),
+            },
+            "allowed_tools" => Self::Allowed(allowed(raw)?),
+            "none" => Self::None,
+            "auto" => Self::Auto,
+            "required" | "any" => Self::Required,
+            "shell" => Self::Client(ClientTool::Shell),
+            "local_shell" => Self::Client(ClientTool::LocalShell),
+            "apply_patch" => Self::Client(ClientTool::ApplyPatch),
+            "tool_search" => Self::Client(ClientTool::ToolSearch),
+            "computer" | "computer_use" | "computer_use_preview" => Self::Client(ClientTool::Computer),
+            _ => Self::Hosted(kind),
+        })
+    }
+}
+
+fn allowed<'a>(raw: Raw<'a>) -> Result<AllowedTools<'a>, ShapeError> {
+    let tools = raw.get("tools").ok_or_else(|| ShapeError::missing("tools"))?;
+    let tools =
+        list(tools, "an array of tool choices", ToolChoice::read).map_err(|error| error.under("tools"))?;
+    let mode = match raw.get("mode") {
+        Some(mode) => Option::<JsonStr<'a>>::field("mode", mode)?,
+        None => None,
+    };
+    let required = match mode.map(JsonStr::escaped) {
+        None | Some("auto") => false,
+        Some("required") => true,
+        Some(other) => {
+            return Err(ShapeError::value("mode", format!("must be `auto` or `required`, but is `{other}`")));
+        }
+    };
+    Ok(AllowedTools { required, tools })
+}
