@@ -1,2 +1,60 @@
-//! The Amalgam server.
-fn main() {}
+//! The Amalgam server: reads the command line, runs one command, and turns its outcome into an exit code.
+//!
+//! 0 all went well, 1 something failed, 2 the command line or the configuration cannot be used.
+
+mod cli;
+mod cmd;
+#[allow(dead_code, reason = "`serve` reads the fields that no other command needs")]
+mod config;
+mod logs;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command};
+use crate::config::Faults;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const FAILURE: u8 = 1;
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version come this way too, with an exit code of their own.
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+        }
+    };
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            terminal::tell(format_args!("amalgam: {error:#}"));
+            ExitCode::from(if error.is::<Faults>() { USAGE } else { FAILURE })
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(args) => {
+            let loaded = cmd::serve::load(&args)?;
+            runtime()?.block_on(cmd::serve::run(args, loaded.config))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Check(args) => cmd::check::run(args),
+        Command::Doctor(args) => runtime()?.block_on(cmd::doctor::run(args)),
+        Command::Completion(args) => cmd::completion::run(args),
+        Command::Version(args) => cmd::version::run(args),
+    }
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    use anyhow::Context as _;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")
+}

@@ -1,10 +1,14 @@
 //! What was said, made safe to send to any upstream: every tool call has exactly one output and the other way round.
 
+mod normalise;
+
 use std::borrow::Cow;
 
 use amalgam_protocol::{Content, Item, JsonStr, Raw, Role};
 
 use crate::{loss::Loss, toolset::CallKind};
+
+pub use normalise::normalise;
 
 /// A conversation in order.
 #[derive(Debug, Clone, Default, PartialEq)]

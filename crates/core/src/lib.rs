@@ -1,19 +1,25 @@
 //! What a turn is and what happens next; pure, without clock, network or database.
 
+mod catalog;
+mod emit;
 mod fault;
 mod history;
 mod ids;
 mod loss;
 mod model;
 mod ports;
+mod scope;
 mod toolset;
 
+pub use catalog::{Candidate, Catalog, ModelCard, Route};
+pub use emit::{Emitter, Start};
 pub use fault::{Fault, FaultKind};
-pub use history::{Call, Entry, History, Output, Payload};
+pub use history::{Call, Entry, History, Output, Payload, normalise};
 pub use ids::{IdKind, Ids};
 pub use loss::Loss;
 pub use model::{
     CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared,
 };
-pub use ports::{BoxFuture, Fetch, Fetched, Seal};
+pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
+pub use scope::{Scope, TenantState};
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};

@@ -19,6 +19,13 @@ pub struct Fetched {
     pub bytes: Bytes,
 }
 
+impl Fetched {
+    /// The body as a `data:` URI.
+    pub fn data_uri(&self) -> String {
+        format!("data:{};base64,{}", self.media_type, base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.bytes))
+    }
+}
+
 /// The one way out to addresses that callers name.
 ///
 /// An implementer resolves the name, checks the address, connects to that very address, follows no redirect,
@@ -34,4 +41,10 @@ pub trait Seal: Send + Sync {
     fn seal(&self, context: &str, plain: &[u8]) -> String;
     /// The plain bytes, or nothing when `sealed` is not ours, not whole, or from another context.
     fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>>;
+}
+
+/// Time, handed in.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970.
+    fn now_ms(&self) -> u64;
 }

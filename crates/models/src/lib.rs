@@ -1,1 +1,7 @@
 //! Upstreams: everything that answers as a model.
+
+mod decode;
+mod settings;
+mod transport;
+
+pub use settings::{Dialect, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};

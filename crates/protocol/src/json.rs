@@ -57,6 +57,9 @@ impl<'a> Raw<'a> {
     /// `null`, for where a value is absent.
     pub const NULL: Raw<'static> = Raw("null");
 
+    /// `{}`
+    pub const EMPTY_OBJECT: Raw<'static> = Raw("{}");
+
     /// Checks `text` as one JSON value of at most [`DEFAULT_DEPTH`] levels.
     pub fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
         Self::parse_within(text, DEFAULT_DEPTH)
@@ -197,6 +200,11 @@ impl Literal {
             true => Self::default(),
             false => Self(whole.slice_ref(part.0.as_bytes())),
         }
+    }
+
+    /// Text that is escaped already: pieces of other literals.
+    pub fn from_escaped(escaped: &[u8]) -> Self {
+        Self(Bytes::copy_from_slice(escaped))
     }
 
     /// The escaped text.

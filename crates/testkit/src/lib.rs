@@ -1,1 +1,17 @@
-//! Scripted upstream, SSE reader and fixtures for tests.
+//! Scripted upstream, test client, the real binary as a child process, and checkers for what it answers.
+//!
+//! Nothing here is linked into the server, and nothing here uses the server's own reader, writer or types: what
+//! checks the wire must not share its mistakes. Everything panics with a full sentence when a test goes wrong.
+#![expect(clippy::panic, reason = "a test kit reports by failing the test that uses it")]
+
+mod amalgam;
+mod client;
+mod upstream;
+
+pub mod check;
+pub mod spec;
+pub mod sse;
+
+pub use amalgam::{Amalgam, Exit, Setup};
+pub use client::{Answer, Client, EventStream};
+pub use upstream::{Ending, Gate, Reply, Request, Upstream};

@@ -1,0 +1,63 @@
+# What there is to do here. `make run` and `make test` set up what they need.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+LISTEN ?= 127.0.0.1:8080
+# More arguments for the server (make run ARGS="--config amalgam.toml") or the benchmark (make bench ARGS=--quick).
+ARGS ?=
+
+target := $(or $(CARGO_TARGET_DIR),target)
+
+say = printf '\n==> %s\n' "$(1)"
+
+.PHONY: help run test check bench fmt clean
+
+help:
+	@echo "make run     build and serve on http://$(LISTEN) with the demo model"
+	@echo "make test    install what the tests need, then run all of them"
+	@echo "make check   the quick loop: format, lints, documentation, Rust tests"
+	@echo "make bench   measure against a bare pass-through in the same run"
+	@echo "make fmt     format the code"
+	@echo "make clean   remove what was built and installed"
+
+run:
+	@scripts/setup.sh build
+	@$(call say,building the server)
+	$(CARGO) build --locked --release -p amalgam
+	@$(call say,serving on http://$(LISTEN))
+	exec $(target)/release/amalgam serve --listen $(LISTEN) $(ARGS)
+
+test:
+	@$(call say,set-up)
+	@scripts/setup.sh test
+	@$(call say,building)
+	$(CARGO) build --locked -p amalgam
+	@$(call say,Rust tests)
+	scripts/rust-tests.sh --locked
+	@$(call say,real clients)
+	AMALGAM_BIN=$(target)/debug/amalgam tests/clients/run.sh
+	@$(call say,all tests passed)
+
+check:
+	@$(call say,format)
+	$(CARGO) fmt --all --check
+	@$(call say,lints)
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@$(call say,documentation)
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	@$(call say,Rust tests)
+	scripts/rust-tests.sh
+
+bench:
+	@scripts/setup.sh build
+	bench/run.sh $(ARGS)
+
+fmt:
+	$(CARGO) fmt --all
+
+clean:
+	$(CARGO) clean
+	rm -rf tests/clients/node_modules

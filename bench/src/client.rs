@@ -1,0 +1,129 @@
+//! One client connection and what it sends: a Responses request whose answer is read to its end and checked.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::answers::TOKENS;
+use crate::requests::Scenario;
+use crate::sse::SseCount;
+
+/// The key that every request carries.
+pub(crate) const KEY: &str = "am_bench_0123456789abcdefghijklmnopqrstuv";
+
+/// No answer takes longer than a paced stream by far; a server that hangs ends the run instead of stopping it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Where a request goes and what it says, prepared once.
+#[derive(Clone)]
+pub(crate) struct Job {
+    address: SocketAddr,
+    authorization: String,
+    body: Bytes,
+    streamed: bool,
+}
+
+impl Job {
+    pub(crate) fn new(address: SocketAddr, prefix: &str, scenario: Scenario) -> Self {
+        Self {
+            address,
+            authorization: format!("Bearer {KEY}"),
+            body: scenario.body(prefix),
+            streamed: scenario.streamed(),
+        }
+    }
+
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
+        self.authorization = format!("Bearer {key}");
+        self
+    }
+
+    fn request(&self) -> anyhow::Result<Request<Full<Bytes>>> {
+        Request::builder()
+            .method(Method::POST)
+            .uri("/v1/responses")
+            .header(HOST, self.address.to_string())
+            .header(AUTHORIZATION, &self.authorization)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, if self.streamed { "text/event-stream" } else { "application/json" })
+            .body(Full::new(self.body.clone()))
+            .context("building the request")
+    }
+}
+
+/// One client connection.
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+}
+
+/// What one exchange took. Times count from the moment the request was due.
+pub(crate) struct Exchange {
+    pub(crate) first_delta: Option<Duration>,
+    pub(crate) whole: Duration,
+    pub(crate) deltas: u64,
+}
+
+impl Connection {
+    /// A connection to where the job goes.
+    pub(crate) async fn open(job: &Job) -> anyhow::Result<Self> {
+        let address = job.address;
+        let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
+        stream.set_nodelay(true).context("setting TCP_NODELAY")?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("starting HTTP")?;
+        tokio::spawn(connection);
+        Ok(Self { sender })
+    }
+
+    /// Sends a request and returns its answer once the head has come with a 200.
+    pub(crate) async fn send(&mut self, job: &Job) -> anyhow::Result<Response<Incoming>> {
+        self.sender.ready().await.context("the server closed the connection")?;
+        let response = self.sender.send_request(job.request()?).await.context("sending the request")?;
+        if response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = response.into_body().collect().await.context("reading the refusal")?.to_bytes();
+        let text: String = String::from_utf8_lossy(&body).chars().take(300).collect();
+        bail!("answered {status}: {text}")
+    }
+
+    /// One request, its answer read to the end and checked.
+    pub(crate) async fn exchange(&mut self, job: &Job, due_at: Instant) -> anyhow::Result<Exchange> {
+        let talk = async {
+            let mut body = self.send(job).await?.into_body();
+            let mut count = SseCount::default();
+            let mut first_delta = None;
+            let mut bytes = 0;
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame.context("the answer broke off")?.into_data() else { continue };
+                bytes += data.len();
+                if job.streamed {
+                    count.feed(&data);
+                    if count.deltas > 0 && first_delta.is_none() {
+                        first_delta = Some(due_at.elapsed());
+                    }
+                }
+            }
+            ensure!(bytes > 0, "the answer is empty");
+            if job.streamed
+                && let Some(complaint) = count.complaint(TOKENS as u64)
+            {
+                bail!(complaint);
+            }
+            Ok(Exchange { first_delta, whole: due_at.elapsed(), deltas: count.deltas })
+        };
+        match tokio::time::timeout(PATIENCE, talk).await {
+            Ok(result) => result,
+            Err(_) => bail!("no end of the answer within {PATIENCE:?}"),
+        }
+    }
+}

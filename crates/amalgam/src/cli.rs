@@ -1,0 +1,62 @@
+//! The command line: which commands there are and what they take.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cmd;
+use crate::config::Flags;
+
+/// One server for the Responses API over any model.
+#[derive(Debug, Parser)]
+#[command(name = "amalgam", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve until a signal to stop
+    Serve(cmd::serve::ServeArgs),
+    /// Check the configuration and show every effective value with its origin
+    Check(cmd::check::CheckArgs),
+    /// Look for what would keep the server from working: port, data folder, upstreams
+    Doctor(cmd::doctor::DoctorArgs),
+    /// Print a completion script for a shell
+    Completion(cmd::completion::CompletionArgs),
+    /// Print the version
+    Version(cmd::version::VersionArgs),
+}
+
+/// Where the configuration comes from. Flags win over `AMALGAM_…` variables, which win over the file.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ConfigArgs {
+    /// Configuration file [env: AMALGAM_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address to serve on; port 0 takes a free one [env: AMALGAM_LISTEN] [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Folder for everything that is kept on disk [env: AMALGAM_DATA] [default: amalgam-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl From<ConfigArgs> for Flags {
+    fn from(args: ConfigArgs) -> Self {
+        Self { config: args.config, listen: args.listen, data: args.data }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,114 @@
+//! `amalgam check`: is the configuration good, and what does it come to?
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::ConfigArgs;
+use crate::config::{Config, Fault, Faults, Loaded, Origin, Setting, Shown, Sources};
+use crate::terminal::{say, say_json, tell};
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
+    let loaded = Sources::gather(args.config.into()).and_then(|sources| Config::load(&sources));
+    match loaded {
+        Ok(loaded) if args.json => say_json(&as_json(&loaded))?,
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                tell(format_args!("warning: {warning}"));
+            }
+            say(as_text(&loaded))?;
+        }
+        Err(faults) if args.json => {
+            say_json(&faults_as_json(&faults))?;
+            return Ok(ExitCode::from(crate::USAGE));
+        }
+        Err(faults) => return Err(faults.into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Three columns: key, value, origin.
+fn as_text(loaded: &Loaded) -> String {
+    let rows: Vec<[String; 3]> = loaded
+        .settings
+        .iter()
+        .map(|setting| [setting.key.clone(), shown_as_text(&setting.value), setting.origin.to_string()])
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    // One very long value must not push every origin off the screen.
+    let (keys, values) = (width(0), width(1).min(48));
+    let mut text = match &loaded.config.file {
+        Some(path) => format!("{} is valid\n", path.display()),
+        None => "the configuration is valid (no file)\n".to_owned(),
+    };
+    for [key, value, origin] in &rows {
+        text.push_str(&format!("\n{key:keys$}  {value:values$}  {origin}"));
+    }
+    text
+}
+
+fn shown_as_text(shown: &Shown) -> String {
+    match shown {
+        Shown::Value(value) => value_as_text(value),
+        Shown::Unset(meaning) => format!("({meaning})"),
+    }
+}
+
+fn value_as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(value_as_text).collect::<Vec<_>>().join(", ")),
+        Value::Object(pairs) => {
+            let pairs: Vec<_> =
+                pairs.iter().map(|(name, value)| format!("{name} = {}", value_as_text(value))).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn as_json(loaded: &Loaded) -> Value {
+    let setting = |setting: &Setting| {
+        let mut object = origin_as_json(&setting.origin);
+        object["key"] = json!(setting.key);
+        object["value"] = match &setting.value {
+            Shown::Value(value) => value.clone(),
+            Shown::Unset(_) => Value::Null,
+        };
+        object
+    };
+    json!({
+        "valid": true,
+        "file": loaded.config.file,
+        "settings": loaded.settings.iter().map(setting).collect::<Vec<_>>(),
+        "warnings": loaded.warnings,
+    })
+}
+
+fn faults_as_json(faults: &Faults) -> Value {
+    let fault = |fault: &Fault| {
+        let mut object = origin_as_json(&fault.origin);
+        object["message"] = json!(fault.message);
+        object
+    };
+    json!({"valid": false, "faults": faults.iter().map(fault).collect::<Vec<_>>()})
+}
+
+fn origin_as_json(origin: &Origin) -> Value {
+    match origin {
+        Origin::File { path, line } => json!({"origin": "file", "file": path, "line": line}),
+        Origin::Variable(name) => json!({"origin": "environment", "variable": name}),
+        Origin::Flag(name) => json!({"origin": "flag", "flag": name}),
+        Origin::Default => json!({"origin": "default"}),
+    }
+}

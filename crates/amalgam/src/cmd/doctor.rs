@@ -1,0 +1,213 @@
+//! `amalgam doctor`: what would keep the server from working on this machine?
+//!
+//! Every finding says what to do about it. Nothing is changed: a data folder that is absent stays absent.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use crate::cli::ConfigArgs;
+use crate::config::{Choice as _, Config, Remote, Sources, Upstream};
+use crate::terminal::{say, say_json};
+
+/// A neighbour on the same machine that takes longer is not going to answer.
+const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
+
+/// More than the description of our interface takes.
+const NEIGHBOUR_BYTES: u64 = 4 * 1024 * 1024;
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: String,
+    status: Status,
+    detail: String,
+    /// What to do about it.
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Warn,
+    Fail,
+}
+
+pub(crate) async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    let findings = examine(args.config).await;
+    let healthy = findings.iter().all(|finding| finding.status != Status::Fail);
+    if args.json {
+        say_json(&serde_json::json!({"ok": healthy, "checks": findings}))?;
+    } else {
+        for finding in &findings {
+            say(finding.as_text())?;
+        }
+    }
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) })
+}
+
+async fn examine(args: ConfigArgs) -> Vec<Finding> {
+    let loaded = match Sources::gather(args.into()).and_then(|sources| Config::load(&sources)) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            let hint = "correct these first; everything else depends on them";
+            return faults.iter().map(|fault| Finding::fail("configuration", fault, hint)).collect();
+        }
+    };
+    let config = loaded.config;
+    let mut findings = vec![match &config.file {
+        Some(path) => Finding::ok("configuration", path.display()),
+        None => Finding::ok("configuration", "no file; defaults, environment and flags"),
+    }];
+    let hint = "see 'amalgam check' for every value and its origin";
+    findings.extend(loaded.warnings.iter().map(|warning| Finding::warn("configuration", warning, hint)));
+    findings.push(port(config.server.listen).await);
+    findings.push(data_folder(&config.data));
+    for upstream in &config.upstreams {
+        findings.push(upstream_finding(upstream).await);
+    }
+    findings
+}
+
+async fn port(listen: SocketAddr) -> Finding {
+    let check = format!("port {}", listen.port());
+    match TcpListener::bind(listen).await {
+        Ok(_) if listen.port() == 0 => Finding::ok(&check, format!("a free port of {} will be taken", listen.ip())),
+        Ok(_) => Finding::ok(&check, format!("{listen} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if is_amalgam(listen).await {
+                Finding::ok(&check, format!("amalgam is serving on {listen}"))
+            } else {
+                let hint = "stop the other program, or choose another address with --listen";
+                Finding::fail(&check, format!("{listen} is taken by another program"), hint)
+            }
+        }
+        Err(error) => {
+            Finding::fail(&check, format!("cannot listen on {listen}: {error}"), "choose another address with --listen")
+        }
+    }
+}
+
+/// Whether the one who listens there is one of us: it publishes our interface.
+async fn is_amalgam(listen: SocketAddr) -> bool {
+    let mut target = listen;
+    if target.ip().is_unspecified() {
+        let loopback = if target.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+        target.set_ip(loopback);
+    }
+    let asking = async {
+        let mut stream = TcpStream::connect(target).await.ok()?;
+        // HTTP/1.0, so that the answer is neither in chunks nor followed by silence.
+        let request = format!("GET /openapi.json HTTP/1.0\r\nHost: {target}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.take(NEIGHBOUR_BYTES).read_to_end(&mut answer).await.ok()?;
+        let answer = String::from_utf8(answer).ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        let document: serde_json::Value = serde_json::from_str(body).ok()?;
+        Some(document["info"]["title"].as_str()?.starts_with("Amalgam"))
+    };
+    timeout(NEIGHBOUR_PATIENCE, asking).await.ok().flatten().unwrap_or(false)
+}
+
+fn data_folder(folder: &Path) -> Finding {
+    const CHECK: &str = "data folder";
+    let shown = folder.display();
+    // The nearest folder that exists is where a missing one would be created.
+    let existing = folder.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
+    let existing = existing.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !existing.is_dir() {
+        let detail = format!("{} is not a folder", existing.display());
+        return Finding::fail(CHECK, detail, "choose another folder with --data");
+    }
+    match write_and_remove(existing) {
+        Ok(()) if folder.is_dir() => Finding::ok(CHECK, format!("{shown} is writable")),
+        Ok(()) => Finding::ok(CHECK, format!("{shown} will be created")),
+        Err(error) => {
+            let detail = format!("cannot write in {}: {error}", existing.display());
+            Finding::fail(CHECK, detail, "give this user the right to write there, or choose another with --data")
+        }
+    }
+}
+
+fn write_and_remove(folder: &Path) -> io::Result<()> {
+    let probe = folder.join(format!(".amalgam-doctor-{}", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).open(&probe)?;
+    fs::remove_file(&probe)
+}
+
+async fn upstream_finding(upstream: &Upstream) -> Finding {
+    let check = format!("upstream {}", upstream.name);
+    let kind = upstream.kind().name();
+    let Some(remote) = upstream.remote() else {
+        return Finding::ok(&check, "built in");
+    };
+    if let Err(problem) = probe(remote).await {
+        return Finding::fail(
+            &check,
+            format!("{kind} at {}: {problem}", remote.base_url),
+            "check base_url and the network",
+        );
+    }
+    let detail = format!("{kind} at {}", remote.base_url);
+    match remote.api_key.as_ref().and_then(|key| key.missing()) {
+        Some(variable) => Finding::warn(&check, format!("{detail}, without its key"), format!("set {variable}")),
+        None => Finding::ok(&check, detail),
+    }
+}
+
+/// Whether somebody answers at the address of an upstream.
+async fn probe(remote: &Remote) -> Result<(), String> {
+    let (host, port) = remote.host_and_port().ok_or("the address has no host")?;
+    match timeout(remote.connect_timeout, TcpStream::connect((host.as_str(), port))).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("no connection within connect_timeout".to_owned()),
+    }
+}
+
+impl Finding {
+    fn ok(check: &str, detail: impl ToString) -> Self {
+        Self { check: check.to_owned(), status: Status::Ok, detail: detail.to_string(), hint: None }
+    }
+
+    fn warn(check: &str, detail: impl ToString, hint: impl Into<String>) -> Self {
+        Self { check: check.to_owned(), status: Status::Warn, detail: detail.to_string(), hint: Some(hint.into()) }
+    }
+
+    fn fail(check: &str, detail: impl ToString, hint: impl Into<String>) -> Self {
+        Self { check: check.to_owned(), status: Status::Fail, detail: detail.to_string(), hint: Some(hint.into()) }
+    }
+
+    fn as_text(&self) -> String {
+        let status = match self.status {
+            Status::Ok => "ok",
+            Status::Warn => "warn",
+            Status::Fail => "fail",
+        };
+        let line = format!("{status:4}  {}: {}", self.check, self.detail);
+        match &self.hint {
+            Some(hint) => format!("{line}\n      {hint}"),
+            None => line,
+        }
+    }
+}

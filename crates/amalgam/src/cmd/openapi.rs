@@ -1,0 +1,11 @@
+//! `amalgam openapi`: the description of the HTTP interface.
+
+use std::process::ExitCode;
+
+use crate::terminal::say;
+
+/// Prints the document that the server publishes at `/openapi.json`.
+pub(crate) fn run(document: &str) -> anyhow::Result<ExitCode> {
+    say(document.trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,205 @@
+//! The configuration: typed, complete, checked as a whole before anything starts.
+//!
+//! Layers are flags over environment over file over defaults. `schema` is the one list of keys; `assemble` turns what
+//! was set into the types below; `checks` looks at what no single key can say. Only this part of the program reads the
+//! environment.
+
+mod assemble;
+mod checks;
+mod choices;
+mod environment;
+mod fault;
+mod file;
+mod keys;
+mod layers;
+mod reader;
+mod schema;
+mod secret;
+mod sources;
+mod suggest;
+mod units;
+mod value;
+
+#[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+pub(crate) use choices::{Choice, Dialect, ImageUrls, Kind, LogFormat, Modality, State, SystemRole, ToolCalls};
+pub(crate) use fault::{Fault, Faults, Origin};
+pub(crate) use reader::{Setting, Shown};
+pub(crate) use secret::Secret;
+pub(crate) use sources::{Flags, Sources};
+
+/// Everything that a process is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) data: PathBuf,
+    pub(crate) log: Log,
+    /// What stored and handed-out values are sealed with.
+    pub(crate) secret_key: Option<SecretString>,
+    pub(crate) server: Server,
+    /// At least one.
+    pub(crate) tenants: Vec<Tenant>,
+    /// At least one; in the order in which they are asked whether they serve a model.
+    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) models: Vec<Model>,
+    pub(crate) limits: Limits,
+    pub(crate) egress: Egress,
+}
+
+/// A configuration with what there is to say about it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    /// Every effective value with its origin.
+    pub(crate) settings: Vec<Setting>,
+    /// What works, and is probably not what was meant.
+    pub(crate) warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    pub(crate) filter: String,
+    pub(crate) format: LogFormat,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    pub(crate) listen: SocketAddr,
+    pub(crate) max_connections: usize,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) drain_timeout: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Tenant {
+    pub(crate) name: String,
+    pub(crate) id: i64,
+    pub(crate) state: State,
+    pub(crate) keys: Vec<SecretString>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    pub(crate) name: String,
+    pub(crate) speaks: Speaks,
+}
+
+/// What an upstream speaks, with the settings that only this kind has.
+#[derive(Debug, Clone)]
+pub(crate) enum Speaks {
+    Responses { remote: Remote, dialect: Dialect },
+    Chat { remote: Remote, tool_calls: ToolCalls, system_role: SystemRole, stream_usage: bool },
+    Anthropic { remote: Remote, anthropic_version: String, max_output_tokens: u32 },
+    Demo { pace: Duration },
+}
+
+/// An upstream that is reached over the network.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    /// `http` or `https`, host and path; no slash at the end, no query, no user.
+    pub(crate) base_url: String,
+    pub(crate) api_key: Option<Secret>,
+    /// Names in lower case.
+    pub(crate) headers: BTreeMap<String, Secret>,
+    /// Empty: the upstream is asked.
+    pub(crate) models: Vec<String>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) first_byte_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) retries: u32,
+    pub(crate) image_urls: ImageUrls,
+    pub(crate) history_recovery: bool,
+}
+
+/// A name that clients may ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct Model {
+    pub(crate) name: String,
+    /// An upstream that exists.
+    pub(crate) upstream: String,
+    /// What the upstream is asked for.
+    pub(crate) model: String,
+    pub(crate) fallback: Vec<String>,
+    pub(crate) context_window: Option<u32>,
+    pub(crate) max_output_tokens: Option<u32>,
+    pub(crate) modalities: Vec<Modality>,
+    pub(crate) tools: bool,
+    pub(crate) structured_output: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) max_in_flight: usize,
+    pub(crate) turn_deadline: Duration,
+    pub(crate) keepalive: Duration,
+    pub(crate) body_bytes: u64,
+    pub(crate) media_bytes: u64,
+    pub(crate) json_depth: usize,
+    pub(crate) input_items: usize,
+    pub(crate) tools: usize,
+    pub(crate) schema_nodes: usize,
+    pub(crate) string_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Egress {
+    pub(crate) allow_private: Vec<SocketAddr>,
+}
+
+impl Config {
+    /// Lays the sources over each other and checks the result; tells everything that is wrong at once.
+    pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
+        assemble::load(sources)
+    }
+
+    /// Whether callers need a key. Without one only loopback is served, and every caller is the one tenant.
+    pub(crate) fn needs_key(&self) -> bool {
+        self.tenants.iter().any(|tenant| !tenant.keys.is_empty())
+    }
+}
+
+impl Upstream {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.speaks {
+            Speaks::Responses { .. } => Kind::Responses,
+            Speaks::Chat { .. } => Kind::Chat,
+            Speaks::Anthropic { .. } => Kind::Anthropic,
+            Speaks::Demo { .. } => Kind::Demo,
+        }
+    }
+
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        match &self.speaks {
+            Speaks::Responses { remote, .. } | Speaks::Chat { remote, .. } | Speaks::Anthropic { remote, .. } => {
+                Some(remote)
+            }
+            Speaks::Demo { .. } => None,
+        }
+    }
+}
+
+impl Remote {
+    /// Host and port, the scheme's own port where none is written.
+    pub(crate) fn host_and_port(&self) -> Option<(String, u16)> {
+        let uri: http::Uri = self.base_url.parse().ok()?;
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        // Brackets belong to the address, not to the host.
+        Some((uri.host()?.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
+    }
+
+    pub(crate) fn encrypted(&self) -> bool {
+        self.base_url.starts_with("https:")
+    }
+}

@@ -1,0 +1,237 @@
+//! Puts the layers together and reads every key into its field.
+
+use secrecy::SecretString;
+
+use super::fault::{Fault, Faults, Origin};
+use super::layers::{At, Layers, Located};
+use super::reader::Reader;
+use super::schema::Section;
+use super::secret::Secret;
+use super::sources::{Flags, Sources};
+use super::{
+    Choice as _, Config, Egress, Kind, Limits, Loaded, Log, Model, Remote, Server, Speaks, Tenant, Upstream, checks,
+    environment, file,
+};
+
+pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
+    let mut layers = Layers::default();
+    let mut faults = Vec::new();
+    if let Some(file) = &sources.file
+        && let Err(faults) = file::read(file, &mut layers, &mut faults)
+    {
+        Faults::none_of(faults)?;
+    }
+    let unknown = environment::read(&sources.env, &mut layers, &mut faults);
+    put_flags(&sources.flags, &mut layers, &mut faults);
+    put_demo(&mut layers);
+
+    let mut reader = Reader::new(&layers, &sources.env, faults);
+    let config = config(&mut reader, sources);
+    checks::all(&config, &mut reader);
+    for name in unknown.iter().filter(|name| !reader.pointed_to.contains(*name)) {
+        reader.warnings.push(environment::unknown_warning(name, &layers));
+    }
+    let Reader { faults, warnings, settings, .. } = reader;
+    Faults::none_of(faults)?;
+    Ok(Loaded { config, settings, warnings })
+}
+
+fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
+    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.to_str().map(str::to_owned));
+    let process = At::section(Section::Process);
+    for (flag, at, key, text) in [
+        ("--config", &process, "config", path(&flags.config)),
+        ("--data", &process, "data", path(&flags.data)),
+        ("--listen", &At::section(Section::Server), "listen", flags.listen.clone().map(Some)),
+    ] {
+        match text {
+            Some(Some(text)) => layers.put(at, key, Located::plain(text, Origin::Flag(flag))),
+            Some(None) => faults.push(Fault::new(Origin::Flag(flag), "the path is not readable text")),
+            None => {}
+        }
+    }
+}
+
+/// What exists when nobody names any: a tenant to act for and a model that answers.
+fn put_demo(layers: &mut Layers) {
+    let mut put = |section: Section, key: &'static str, value: &str| {
+        if layers.names(section).next().is_none() {
+            let at = At::entry(section, "demo");
+            layers.declare(&at, Origin::Default);
+            layers.put(&at, key, Located::plain(value, Origin::Default));
+        }
+    };
+    put(Section::Tenants, "id", "1");
+    put(Section::Upstreams, "kind", Kind::Demo.name());
+}
+
+fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
+    let process = &At::section(Section::Process);
+    let _: Option<String> = reader.optional(process, "config");
+    let data = reader.value(process, "data");
+    let log = Log { filter: reader.value(process, "log"), format: reader.value(process, "log_format") };
+    let bootstrap_key = process_secret(reader, "bootstrap_key");
+    let secret_key = process_secret(reader, "secret_key");
+    let server = server(reader);
+    let mut tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
+    add_bootstrap_key(reader, &mut tenants, bootstrap_key);
+    let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
+    let models = entries(reader, Section::Models, model);
+    Config {
+        file: sources.file.as_ref().map(|file| file.path.clone()),
+        data,
+        log,
+        secret_key,
+        server,
+        tenants,
+        upstreams,
+        models,
+        limits: limits(reader),
+        egress: egress(reader),
+    }
+}
+
+fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {
+    let at = &At::section(Section::Process);
+    let secret: Secret = reader.optional(at, name)?;
+    if let Some(variable) = secret.missing() {
+        reader.fault(reader.origin(at, name), format!("the variable {variable} is not set"));
+    }
+    secret.value().cloned()
+}
+
+fn server(reader: &mut Reader<'_>) -> Server {
+    let at = &At::section(Section::Server);
+    Server {
+        listen: reader.value(at, "listen"),
+        max_connections: reader.value(at, "max_connections"),
+        header_timeout: reader.value(at, "header_timeout"),
+        body_timeout: reader.value(at, "body_timeout"),
+        drain_timeout: reader.value(at, "drain_timeout"),
+    }
+}
+
+fn entries<T>(reader: &mut Reader<'_>, section: Section, read: fn(&mut Reader<'_>, &At, &str) -> T) -> Vec<T> {
+    let names: Vec<&str> = reader.layers.names(section).collect();
+    names.into_iter().map(|name| read(reader, &At::entry(section, name), name)).collect()
+}
+
+fn tenant(reader: &mut Reader<'_>, at: &At, name: &str) -> Tenant {
+    check_entry_name(reader, at, name);
+    let id = reader.value(at, "id");
+    let state = reader.value(at, "state");
+    let secrets: Vec<Secret> = reader.value(at, "keys");
+    let mut keys = Vec::with_capacity(secrets.len());
+    for (index, secret) in secrets.into_iter().enumerate() {
+        match secret {
+            Secret::Known { value, .. } => keys.push(value),
+            // Starting without it would serve the tenant to nobody, or everybody.
+            Secret::Missing { name } => reader.fault(
+                reader.item_origin(at, "keys", index),
+                format!("a key of {at} is in the variable {name}, which is not set"),
+            ),
+        }
+    }
+    Tenant { name: name.to_owned(), id, state, keys }
+}
+
+fn add_bootstrap_key(reader: &mut Reader<'_>, tenants: &mut [Tenant], key: Option<SecretString>) {
+    let Some(key) = key else { return };
+    match tenants.iter_mut().find(|tenant| tenant.id == 1) {
+        Some(tenant) => tenant.keys.push(key),
+        None => {
+            let origin = reader.origin(&At::section(Section::Process), "bootstrap_key");
+            reader.fault(origin, "the key is for the tenant with id 1, and none has it");
+        }
+    }
+}
+
+fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
+    check_entry_name(reader, at, name);
+    let kind: Kind = reader.optional(at, "kind")?;
+    let misplaced = reader.layers.keys(at).filter(|(key, _)| !at.section.key(key).is_some_and(|key| key.fits(kind)));
+    let misplaced: Vec<_> = misplaced.map(|(key, located)| (key, located.origin.clone())).collect();
+    for (key, origin) in misplaced {
+        let kinds = at.section.key(key).map(|key| key.kinds).unwrap_or_default();
+        let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        let message = format!("'{key}' is for upstreams of kind {}; {at} is of kind {}", kinds.join(", "), kind.name());
+        reader.fault(origin, message);
+    }
+    let speaks = match kind {
+        Kind::Responses => Speaks::Responses { remote: remote(reader, at), dialect: reader.value(at, "dialect") },
+        Kind::Chat => Speaks::Chat {
+            remote: remote(reader, at),
+            tool_calls: reader.value(at, "tool_calls"),
+            system_role: reader.value(at, "system_role"),
+            stream_usage: reader.value(at, "stream_usage"),
+        },
+        Kind::Anthropic => Speaks::Anthropic {
+            remote: remote(reader, at),
+            anthropic_version: reader.value(at, "anthropic_version"),
+            max_output_tokens: reader.value(at, "max_output_tokens"),
+        },
+        Kind::Demo => Speaks::Demo { pace: reader.value(at, "pace") },
+    };
+    Some(Upstream { name: name.to_owned(), speaks })
+}
+
+fn remote(reader: &mut Reader<'_>, at: &At) -> Remote {
+    Remote {
+        base_url: reader.value(at, "base_url"),
+        api_key: reader.optional(at, "api_key"),
+        headers: reader.value(at, "headers"),
+        models: reader.value(at, "models"),
+        connect_timeout: reader.value(at, "connect_timeout"),
+        first_byte_timeout: reader.value(at, "first_byte_timeout"),
+        idle_timeout: reader.value(at, "idle_timeout"),
+        retries: reader.value(at, "retries"),
+        image_urls: reader.value(at, "image_urls"),
+        history_recovery: reader.value(at, "history_recovery"),
+    }
+}
+
+fn model(reader: &mut Reader<'_>, at: &At, name: &str) -> Model {
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        reader.fault(reader.origin(at, ""), format!("{at}: the name of a model has no spaces and is not empty"));
+    }
+    Model {
+        name: name.to_owned(),
+        upstream: reader.value(at, "upstream"),
+        model: reader.optional(at, "model").unwrap_or_else(|| name.to_owned()),
+        fallback: reader.value(at, "fallback"),
+        context_window: reader.optional(at, "context_window"),
+        max_output_tokens: reader.optional(at, "max_output_tokens"),
+        modalities: reader.value(at, "modalities"),
+        tools: reader.value(at, "tools"),
+        structured_output: reader.value(at, "structured_output"),
+    }
+}
+
+fn limits(reader: &mut Reader<'_>) -> Limits {
+    let at = &At::section(Section::Limits);
+    Limits {
+        max_in_flight: reader.value(at, "max_in_flight"),
+        turn_deadline: reader.value(at, "turn_deadline"),
+        keepalive: reader.value(at, "keepalive"),
+        body_bytes: reader.value(at, "body_bytes"),
+        media_bytes: reader.value(at, "media_bytes"),
+        json_depth: reader.value(at, "json_depth"),
+        input_items: reader.value(at, "input_items"),
+        tools: reader.value(at, "tools"),
+        schema_nodes: reader.value(at, "schema_nodes"),
+        string_bytes: reader.value(at, "string_bytes"),
+    }
+}
+
+fn egress(reader: &mut Reader<'_>) -> Egress {
+    Egress { allow_private: reader.value(&At::section(Section::Egress), "allow_private") }
+}
+
+/// Names of tenants and upstreams stand in logs, metrics and `UPSTREAM/model`: they are plain words.
+fn check_entry_name(reader: &mut Reader<'_>, at: &At, name: &str) {
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if name.is_empty() || name.len() > 64 || !plain {
+        let message = format!("{at}: a name has up to 64 letters, digits, dots, dashes and underscores");
+        reader.fault(reader.origin(at, ""), message);
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads the `AMALGAM_…` variables: the same keys as the file, under names made from theirs.
+//!
+//! `AMALGAM_SERVER_HEADER_TIMEOUT` is `header_timeout` in `[server]`; `AMALGAM_UPSTREAMS_OPENAI_BASE_URL` is
+//! `base_url` in `[upstreams.openai]`. A variable that is set to nothing counts as absent.
+
+use std::collections::BTreeSet;
+
+use super::fault::{Fault, Origin};
+use super::keys::KEYS;
+use super::layers::{At, Layers, Located};
+use super::schema::{Key, Section, Shape};
+use super::sources::Environment;
+use super::suggest::nearest;
+
+const PREFIX: &str = "AMALGAM_";
+
+/// Puts every variable that names a key into `layers` and returns the names that are no key's.
+pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut Vec<Fault>) -> Vec<String> {
+    let mut unknown = Vec::new();
+    let mut seen = BTreeSet::new();
+    for name in environment.names(PREFIX) {
+        let origin = Origin::Variable(name.to_owned());
+        let Some((key, entry)) = key_of(name) else {
+            unknown.push(name.to_owned());
+            continue;
+        };
+        let text = match environment.get(name) {
+            Ok(Some(text)) => text,
+            Ok(None) => continue,
+            Err(_) => {
+                faults.push(Fault::new(origin, "the value is not readable text"));
+                continue;
+            }
+        };
+        // Whoever sets a caller's key to nothing meant to lock the door, not to leave it open.
+        let guards = match key.shape {
+            Shape::Secrets => true,
+            Shape::Secret => key.section == Section::Process,
+            _ => false,
+        };
+        if text.is_empty() {
+            if guards {
+                faults.push(Fault::new(origin, "the variable is set but empty"));
+            }
+            continue;
+        }
+        let at = match entry {
+            None => At::section(key.section),
+            Some(capitals) => match entry_named(&capitals, key.section, layers) {
+                Ok(name) => At::entry(key.section, &name),
+                Err(problem) => {
+                    faults.push(Fault::new(origin, problem));
+                    continue;
+                }
+            },
+        };
+        if !seen.insert((at.clone(), key.name)) {
+            let others = key.variables(None).join(" and ");
+            faults.push(Fault::new(origin, format!("{others} set the same key; keep one")));
+            continue;
+        }
+        if at.entry.is_some() {
+            layers.declare(&at, origin.clone());
+        }
+        layers.put(&at, key.name, Located::plain(text, origin));
+    }
+    unknown
+}
+
+/// What to tell about a variable that is no key's.
+pub(crate) fn unknown_warning(name: &str, layers: &Layers) -> String {
+    let fixed = KEYS.iter().filter(|key| !key.section.has_entries()).flat_map(|key| key.variables(None));
+    let of_entries = Section::OF_FILE.iter().filter(|section| section.has_entries()).flat_map(|section| {
+        layers
+            .names(*section)
+            .flat_map(move |entry| section.keys().flat_map(move |key| key.variables(Some(&capitals(entry)))))
+    });
+    let known: Vec<String> = fixed.chain(of_entries).collect();
+    // The prefix is common to all of them and must not make far things look near.
+    let tail = |name: &'_ str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    let tails: Vec<String> = known.iter().map(|name| tail(name)).collect();
+    match nearest(&tail(name), tails.iter().map(String::as_str)) {
+        Some(near) => format!("the variable {name} means nothing here; did you mean {PREFIX}{near}?"),
+        None => format!("the variable {name} means nothing here"),
+    }
+}
+
+/// The key that a variable names, and the capitals of its entry.
+fn key_of(variable: &str) -> Option<(&'static Key, Option<String>)> {
+    let fixed = KEYS.iter().filter(|key| !key.section.has_entries());
+    if let Some(key) = fixed.into_iter().find(|key| key.variables(None).iter().any(|name| name == variable)) {
+        return Some((key, None));
+    }
+    KEYS.iter().filter(|key| key.section.has_entries()).find_map(|key| {
+        let start = format!("{PREFIX}{}_", key.section.name().to_ascii_uppercase());
+        let end = format!("_{}", key.name.to_ascii_uppercase());
+        let entry = variable.strip_prefix(&start)?.strip_suffix(&end)?;
+        (!entry.is_empty()).then(|| (key, Some(entry.to_owned())))
+    })
+}
+
+/// The entry that the capitals stand for: one that exists, or a new one in lower case.
+fn entry_named(entry_capitals: &str, section: Section, layers: &Layers) -> Result<String, String> {
+    let matching: Vec<&str> = layers.names(section).filter(|name| capitals(name) == entry_capitals).collect();
+    match matching.as_slice() {
+        [] => Ok(entry_capitals.to_lowercase()),
+        [name] => Ok((*name).to_owned()),
+        several => Err(format!("the name fits several entries of [{}]: {}", section.name(), several.join(", "))),
+    }
+}
+
+/// How the name of an entry is written inside a variable.
+fn capitals(entry: &str) -> String {
+    entry.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}

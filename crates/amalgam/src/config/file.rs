@@ -1,0 +1,181 @@
+//! Reads the configuration file: TOML text to values with lines, every unknown key to a fault.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::fault::{Fault, Origin};
+use super::keys::KEYS;
+use super::layers::{At, Layers, Located, Raw};
+use super::schema::Section;
+use super::sources::SourceFile;
+use super::suggest::did_you_mean;
+
+/// Puts everything that the file sets into `layers`; keys and tables that nobody knows go to `faults`.
+///
+/// Text that is not TOML is an error by itself: what the parser recovers from it would bring about faults that are
+/// not there.
+pub(crate) fn read(file: &SourceFile, layers: &mut Layers, faults: &mut Vec<Fault>) -> Result<(), Vec<Fault>> {
+    let lines = Lines::of(file);
+    let (root, errors) = DeTable::parse_recoverable(&file.text);
+    if !errors.is_empty() {
+        // Only the parser's message: its `Display` shows the line itself, which may hold a secret.
+        let fault = |error: &toml::de::Error| {
+            let start = error.span().map_or(0, |span| span.start);
+            Fault::new(lines.origin(start), format!("not valid TOML: {}", error.message()))
+        };
+        return Err(errors.iter().map(fault).collect());
+    }
+    let mut reader = FileReader { lines, layers, faults };
+    for (name, origin, value) in in_file_order(&reader.lines, root.get_ref()) {
+        reader.section(name, origin, value);
+    }
+    Ok(())
+}
+
+struct FileReader<'a> {
+    lines: Lines<'a>,
+    layers: &'a mut Layers,
+    faults: &'a mut Vec<Fault>,
+}
+
+impl FileReader<'_> {
+    fn section(&mut self, name: &str, origin: Origin, value: &DeValue<'_>) {
+        let Some(section) = Section::named(name) else {
+            self.faults.push(unknown_at_the_top(name, origin, value));
+            return;
+        };
+        let Some(table) = self.table(value, &At::section(section), &origin) else { return };
+        if !section.has_entries() {
+            self.keys(&At::section(section), table);
+            return;
+        }
+        for (entry, origin, value) in in_file_order(&self.lines, table) {
+            let at = At::entry(section, entry);
+            if !value.is_table() && section.key(entry).is_some() {
+                let message = format!("'{entry}' belongs to an entry, as in [{name}.NAME]");
+                self.faults.push(Fault::new(origin, message));
+                continue;
+            }
+            let Some(table) = self.table(value, &at, &origin) else { continue };
+            self.layers.declare(&at, origin);
+            self.keys(&at, table);
+        }
+    }
+
+    fn keys(&mut self, at: &At, table: &DeTable<'_>) {
+        for (name, origin, value) in in_file_order(&self.lines, table) {
+            match at.section.key(name) {
+                Some(key) => {
+                    let raw = raw(&|offset| self.lines.origin(offset), value);
+                    self.layers.put(at, key.name, Located { raw, origin });
+                }
+                None => self.faults.push(unknown_key(name, at, origin)),
+            }
+        }
+    }
+
+    fn table<'v, 'i>(&mut self, value: &'v DeValue<'i>, at: &At, origin: &Origin) -> Option<&'v DeTable<'i>> {
+        let table = value.as_table();
+        if table.is_none() {
+            let message = format!("{at} is a table, found {}", with_article(value.type_str()));
+            self.faults.push(Fault::new(origin.clone(), message));
+        }
+        table
+    }
+}
+
+fn unknown_key(name: &str, at: &At, origin: Origin) -> Fault {
+    let shown = name.escape_debug();
+    let hint = match Section::OF_FILE.iter().find(|section| section.key(name).is_some()) {
+        Some(home) => format!("; it belongs in {}", heading(*home)),
+        None => did_you_mean(name, at.section.keys().map(|key| key.name)),
+    };
+    Fault::new(origin, format!("unknown key '{shown}' in {at}{hint}"))
+}
+
+fn unknown_at_the_top(name: &str, origin: Origin, value: &DeValue<'_>) -> Fault {
+    let shown = name.escape_debug();
+    if value.is_table() {
+        let hint = did_you_mean(name, Section::OF_FILE.iter().map(|section| section.name()));
+        return Fault::new(origin, format!("unknown section [{shown}]{hint}"));
+    }
+    let hint = match KEYS.iter().find(|key| key.name == name) {
+        Some(key) if key.section == Section::Process => {
+            format!("; it is not set in the file but with {}", key.variables(None).join(" or "))
+        }
+        Some(key) => format!("; it belongs in {}", heading(key.section)),
+        None => did_you_mean(name, KEYS.iter().filter(|key| key.section != Section::Process).map(|key| key.name)),
+    };
+    Fault::new(origin, format!("unknown key '{shown}' outside of any section{hint}"))
+}
+
+fn heading(section: Section) -> String {
+    if section.has_entries() { format!("[{}.NAME]", section.name()) } else { format!("[{}]", section.name()) }
+}
+
+fn with_article(noun: &str) -> String {
+    let article = if noun.starts_with(['a', 'i']) { "an" } else { "a" };
+    format!("{article} {noun}")
+}
+
+/// A value with the origin of each of its parts.
+pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> Raw {
+    match value {
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Boolean(value) => Raw::Boolean(*value),
+        DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(value) => Raw::Integer(value),
+            Err(_) => Raw::Other("a number that is too large"),
+        },
+        DeValue::Float(_) => Raw::Other("a number with a fraction"),
+        DeValue::Datetime(_) => Raw::Other("a date or time"),
+        DeValue::Array(items) => Raw::List(
+            items
+                .iter()
+                .map(|item| Located { raw: raw(origin_of, item.get_ref()), origin: origin_of(item.span().start) })
+                .collect(),
+        ),
+        DeValue::Table(table) => Raw::Table(
+            table
+                .iter()
+                .map(|(name, value)| {
+                    let origin = origin_of(name.span().start);
+                    (name.get_ref().to_string(), Located { raw: raw(origin_of, value.get_ref()), origin })
+                })
+                .collect(),
+        ),
+    }
+}
+
+/// The pairs of a table as they stand in the file, each with the line of its key.
+fn in_file_order<'t, 'i>(lines: &Lines<'_>, table: &'t DeTable<'i>) -> Vec<(&'t str, Origin, &'t DeValue<'i>)> {
+    let mut pairs: Vec<_> = table.iter().collect();
+    pairs.sort_by_key(|(key, _)| key.span().start);
+    pairs
+        .into_iter()
+        .map(|(key, value): (&Spanned<_>, &Spanned<_>)| {
+            (key.get_ref().as_ref(), lines.origin(key.span().start), value.get_ref())
+        })
+        .collect()
+}
+
+/// Turns offsets into lines.
+struct Lines<'a> {
+    file: &'a SourceFile,
+    ends: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(file: &'a SourceFile) -> Self {
+        Self { file, ends: newlines(&file.text) }
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        let line = 1 + self.ends.partition_point(|end| *end < offset);
+        Origin::File { path: self.file.path.clone(), line }
+    }
+}
+
+fn newlines(text: &str) -> Vec<usize> {
+    text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(offset, _)| offset).collect()
+}

@@ -1,0 +1,86 @@
+//! The one list of keys. Reading the file, the environment, suggestions, `check` and `docs/configuration.md` follow it.
+//!
+//! A new key is one line here and one field in `config.rs` that `assemble.rs` reads.
+
+use super::choices::{Choice, Dialect, ImageUrls, Kind, LogFormat, Modality, State, SystemRole, ToolCalls};
+use super::schema::Preset::{self, Required, Unset, Value};
+use super::schema::Section::{self, Egress, Limits, Models, Process, Server, Tenants, Upstreams};
+use super::schema::{Key, Shape};
+
+const REMOTE: &[Kind] = &[Kind::Responses, Kind::Chat, Kind::Anthropic];
+const MINUTES: u64 = 60_000;
+const DAY: u64 = 24 * 60 * MINUTES;
+const KIB: u64 = 1 << 10;
+const GIB: u64 = 1 << 30;
+const TIMEOUT: Shape = Shape::Duration { least: 1, most: DAY };
+const TOKENS: Shape = Shape::Integer { least: 1, most: 1_000_000_000 };
+
+const fn count(least: i64, most: i64) -> Shape {
+    Shape::Integer { least, most }
+}
+
+const fn key(section: Section, name: &'static str, shape: Shape, preset: Preset, effect: &'static str) -> Key {
+    Key { section, name, shape, preset, kinds: &[], effect }
+}
+
+#[rustfmt::skip] // one key a line, so that the list reads as a table
+pub(crate) const KEYS: &[Key] = &[
+    key(Process, "config", Shape::Path, Unset("none"), "The configuration file; `--config` wins. Without one, only a loopback address can be bound."),
+    key(Process, "data", Shape::Path, Value("amalgam-data"), "The folder for everything that is kept on disk; `--data` wins."),
+    key(Process, "bootstrap_key", Shape::Secret, Unset("none"), "One more key for the tenant with id 1."),
+    key(Process, "secret_key", Shape::Secret, Unset("none"), "The secret from which stored and handed-out values are sealed."),
+    key(Process, "log", Shape::LogFilter, Value("info"), "What is logged: a level, or directives such as `info,amalgam=debug`."),
+    key(Process, "log_format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one object a line."),
+
+    key(Server, "listen", Shape::Address, Value("127.0.0.1:8080"), "The address to serve on. Port 0 takes a free one. Anything but loopback needs a configuration file and a key."),
+    key(Server, "max_connections", count(1, 1_000_000), Value("10000"), "Connections at once; more wait to be accepted."),
+    key(Server, "header_timeout", TIMEOUT, Value("10s"), "The time for a complete request head, and for a kept connection to stay idle."),
+    key(Server, "body_timeout", TIMEOUT, Value("15s"), "The time between two pieces of a request body."),
+    key(Server, "drain_timeout", Shape::Duration { least: 0, most: DAY }, Value("30s"), "How long running requests may go on after a signal to stop."),
+
+    key(Tenants, "id", count(1, i64::MAX), Required, "The number of the tenant; no two share one."),
+    key(Tenants, "state", Shape::Choice(State::NAMES), Value("stored"), "`stored` keeps responses for later turns; `stateless` refuses requests that need them."),
+    key(Tenants, "keys", Shape::Secrets, Value(""), "The keys that callers of this tenant send as `Authorization: Bearer KEY`."),
+
+    key(Upstreams, "kind", Shape::Choice(Kind::NAMES), Required, "What the upstream speaks: the Responses API, Chat Completions, the Anthropic Messages API, or the built-in demo."),
+    key(Upstreams, "base_url", Shape::BaseUrl, Required, "Where it is, up to and with the version: `https://api.openai.com/v1`.").only(REMOTE),
+    key(Upstreams, "api_key", Shape::Secret, Unset("none"), "The key for the upstream. When its variable is missing the server starts, and requests that need it say so.").only(REMOTE),
+    key(Upstreams, "headers", Shape::Headers, Value(""), "More headers for every request to it; a value may be `env:NAME` or `file:PATH` too.").only(REMOTE),
+    key(Upstreams, "models", Shape::Names, Value(""), "The model names that it serves. When empty it is asked, and the answer is kept for a while.").only(REMOTE),
+    key(Upstreams, "connect_timeout", TIMEOUT, Value("5s"), "The time to open a connection.").only(REMOTE),
+    key(Upstreams, "first_byte_timeout", TIMEOUT, Value("120s"), "The time until the answer begins.").only(REMOTE),
+    key(Upstreams, "idle_timeout", TIMEOUT, Value("60s"), "The longest silence inside a stream.").only(REMOTE),
+    key(Upstreams, "retries", count(0, 2), Value("2"), "Further tries after a failure that came before any output.").only(REMOTE),
+    key(Upstreams, "dialect", Shape::Choice(Dialect::NAMES), Value("standard"), "The request shapes to send: the published ones, or the literal ones of the `agn003` contract.").only(&[Kind::Responses]),
+    key(Upstreams, "tool_calls", Shape::Choice(ToolCalls::NAMES), Value("native"), "`constrained` asks for tool calls as structured output, for models that have no tool support.").only(&[Kind::Chat]),
+    key(Upstreams, "system_role", Shape::Choice(SystemRole::NAMES), Value("system"), "The role that carries instructions.").only(&[Kind::Chat]),
+    key(Upstreams, "image_urls", Shape::Choice(ImageUrls::NAMES), Value("pass"), "`pass` hands image addresses on; `fetch` fetches them here and sends the bytes.").only(REMOTE),
+    key(Upstreams, "stream_usage", Shape::Boolean, Value("true"), "Ask for token counts at the end of a stream.").only(&[Kind::Chat]),
+    key(Upstreams, "history_recovery", Shape::Boolean, Value("false"), "Try once more with a repaired history when the upstream finds no call for a tool result.").only(REMOTE),
+    key(Upstreams, "anthropic_version", Shape::Text, Value("2023-06-01"), "The version header of the Messages API.").only(&[Kind::Anthropic]),
+    key(Upstreams, "max_output_tokens", TOKENS, Value("4096"), "Sent when a request names no limit, which the Messages API demands.").only(&[Kind::Anthropic]),
+    key(Upstreams, "pace", Shape::Duration { least: 0, most: MINUTES }, Value("20ms"), "The pause between two words of a stream.").only(&[Kind::Demo]),
+
+    key(Models, "upstream", Shape::Text, Required, "The upstream that serves it."),
+    key(Models, "model", Shape::Text, Unset("the entry's own name"), "The name that the upstream is asked for."),
+    key(Models, "fallback", Shape::Names, Value(""), "Names to try in turn when this one fails before any output."),
+    key(Models, "context_window", TOKENS, Unset("not told"), "Tokens of input and output together; shown by `GET /v1/models/{id}`."),
+    key(Models, "max_output_tokens", TOKENS, Unset("not told"), "The most tokens of one answer; shown by `GET /v1/models/{id}`."),
+    key(Models, "modalities", Shape::Choices(Modality::NAMES), Value("text,image"), "What it reads; shown by `GET /v1/models/{id}`."),
+    key(Models, "tools", Shape::Boolean, Value("true"), "Whether it calls tools; shown by `GET /v1/models/{id}`."),
+    key(Models, "structured_output", Shape::Boolean, Value("true"), "Whether it follows a JSON schema; shown by `GET /v1/models/{id}`."),
+
+    key(Limits, "max_in_flight", count(1, 1_000_000), Value("512"), "Turns at once; beyond it callers get 429 with `Retry-After`."),
+    key(Limits, "turn_deadline", TIMEOUT, Value("10m"), "The longest that one turn may take."),
+    key(Limits, "keepalive", Shape::Duration { least: 100, most: DAY }, Value("10s"), "The silence after which a stream sends a sign of life."),
+    key(Limits, "body_bytes", Shape::Size { least: KIB, most: GIB }, Value("2MiB"), "The largest request body, images and files not counted."),
+    key(Limits, "media_bytes", Shape::Size { least: 0, most: GIB }, Value("32MiB"), "The most bytes of images and files inside a body."),
+    // The JSON reader itself stops at 128 levels.
+    key(Limits, "json_depth", count(8, 120), Value("64"), "The deepest nesting of a request body."),
+    key(Limits, "input_items", count(1, 1_000_000), Value("10000"), "The most input items of a request."),
+    key(Limits, "tools", count(0, 10_000), Value("128"), "The most tools of a request."),
+    key(Limits, "schema_nodes", count(1, 1_000_000), Value("2000"), "The most nodes of a JSON schema in a request."),
+    key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),
+
+    key(Egress, "allow_private", Shape::Addresses, Value(""), "Private addresses with port, such as `127.0.0.1:9000`, that tools and image addresses may reach all the same."),
+];

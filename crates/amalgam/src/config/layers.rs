@@ -1,0 +1,125 @@
+//! The values that were set, each with its origin; a stronger layer covers a weaker one.
+//!
+//! Order of strength: defaults, file, environment, flags. Nothing here knows what a value means.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::fault::Origin;
+use super::schema::Section;
+
+/// A place for keys: a section, or one entry of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct At {
+    pub(crate) section: Section,
+    pub(crate) entry: Option<String>,
+}
+
+impl At {
+    pub(crate) fn section(section: Section) -> Self {
+        Self { section, entry: None }
+    }
+
+    pub(crate) fn entry(section: Section, name: &str) -> Self {
+        Self { section, entry: Some(name.to_owned()) }
+    }
+
+    /// The name of a key with its place, as `check` shows it: `upstreams.openai.base_url`.
+    pub(crate) fn path(&self, key: &str) -> String {
+        match (self.section, &self.entry) {
+            (Section::Process, _) => key.to_owned(),
+            (section, None) => format!("{}.{key}", section.name()),
+            (section, Some(entry)) => format!("{}.{}.{key}", section.name(), quoted(entry)),
+        }
+    }
+}
+
+/// The heading of the table in the file: `[upstreams.openai]`.
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.entry {
+            None => write!(f, "[{}]", self.section.name()),
+            Some(entry) => write!(f, "[{}.{}]", self.section.name(), quoted(entry)),
+        }
+    }
+}
+
+fn quoted(name: &str) -> String {
+    let bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if bare { name.to_owned() } else { format!("\"{}\"", name.escape_debug()) }
+}
+
+/// A value as it was written. Without `Debug`: it may be a secret.
+#[derive(Clone)]
+pub(crate) enum Raw {
+    /// Text of a flag, a variable or a default, which has no type yet.
+    Plain(String),
+    Text(String),
+    Integer(i64),
+    Boolean(bool),
+    List(Vec<Located>),
+    Table(Vec<(String, Located)>),
+    /// A kind of value that no key takes, by its name.
+    Other(&'static str),
+}
+
+#[derive(Clone)]
+pub(crate) struct Located {
+    pub(crate) raw: Raw,
+    pub(crate) origin: Origin,
+}
+
+impl Located {
+    pub(crate) fn plain(text: impl Into<String>, origin: Origin) -> Self {
+        Self { raw: Raw::Plain(text.into()), origin }
+    }
+
+    /// Where the item with this index was written: its own line where there is one.
+    pub(crate) fn item_origin(&self, index: usize) -> Origin {
+        match &self.raw {
+            Raw::List(items) => items.get(index).map_or_else(|| self.origin.clone(), |item| item.origin.clone()),
+            _ => self.origin.clone(),
+        }
+    }
+}
+
+/// All values that were set, and the entries that exist.
+#[derive(Default)]
+pub(crate) struct Layers {
+    values: BTreeMap<At, BTreeMap<&'static str, Located>>,
+    /// In the order of the file: it decides which upstream is asked first.
+    entries: Vec<At>,
+    declared: BTreeMap<At, Origin>,
+}
+
+impl Layers {
+    /// Sets a value above whatever was set before.
+    pub(crate) fn put(&mut self, at: &At, key: &'static str, located: Located) {
+        self.values.entry(at.clone()).or_default().insert(key, located);
+    }
+
+    pub(crate) fn get(&self, at: &At, key: &str) -> Option<&Located> {
+        self.values.get(at)?.get(key)
+    }
+
+    pub(crate) fn keys(&self, at: &At) -> impl Iterator<Item = (&'static str, &Located)> {
+        self.values.get(at).into_iter().flatten().map(|(key, located)| (*key, located))
+    }
+
+    /// Notes that an entry exists; the first mention is its origin.
+    pub(crate) fn declare(&mut self, at: &At, origin: Origin) {
+        if !self.declared.contains_key(at) {
+            self.entries.push(at.clone());
+            self.declared.insert(at.clone(), origin);
+        }
+    }
+
+    pub(crate) fn entry_origin(&self, at: &At) -> Option<&Origin> {
+        self.declared.get(at)
+    }
+
+    /// The names in a section, in the order in which they were declared.
+    pub(crate) fn names(&self, section: Section) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter(move |at| at.section == section).filter_map(|at| at.entry.as_deref())
+    }
+}

@@ -1,0 +1,125 @@
+//! Hands out values by key, and notes what `check` shows and what is wrong.
+
+use std::collections::BTreeSet;
+
+use super::fault::{Fault, Origin};
+use super::layers::{At, Layers, Located};
+use super::schema::Preset;
+use super::sources::Environment;
+use super::suggest::did_you_mean;
+use super::value::{self, FromValue, Value};
+
+/// One effective value, as `check` shows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    /// Where it stands: `upstreams.openai.base_url`.
+    pub(crate) key: String,
+    pub(crate) value: Shown,
+    pub(crate) origin: Origin,
+}
+
+/// What `check` shows for a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// As it would be written; secrets without their value.
+    Value(serde_json::Value),
+    /// Nothing is set; the text says what that means.
+    Unset(&'static str),
+}
+
+pub(crate) struct Reader<'a> {
+    pub(crate) layers: &'a Layers,
+    environment: &'a Environment,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) settings: Vec<Setting>,
+    /// The variables that settings point to with `env:`.
+    pub(crate) pointed_to: BTreeSet<String>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(layers: &'a Layers, environment: &'a Environment, faults: Vec<Fault>) -> Self {
+        Self { layers, environment, faults, warnings: Vec::new(), settings: Vec::new(), pointed_to: BTreeSet::new() }
+    }
+
+    /// The value of a key that always has one; when it was refused, a placeholder beside the fault.
+    pub(crate) fn value<T: FromValue>(&mut self, at: &At, name: &str) -> T {
+        self.optional(at, name).unwrap_or_else(T::placeholder)
+    }
+
+    /// The value of a key, when it is set and was not refused.
+    pub(crate) fn optional<T: FromValue>(&mut self, at: &At, name: &str) -> Option<T> {
+        let key = at.section.key(name).expect("every key that is read stands in the schema");
+        let preset;
+        let located = match (self.layers.get(at, name), key.preset) {
+            (Some(located), _) => located,
+            (None, Preset::Value(text)) => {
+                preset = Located::plain(text, Origin::Default);
+                &preset
+            }
+            (None, Preset::Unset(meaning)) => {
+                let value = Shown::Unset(meaning);
+                self.settings.push(Setting { key: at.path(name), value, origin: Origin::Default });
+                return None;
+            }
+            (None, Preset::Required) => {
+                self.lacks(at, name);
+                return None;
+            }
+        };
+        match value::parse(key, at, located, self.environment) {
+            Ok(value) => {
+                self.note_variables(&value);
+                let shown = Shown::Value(value.shown());
+                self.settings.push(Setting { key: at.path(name), value: shown, origin: located.origin.clone() });
+                Some(T::from_value(value).expect("the schema gives a key the shape that its field has"))
+            }
+            Err(faults) => {
+                self.faults.extend(faults);
+                None
+            }
+        }
+    }
+
+    /// Where a key was set; the entry or nowhere when it was not.
+    pub(crate) fn origin(&self, at: &At, name: &str) -> Origin {
+        let set = self.layers.get(at, name).map(|located| &located.origin);
+        set.or_else(|| self.layers.entry_origin(at)).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Where the item of a list was set.
+    pub(crate) fn item_origin(&self, at: &At, name: &str, index: usize) -> Origin {
+        self.layers.get(at, name).map_or(Origin::Default, |located| located.item_origin(index))
+    }
+
+    pub(crate) fn fault(&mut self, origin: Origin, message: impl Into<String>) {
+        self.faults.push(Fault::new(origin, message));
+    }
+
+    pub(crate) fn warn(&mut self, origin: &Origin, message: impl Into<String>) {
+        self.warnings.push(Fault::new(origin.clone(), message).to_string());
+    }
+
+    fn lacks(&mut self, at: &At, name: &str) {
+        let origin = self.layers.entry_origin(at).cloned().unwrap_or(Origin::Default);
+        // An entry that only a variable made is most likely another one, misspelt.
+        let hint = match (&origin, &at.entry) {
+            (Origin::Variable(_), Some(entry)) => {
+                did_you_mean(entry, self.layers.names(at.section).filter(|other| other != entry))
+            }
+            _ => String::new(),
+        };
+        self.fault(origin, format!("{at} needs '{name}'{hint}"));
+    }
+
+    fn note_variables(&mut self, value: &Value) {
+        match value {
+            Value::Secret(secret) => self.pointed_to.extend(secret.variable().map(str::to_owned)),
+            Value::Headers(headers) => {
+                self.pointed_to.extend(headers.values().filter_map(|secret| secret.variable()).map(str::to_owned));
+            }
+            Value::List(items) => items.iter().for_each(|item| self.note_variables(item)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a key is: its section, its shape, what holds without it. The keys themselves are listed in `keys.rs`.
+
+use super::choices::Kind;
+use super::keys::KEYS;
+
+/// A part of the configuration: a table of the file, or what only flags and variables set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Section {
+    Process,
+    Server,
+    Tenants,
+    Upstreams,
+    Models,
+    Limits,
+    Egress,
+}
+
+impl Section {
+    /// The tables of a file, in the order in which people meet them.
+    pub(crate) const OF_FILE: &[Self] =
+        &[Self::Server, Self::Tenants, Self::Upstreams, Self::Models, Self::Limits, Self::Egress];
+
+    /// As it is written in the file and, in capitals, in a variable.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Process => "",
+            Self::Server => "server",
+            Self::Tenants => "tenants",
+            Self::Upstreams => "upstreams",
+            Self::Models => "models",
+            Self::Limits => "limits",
+            Self::Egress => "egress",
+        }
+    }
+
+    /// Whether it holds entries with names of their own, as in `[upstreams.openai]`.
+    pub(crate) fn has_entries(self) -> bool {
+        matches!(self, Self::Tenants | Self::Upstreams | Self::Models)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::OF_FILE.iter().copied().find(|section| section.name() == name)
+    }
+
+    pub(crate) fn keys(self) -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(move |key| key.section == self)
+    }
+
+    pub(crate) fn key(self, name: &str) -> Option<&'static Key> {
+        self.keys().find(|key| key.name == name)
+    }
+}
+
+/// One setting: what it is called, what it accepts, what holds without it and what it does.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) section: Section,
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) preset: Preset,
+    /// The kinds of upstream that know it; empty for keys of other sections and for those that all know.
+    pub(crate) kinds: &'static [Kind],
+    /// A sentence for the documentation.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the tests hold the documentation to it"))]
+    pub(crate) effect: &'static str,
+}
+
+impl Key {
+    /// The variables that set it; `entry` is the name of the entry in capitals.
+    pub(crate) fn variables(&self, entry: Option<&str>) -> Vec<String> {
+        let key = self.name.to_ascii_uppercase();
+        let section = self.section.name().to_ascii_uppercase();
+        match (self.section, entry) {
+            (Section::Process, _) => vec![format!("AMALGAM_{key}")],
+            // The short name is the one that people type; the long one follows the rule.
+            (Section::Server, _) if self.name == "listen" => {
+                vec!["AMALGAM_LISTEN".to_owned(), "AMALGAM_SERVER_LISTEN".to_owned()]
+            }
+            (_, Some(entry)) => vec![format!("AMALGAM_{section}_{entry}_{key}")],
+            (_, None) => vec![format!("AMALGAM_{section}_{key}")],
+        }
+    }
+
+    pub(crate) fn fits(&self, kind: Kind) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(&kind)
+    }
+
+    pub(crate) const fn only(mut self, kinds: &'static [Kind]) -> Self {
+        self.kinds = kinds;
+        self
+    }
+}
+
+/// What a key accepts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shape {
+    Text,
+    Path,
+    LogFilter,
+    Boolean,
+    Integer {
+        least: i64,
+        most: i64,
+    },
+    /// Bounds in milliseconds.
+    Duration {
+        least: u64,
+        most: u64,
+    },
+    /// Bounds in bytes.
+    Size {
+        least: u64,
+        most: u64,
+    },
+    Address,
+    Addresses,
+    BaseUrl,
+    Secret,
+    Secrets,
+    Headers,
+    Names,
+    Choice(&'static [&'static str]),
+    Choices(&'static [&'static str]),
+}
+
+/// What holds when nobody sets the key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Preset {
+    /// This value, written as a variable would have it.
+    Value(&'static str),
+    /// An entry without it is refused.
+    Required,
+    /// Nothing; the text says what that means.
+    Unset(&'static str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_listed_once() {
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(
+                !KEYS.iter().skip(index + 1).any(|other| (other.section, other.name) == (key.section, key.name)),
+                "{:?} {}",
+                key.section,
+                key.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_variable_of_an_entry_can_be_taken_apart_in_one_way_only() {
+        // AMALGAM_UPSTREAMS_X_Y_Z is the key Z of X_Y or the key Y_Z of X: one of both must not exist.
+        for section in Section::OF_FILE.iter().filter(|section| section.has_entries()) {
+            for (key, other) in section.keys().flat_map(|key| section.keys().map(move |other| (key, other))) {
+                assert!(!key.name.ends_with(&format!("_{}", other.name)), "{section:?}: {} {}", key.name, other.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_keys_share_a_variable() {
+        let mut variables: Vec<String> = KEYS.iter().flat_map(|key| key.variables(Some("X"))).collect();
+        variables.sort();
+        let before = variables.len();
+        variables.dedup();
+        assert_eq!(variables.len(), before);
+    }
+}

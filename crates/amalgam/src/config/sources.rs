@@ -1,0 +1,101 @@
+//! What a configuration is made from: flags, the environment and one file, gathered once.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use super::fault::{Fault, Faults, Origin};
+
+/// A configuration larger than this is some other file.
+const FILE_BYTES: u64 = 1024 * 1024;
+
+/// Everything that [`Config::load`](super::Config::load) looks at. Without `Debug`: it holds secrets in the clear.
+#[derive(Default)]
+pub(crate) struct Sources {
+    pub(crate) flags: Flags,
+    pub(crate) env: Environment,
+    pub(crate) file: Option<SourceFile>,
+}
+
+/// The settings that the command line can change.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flags {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) listen: Option<String>,
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// The configuration file as it was read.
+pub(crate) struct SourceFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Sources {
+    /// Reads the environment of this process and the file that the flags or `AMALGAM_CONFIG` name.
+    pub(crate) fn gather(flags: Flags) -> Result<Self, Faults> {
+        let env = Environment { variables: std::env::vars_os().collect() };
+        let named = match &flags.config {
+            Some(path) => Some((path.clone(), Origin::Flag("--config"))),
+            None => env
+                .variables
+                .get(OsStr::new("AMALGAM_CONFIG"))
+                .filter(|path| !path.is_empty())
+                .map(|path| (PathBuf::from(path), Origin::Variable("AMALGAM_CONFIG".to_owned()))),
+        };
+        let file = match named {
+            Some((path, named_by)) => Some(SourceFile::read(path, named_by)?),
+            None => None,
+        };
+        Ok(Self { flags, env, file })
+    }
+}
+
+impl SourceFile {
+    fn read(path: PathBuf, named_by: Origin) -> Result<Self, Fault> {
+        let refuse =
+            |problem: String| Fault::new(named_by.clone(), format!("cannot read {}: {problem}", path.display()));
+        let mut bytes = Vec::new();
+        File::open(&path)
+            .and_then(|file| file.take(FILE_BYTES + 1).read_to_end(&mut bytes))
+            .map_err(|error| refuse(error.to_string()))?;
+        if bytes.len() as u64 > FILE_BYTES {
+            return Err(refuse(format!("a configuration has at most {FILE_BYTES} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes().iter().take(good).filter(|byte| **byte == b'\n').count();
+            Fault::new(Origin::File { path: path.clone(), line }, "the file is not UTF-8 text")
+        })?;
+        Ok(Self { path, text })
+    }
+}
+
+/// The environment as it was when the process started. Without `Debug`: it holds secrets in the clear.
+#[derive(Default)]
+pub(crate) struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+}
+
+/// A variable whose value is not UTF-8.
+#[derive(Debug)]
+pub(crate) struct NotText;
+
+impl Environment {
+    pub(crate) fn get(&self, name: &str) -> Result<Option<&str>, NotText> {
+        self.variables.get(OsStr::new(name)).map(|value| value.to_str().ok_or(NotText)).transpose()
+    }
+
+    /// The names that start with `prefix`, in order.
+    pub(crate) fn names<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.variables.keys().filter_map(|name| name.to_str()).filter(move |name| name.starts_with(prefix))
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(variables: I) -> Self {
+        Self { variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
+    }
+}

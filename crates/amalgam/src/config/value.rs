@@ -1,0 +1,399 @@
+//! From what was written to what it means: one function per shape, with a message that says what would be right.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use toml::de::DeValue;
+
+use super::fault::{Fault, Origin};
+use super::file;
+use super::layers::{At, Located, Raw};
+use super::schema::{Key, Shape};
+use super::secret::Secret;
+use super::sources::Environment;
+use super::suggest::did_you_mean;
+use super::units::{duration_from_text, duration_to_text, size_from_text, size_to_text};
+use crate::logs;
+
+/// A value that its shape has accepted.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Text(String),
+    Boolean(bool),
+    Integer(i64),
+    Duration(Duration),
+    Size(u64),
+    Address(SocketAddr),
+    Secret(Secret),
+    Headers(BTreeMap<String, Secret>),
+    List(Vec<Value>),
+}
+
+impl Value {
+    /// What `check` shows: as it would be written, secrets without their value.
+    pub(crate) fn shown(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Boolean(value) => json!(value),
+            Self::Integer(value) => json!(value),
+            Self::Duration(duration) => json!(duration_to_text(*duration)),
+            Self::Size(bytes) => json!(size_to_text(*bytes)),
+            Self::Address(address) => json!(address.to_string()),
+            Self::Secret(secret) => json!(secret.to_string()),
+            Self::Headers(headers) => {
+                headers.iter().map(|(name, value)| (name.clone(), json!(value.to_string()))).collect()
+            }
+            Self::List(items) => items.iter().map(Self::shown).collect(),
+        }
+    }
+}
+
+/// A field type that a key's value turns into.
+pub(crate) trait FromValue: Sized {
+    /// `None` where the schema gives the key another shape, which is a mistake in this program.
+    fn from_value(value: Value) -> Option<Self>;
+
+    /// Stands in for a value that was refused, so that the rest can be looked at. Nobody sees it: loading fails.
+    fn placeholder() -> Self;
+}
+
+macro_rules! from_value {
+    ($($type:ty: $pattern:pat => $result:expr, else $placeholder:expr;)+) => {$(
+        impl FromValue for $type {
+            fn from_value(value: Value) -> Option<Self> {
+                match value { $pattern => $result, _ => None }
+            }
+
+            fn placeholder() -> Self {
+                $placeholder
+            }
+        }
+    )+};
+}
+
+from_value! {
+    String: Value::Text(text) => Some(text), else String::new();
+    PathBuf: Value::Text(text) => Some(text.into()), else PathBuf::new();
+    bool: Value::Boolean(value) => Some(value), else false;
+    i64: Value::Integer(value) => Some(value), else 0;
+    u32: Value::Integer(value) => value.try_into().ok(), else 0;
+    u64: Value::Size(bytes) => Some(bytes), else 0;
+    usize: Value::Integer(value) => value.try_into().ok(), else 0;
+    Duration: Value::Duration(duration) => Some(duration), else Duration::ZERO;
+    SocketAddr: Value::Address(address) => Some(address), else SocketAddr::from(([127, 0, 0, 1], 0));
+    Secret: Value::Secret(secret) => Some(secret), else Secret::Missing { name: String::new() };
+    BTreeMap<String, Secret>: Value::Headers(headers) => Some(headers), else BTreeMap::new();
+}
+
+impl<T: FromValue> FromValue for Vec<T> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::List(items) => items.into_iter().map(T::from_value).collect(),
+            _ => None,
+        }
+    }
+
+    fn placeholder() -> Self {
+        Self::new()
+    }
+}
+
+/// Reads what was written for `key`; every fault of a list is told.
+pub(crate) fn parse(key: &Key, at: &At, located: &Located, environment: &Environment) -> Result<Value, Vec<Fault>> {
+    let parser = Parser { key, at, environment };
+    match key.shape {
+        Shape::Secrets => parser.list(located, Shape::Secret),
+        Shape::Addresses => parser.list(located, Shape::Address),
+        Shape::Names => parser.list(located, Shape::Text),
+        Shape::Choices(words) => parser.list(located, Shape::Choice(words)),
+        Shape::Headers => parser.headers(located),
+        shape => parser.scalar(shape, located).map_err(|fault| vec![fault]),
+    }
+}
+
+struct Parser<'a> {
+    key: &'a Key,
+    at: &'a At,
+    environment: &'a Environment,
+}
+
+impl Parser<'_> {
+    fn fault(&self, origin: &Origin, problem: String) -> Fault {
+        let message = match origin {
+            Origin::File { .. } => format!("{} in {}: {problem}", self.key.name, self.at),
+            // A variable or a flag already says which key it is.
+            _ => problem,
+        };
+        Fault::new(origin.clone(), message)
+    }
+
+    fn scalar(&self, shape: Shape, located: &Located) -> Result<Value, Fault> {
+        let value = match (shape, &located.raw) {
+            (Shape::Boolean, raw) => boolean(raw),
+            (Shape::Integer { least, most }, raw) => integer(raw, least, most),
+            (Shape::Duration { least, most }, raw) => duration(raw, least, most),
+            (Shape::Size { least, most }, raw) => size(raw, least, most),
+            (Shape::Secret, Raw::Text(text) | Raw::Plain(text)) => self.secret(text, &located.origin),
+            (Shape::Secret, raw) => Err(format!("expected a string, found {}", kind_of(raw))),
+            (_, Raw::Text(text) | Raw::Plain(text)) => from_text(shape, text),
+            (_, raw) => Err(format!("expected a string, found {}", found(raw))),
+        };
+        value.map_err(|problem| self.fault(&located.origin, problem))
+    }
+
+    fn list(&self, located: &Located, of: Shape) -> Result<Value, Vec<Fault>> {
+        let items = match &located.raw {
+            Raw::List(items) => items.clone(),
+            Raw::Plain(text) => self.plain_list(text, &located.origin)?,
+            raw => {
+                let problem = format!("expected a list such as [\"…\"], found {}", kind_of(raw));
+                return Err(vec![self.fault(&located.origin, problem)]);
+            }
+        };
+        let (mut values, mut faults) = (Vec::new(), Vec::new());
+        for item in &items {
+            match self.scalar(of, item) {
+                Ok(value) => values.push(value),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if faults.is_empty() { Ok(Value::List(values)) } else { Err(faults) }
+    }
+
+    /// A list in a variable: `a,b`, or `["a", "b"]` where an item has a comma.
+    fn plain_list(&self, text: &str, origin: &Origin) -> Result<Vec<Located>, Vec<Fault>> {
+        if text.trim_start().starts_with('[') {
+            if let Ok(value) = DeValue::parse(text.trim())
+                && let Raw::List(items) = file::raw(&|_| origin.clone(), value.get_ref())
+            {
+                return Ok(items);
+            }
+            return Err(vec![self.fault(origin, "expected a list such as [\"a\", \"b\"] or a,b".to_owned())]);
+        }
+        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        Ok(items.map(|item| Located::plain(item, origin.clone())).collect())
+    }
+
+    fn headers(&self, located: &Located) -> Result<Value, Vec<Fault>> {
+        let pairs = match &located.raw {
+            Raw::Table(pairs) => pairs.clone(),
+            Raw::Plain(text) => plain_table(text, &located.origin).ok_or_else(|| {
+                vec![self.fault(&located.origin, "expected headers such as name=value,other=value".to_owned())]
+            })?,
+            raw => {
+                let problem = format!("expected a table such as {{ \"x-name\" = \"value\" }}, found {}", kind_of(raw));
+                return Err(vec![self.fault(&located.origin, problem)]);
+            }
+        };
+        let (mut headers, mut faults) = (BTreeMap::new(), Vec::new());
+        for (name, located) in pairs {
+            let name_fault = header_name(&name).err().map(|problem| self.fault(&located.origin, problem));
+            match (name_fault, self.header_value(&located)) {
+                (None, Ok(value)) => {
+                    headers.insert(name.to_ascii_lowercase(), value);
+                }
+                (name_fault, value) => faults.extend(name_fault.into_iter().chain(value.err())),
+            }
+        }
+        if faults.is_empty() { Ok(Value::Headers(headers)) } else { Err(faults) }
+    }
+
+    fn header_value(&self, located: &Located) -> Result<Secret, Fault> {
+        match &located.raw {
+            Raw::Text(text) | Raw::Plain(text) => {
+                self.resolve(text, &located.origin).map_err(|problem| self.fault(&located.origin, problem))
+            }
+            raw => Err(self.fault(&located.origin, format!("expected a string, found {}", kind_of(raw)))),
+        }
+    }
+
+    fn secret(&self, text: &str, origin: &Origin) -> Result<Value, String> {
+        let secret = self.resolve(text, origin)?;
+        if secret.has_space() {
+            return Err("the secret has a space in it".to_owned());
+        }
+        Ok(Value::Secret(secret))
+    }
+
+    fn resolve(&self, text: &str, origin: &Origin) -> Result<Secret, String> {
+        let folder = match origin {
+            Origin::File { path, .. } => path.parent().unwrap_or(Path::new("")),
+            _ => Path::new(""),
+        };
+        Secret::resolve(text, folder, self.environment)
+    }
+}
+
+fn boolean(raw: &Raw) -> Result<Value, String> {
+    match raw {
+        Raw::Boolean(value) => Ok(Value::Boolean(*value)),
+        Raw::Plain(text) if text == "true" || text == "1" => Ok(Value::Boolean(true)),
+        Raw::Plain(text) if text == "false" || text == "0" => Ok(Value::Boolean(false)),
+        raw => Err(format!("expected true or false, found {}", found(raw))),
+    }
+}
+
+fn integer(raw: &Raw, least: i64, most: i64) -> Result<Value, String> {
+    let number = match raw {
+        Raw::Integer(number) => Some(*number),
+        Raw::Plain(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    match number {
+        Some(number) if (least..=most).contains(&number) => Ok(Value::Integer(number)),
+        _ if most == i64::MAX => Err(format!("expected a whole number from {least}, found {}", found(raw))),
+        _ => Err(format!("expected a whole number from {least} to {most}, found {}", found(raw))),
+    }
+}
+
+fn duration(raw: &Raw, least: u64, most: u64) -> Result<Value, String> {
+    let duration = match raw {
+        Raw::Text(text) | Raw::Plain(text) => duration_from_text(text),
+        _ => None,
+    };
+    let [shortest, longest] = [least, most].map(Duration::from_millis);
+    match duration {
+        Some(duration) if (shortest..=longest).contains(&duration) => Ok(Value::Duration(duration)),
+        Some(_) => Err(format!(
+            "expected a duration from {} to {}, found {}",
+            duration_to_text(shortest),
+            duration_to_text(longest),
+            found(raw)
+        )),
+        None => Err(format!("expected a duration such as \"10s\", \"10m\" or \"250ms\", found {}", found(raw))),
+    }
+}
+
+fn size(raw: &Raw, least: u64, most: u64) -> Result<Value, String> {
+    let bytes = match raw {
+        Raw::Integer(bytes) => u64::try_from(*bytes).ok(),
+        Raw::Text(text) | Raw::Plain(text) => size_from_text(text),
+        _ => None,
+    };
+    match bytes {
+        Some(bytes) if (least..=most).contains(&bytes) => Ok(Value::Size(bytes)),
+        Some(_) => {
+            Err(format!("expected a size from {} to {}, found {}", size_to_text(least), size_to_text(most), found(raw)))
+        }
+        None => Err(format!("expected a size such as \"2MiB\" or \"500KB\", found {}", found(raw))),
+    }
+}
+
+fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
+    match shape {
+        Shape::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
+        Shape::Choice(words) => {
+            let hint = did_you_mean(text, words.iter().copied());
+            Err(format!("{} is none of {}{hint}", shortened(text), words.join(", ")))
+        }
+        Shape::Address => address(text),
+        Shape::BaseUrl => base_url(text),
+        Shape::LogFilter if logs::can_read(text) => Ok(Value::Text(text.to_owned())),
+        Shape::LogFilter => {
+            Err(format!("expected a level or directives such as info,amalgam=debug, found {}", shortened(text)))
+        }
+        Shape::Path if text.is_empty() => Err("expected a path, found nothing".to_owned()),
+        Shape::Path => Ok(Value::Text(text.to_owned())),
+        _ if text.trim().is_empty() => Err("expected a name, found nothing".to_owned()),
+        _ if text.contains(|c: char| c.is_control() || c.is_whitespace()) => {
+            Err(format!("expected a name without spaces, found {}", shortened(text)))
+        }
+        _ => Ok(Value::Text(text.to_owned())),
+    }
+}
+
+fn address(text: &str) -> Result<Value, String> {
+    let numeric = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    numeric
+        .parse()
+        .map(Value::Address)
+        .map_err(|_| format!("expected an address with port such as 127.0.0.1:8080, found {}", shortened(text)))
+}
+
+/// The address of an upstream, without the slash at its end. It is not repeated: it may have a password in it.
+fn base_url(text: &str) -> Result<Value, String> {
+    let uri = text.parse::<http::Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
+    let (Some(uri), false) = (uri, text.contains('#')) else {
+        return Err("expected an address such as https://api.openai.com/v1".to_owned());
+    };
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("the address has a user or password in it; use api_key or headers".to_owned());
+    }
+    if uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
+        return Err("expected scheme, host and path only, such as https://api.openai.com/v1".to_owned());
+    }
+    Ok(Value::Text(text.trim_end_matches('/').to_owned()))
+}
+
+fn header_name(name: &str) -> Result<(), String> {
+    const OURS: &[&str] = &[
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        return Err(format!("{} is not the name of a header", shortened(name)));
+    }
+    if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+        return Err(format!("the header {name} is set by the connection itself"));
+    }
+    Ok(())
+}
+
+fn plain_table(text: &str, origin: &Origin) -> Option<Vec<(String, Located)>> {
+    if text.trim_start().starts_with('{') {
+        let value = DeValue::parse(text.trim()).ok()?;
+        return match file::raw(&|_| origin.clone(), value.get_ref()) {
+            Raw::Table(pairs) => Some(pairs),
+            _ => None,
+        };
+    }
+    text.split(',')
+        .filter(|pair| !pair.trim().is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.trim().to_owned(), Located::plain(value.trim(), origin.clone())))
+        })
+        .collect()
+}
+
+/// What was written instead, for a message about a value that is no secret.
+fn found(raw: &Raw) -> String {
+    match raw {
+        Raw::Plain(text) | Raw::Text(text) => shortened(text),
+        Raw::Integer(number) => format!("the number {number}"),
+        Raw::Boolean(value) => value.to_string(),
+        raw => kind_of(raw).to_owned(),
+    }
+}
+
+/// What kind of thing was written, for a message that must not repeat it.
+fn kind_of(raw: &Raw) -> &'static str {
+    match raw {
+        Raw::Plain(_) | Raw::Text(_) => "a string",
+        Raw::Integer(_) => "a number",
+        Raw::Boolean(_) => "true or false",
+        Raw::List(_) => "a list",
+        Raw::Table(_) => "a table",
+        Raw::Other(kind) => kind,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let start: String = text.chars().take(SHOWN).collect();
+    let dots = if start.len() < text.len() { "…" } else { "" };
+    format!("'{}{dots}'", start.escape_debug())
+}

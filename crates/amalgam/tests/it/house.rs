@@ -1,0 +1,221 @@
+//! The rules of the house, kept by reading manifests and `cargo metadata`: which crate may know which, that every
+//! crate takes lints and dependencies from the workspace, and that lock files name no registry.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use toml::Table;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// What each crate may build on. Two columns, joined in the binary; a new crate needs a line here.
+const MAY_KNOW: [(&str, &[&str]); 10] = [
+    ("amalgam-protocol", &[]),
+    ("amalgam-core", &["amalgam-protocol"]),
+    ("amalgam-engine", &["amalgam-protocol", "amalgam-core"]),
+    ("amalgam-server", &["amalgam-protocol", "amalgam-core", "amalgam-engine"]),
+    ("amalgam-models", &["amalgam-protocol", "amalgam-core"]),
+    ("amalgam-tools", &["amalgam-protocol", "amalgam-core"]),
+    ("amalgam-store", &["amalgam-protocol", "amalgam-core"]),
+    (
+        "amalgam",
+        &[
+            "amalgam-protocol",
+            "amalgam-core",
+            "amalgam-engine",
+            "amalgam-server",
+            "amalgam-models",
+            "amalgam-tools",
+            "amalgam-store",
+        ],
+    ),
+    // What checks the wire shares nothing with what writes it.
+    ("amalgam-testkit", &[]),
+    ("amalgam-bench", &[]),
+];
+
+/// What would bring waiting, sockets, clocks or databases into the pure crates.
+const IMPURE: [&str; 12] = [
+    "tokio",
+    "hyper",
+    "hyper-util",
+    "hyper-rustls",
+    "axum",
+    "tower",
+    "futures-util",
+    "tracing",
+    "rusqlite",
+    "tokio-postgres",
+    "deadpool-postgres",
+    "jiff",
+];
+
+#[test]
+fn dependencies_point_one_way_and_meet_only_in_the_binary() {
+    assert_eq!(direction_violations(&metadata()), [""; 0]);
+}
+
+#[test]
+fn a_dependency_against_the_direction_is_found() {
+    let package = |name: &str, dependency: Value| json!({"packages": [{"name": name, "dependencies": [dependency]}]});
+    let cases = [
+        (
+            package("amalgam-engine", json!({"name": "amalgam-models", "kind": null})),
+            "amalgam-engine builds on amalgam-models",
+        ),
+        (
+            package("amalgam-models", json!({"name": "amalgam-engine", "kind": "dev"})),
+            "amalgam-models tests with amalgam-engine",
+        ),
+        (package("amalgam", json!({"name": "amalgam-testkit", "kind": null})), "amalgam builds on amalgam-testkit"),
+        (package("amalgam-core", json!({"name": "tokio", "kind": null})), "amalgam-core is pure and builds on tokio"),
+        (package("amalgam-new", json!({"name": "bytes", "kind": null})), "amalgam-new has no place in MAY_KNOW"),
+    ];
+    for (metadata, expected) in cases {
+        assert_eq!(direction_violations(&metadata), [expected]);
+    }
+    let allowed = package("amalgam-models", json!({"name": "amalgam-testkit", "kind": "dev"}));
+    assert_eq!(direction_violations(&allowed), [""; 0]);
+}
+
+#[test]
+fn every_crate_takes_lints_and_dependencies_from_the_workspace() {
+    let violations: Vec<String> = manifests()
+        .iter()
+        .flat_map(|path| {
+            let manifest: Table = read(path).parse().expect("cargo reads this manifest too");
+            manifest_violations(&manifest).into_iter().map(|what| format!("{}: {what}", path.display()))
+        })
+        .collect();
+    assert_eq!(violations, [""; 0]);
+}
+
+#[test]
+fn a_manifest_that_goes_its_own_way_is_found() {
+    let manifest = "
+        [package]
+        name = 'amalgam-new'
+        version = '1.0.0'
+        edition.workspace = true
+        rust-version.workspace = true
+        license.workspace = true
+        publish.workspace = true
+        [lints.rust]
+        unsafe_code = 'allow'
+        [dependencies]
+        bytes = '1'
+        http.workspace = true
+        [dev-dependencies]
+        tempfile = { workspace = true, git = 'https://example.org/tempfile' }
+        [target.'cfg(unix)'.build-dependencies]
+        cc = { version = '1', features = ['parallel'] }
+    ";
+    assert_eq!(
+        manifest_violations(&manifest.parse().expect("the manifest is TOML")),
+        [
+            "`package.version` is not the workspace's",
+            "`lints` are not the workspace's",
+            "`bytes` does not come from the workspace",
+            "`tempfile` does not come from the workspace",
+            "`cc` does not come from the workspace",
+        ]
+    );
+}
+
+#[test]
+fn lock_files_of_node_packages_name_no_registry() {
+    let locks = files_named("package-lock.json", Path::new(ROOT));
+    assert!(!locks.is_empty(), "the tests with real clients have a lock file");
+    let naming: Vec<_> = locks.iter().filter(|path| read(path).contains("\"resolved\"")).collect();
+    assert!(naming.is_empty(), "{naming:?} contain `resolved`; see omit-lockfile-registry-resolved in .npmrc");
+}
+
+fn direction_violations(metadata: &Value) -> Vec<String> {
+    let mut violations = Vec::new();
+    for package in metadata["packages"].as_array().expect("cargo lists packages") {
+        let name = package["name"].as_str().expect("a package has a name");
+        let Some((_, may_know)) = MAY_KNOW.iter().find(|(known, _)| *known == name) else {
+            violations.push(format!("{name} has no place in MAY_KNOW"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().expect("cargo lists dependencies") {
+            let to = dependency["name"].as_str().expect("a dependency has a name");
+            let in_tests = dependency["kind"] == "dev";
+            if to.starts_with("amalgam") && !may_know.contains(&to) && !(in_tests && to == "amalgam-testkit") {
+                let how = if in_tests { "tests with" } else { "builds on" };
+                violations.push(format!("{name} {how} {to}"));
+            }
+            let pure = ["amalgam-protocol", "amalgam-core"].contains(&name);
+            if pure && !in_tests && IMPURE.contains(&to) {
+                violations.push(format!("{name} is pure and builds on {to}"));
+            }
+        }
+    }
+    violations
+}
+
+fn manifest_violations(manifest: &Table) -> Vec<String> {
+    let mut violations = Vec::new();
+    for key in ["version", "edition", "rust-version", "license", "publish"] {
+        if !manifest["package"].get(key).is_some_and(inherited) {
+            violations.push(format!("`package.{key}` is not the workspace's"));
+        }
+    }
+    if !manifest.get("lints").is_some_and(inherited) {
+        violations.push("`lints` are not the workspace's".to_owned());
+    }
+    let targets = manifest.get("target").and_then(toml::Value::as_table).into_iter().flatten();
+    let tables = [manifest].into_iter().chain(targets.filter_map(|(_, target)| target.as_table()));
+    for table in tables {
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            for (name, dependency) in table.get(section).and_then(toml::Value::as_table).into_iter().flatten() {
+                let elsewhere = ["version", "path", "git"].iter().any(|key| dependency.get(key).is_some());
+                if !inherited(dependency) || elsewhere {
+                    violations.push(format!("`{name}` does not come from the workspace"));
+                }
+            }
+        }
+    }
+    violations
+}
+
+fn inherited(value: &toml::Value) -> bool {
+    value.get("workspace").and_then(toml::Value::as_bool) == Some(true)
+}
+
+fn metadata() -> Value {
+    let arguments = ["metadata", "--no-deps", "--format-version", "1"];
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(ROOT).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
+}
+
+/// The manifests of all members; the root has none of its own.
+fn manifests() -> Vec<PathBuf> {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("cargo lists packages");
+    assert_eq!(packages.len(), MAY_KNOW.len(), "a crate is in MAY_KNOW and not in the workspace, or the reverse");
+    packages.iter().map(|package| package["manifest_path"].as_str().expect("a package has a manifest").into()).collect()
+}
+
+/// All files of this name, apart from what tools have put into the tree.
+fn files_named(name: &str, folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("folders of the tree can be read") {
+        let entry = entry.expect("entries of the tree can be read");
+        let is_folder = entry.file_type().expect("entries have a type").is_dir();
+        match entry.file_name().to_str() {
+            Some("target" | "node_modules" | ".git" | ".venv") => {}
+            _ if is_folder => found.extend(files_named(name, &entry.path())),
+            Some(file) if file == name => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("files of the tree are text")
+}

@@ -1,0 +1,65 @@
+//! Which names a caller may ask for, and what answers behind them.
+
+use std::{fmt, sync::Arc};
+
+use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope};
+
+/// Resolves model names. Implemented by the binary, over configuration and upstreams.
+pub trait Catalog: Send + Sync {
+    /// What answers to `name` for this caller; nothing when nobody does.
+    fn resolve<'a>(&'a self, scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
+
+    /// Everything that this caller may ask for.
+    fn list<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>>;
+}
+
+/// What answers to a name: the first candidate, and the ones after it when that one cannot.
+#[derive(Clone)]
+pub struct Route {
+    /// Never empty.
+    pub candidates: Arc<[Candidate]>,
+    /// What is known about the first.
+    pub card: Arc<ModelCard>,
+}
+
+/// One model that may answer.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The operator's name of its upstream.
+    pub upstream: String,
+    /// What is asked.
+    pub model: Arc<dyn Model>,
+    /// The name that the upstream knows.
+    pub name: String,
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.upstream, self.name)
+    }
+}
+
+/// What a caller may know about a model.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelCard {
+    /// The name to ask for.
+    pub id: String,
+    /// Who has it: the upstream's name.
+    pub owned_by: String,
+    /// The wire behind it: `responses`, `chat`, `anthropic`, `demo`.
+    pub wire: String,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// Tokens that fit, where the operator has said so.
+    pub context_window: Option<u64>,
+    /// The most tokens of an answer, where the operator has said so.
+    pub max_output_tokens: Option<u64>,
+    /// `text`, `image`, …
+    pub modalities: Vec<String>,
+    /// Whether it can call tools.
+    pub tools: bool,
+    /// Whether it can follow a JSON schema.
+    pub structured_output: bool,
+    /// Names that answer when this one cannot.
+    pub fallback: Vec<String>,
+}

@@ -1,0 +1,653 @@
+//! The one place that makes Responses events: order, ids, indices and numbers are right by construction.
+//!
+//! A model's events go in; frames come out, and the response that they add up to. A caller that wants the whole answer
+//! gets the same state without frames, so that streamed and not streamed cannot differ.
+
+mod items;
+
+use std::collections::VecDeque;
+
+use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Literal, Raw, Settings, Snapshot, Status, Usage, Writer};
+
+use crate::{
+    fault::Fault,
+    ids::{IdKind, Ids},
+    model::{CallHead, Delivery, Finish, ModelError, ModelEvent},
+    toolset::CallKind,
+};
+use items::{OpenCall, OpenMessage, OpenPart, OpenReasoning, Place};
+
+/// Turns what a model says into the events and the object of one response.
+#[derive(Debug)]
+pub struct Emitter {
+    response_id: String,
+    created_at: u64,
+    settings: Settings,
+    delivery: Delivery,
+    ids: Ids,
+    sequence: u64,
+    frames: Writer,
+    output: Vec<Json>,
+    open: Option<Open>,
+    /// Calls that have begun while another one was not complete.
+    waiting: VecDeque<OpenCall>,
+    usage: Option<Usage>,
+    status: Status,
+    error: Option<ErrorObject>,
+    incomplete_reason: Option<String>,
+    completed_at: Option<u64>,
+}
+
+/// The item that is being written; there is never more than one.
+#[derive(Debug)]
+enum Open {
+    Message(OpenMessage),
+    Reasoning(OpenReasoning),
+    Call(OpenCall),
+    /// An item that passes along as it is.
+    Passing {
+        key: u64,
+        item: Json,
+    },
+}
+
+/// What a response is before anything was said.
+#[derive(Debug)]
+pub struct Start {
+    /// `resp_…`
+    pub response_id: String,
+    /// Seconds since 1970.
+    pub created_at: u64,
+    /// What the response repeats of its request.
+    pub settings: Settings,
+    /// Whether frames are wanted.
+    pub delivery: Delivery,
+    /// Where item ids come from.
+    pub ids: Ids,
+}
+
+impl Emitter {
+    /// A response about to begin.
+    pub fn new(start: Start) -> Self {
+        Self {
+            response_id: start.response_id,
+            created_at: start.created_at,
+            settings: start.settings,
+            delivery: start.delivery,
+            ids: start.ids,
+            sequence: 0,
+            frames: Writer::default(),
+            output: Vec::new(),
+            open: None,
+            waiting: VecDeque::new(),
+            usage: None,
+            status: Status::InProgress,
+            error: None,
+            incomplete_reason: None,
+            completed_at: None,
+        }
+    }
+
+    /// `response.created` and `response.in_progress`.
+    pub fn begin(&mut self) {
+        self.life_cycle(EventKind::Created);
+        self.life_cycle(EventKind::InProgress);
+    }
+
+    /// Takes what the model said. After a [`ModelEvent::Finish`] every item is closed and [`Emitter::conclude`] is due.
+    pub fn on(&mut self, event: ModelEvent) -> Result<(), Fault> {
+        match event {
+            ModelEvent::Begun { .. } => {}
+            ModelEvent::MessageStart { phase } => {
+                self.close();
+                self.open_message(phase);
+            }
+            ModelEvent::Text { delta, logprobs } => self.text(&delta, logprobs.as_ref()),
+            ModelEvent::Annotation(annotation) => self.annotation(annotation),
+            ModelEvent::Refusal(delta) => self.refusal(&delta),
+            ModelEvent::PartEnd => self.close_part(),
+            ModelEvent::MessageEnd => {
+                if matches!(self.open, Some(Open::Message(_))) {
+                    self.close();
+                }
+            }
+            ModelEvent::ReasoningSummary(delta) | ModelEvent::ReasoningText(delta) => self.summary(&delta),
+            ModelEvent::ReasoningSummaryEnd => self.close_summary(),
+            ModelEvent::ReasoningEnd { encrypted_content } => self.end_reasoning(encrypted_content),
+            ModelEvent::CallStart { key, call } => self.start_call(key, call),
+            ModelEvent::CallDelta { key, delta } => self.call_delta(key, &delta)?,
+            ModelEvent::CallEnd { key } => self.end_call(key),
+            ModelEvent::ItemStart { key, item } => self.start_passing(key, item),
+            ModelEvent::ItemProgress { key, event } => self.progress(key, &event),
+            ModelEvent::ItemEnd { key, item } => self.end_passing(key, item),
+            ModelEvent::Usage(usage) => self.usage = Some(usage),
+            ModelEvent::Finish(finish) => self.finish(finish)?,
+        }
+        Ok(())
+    }
+
+    /// Whether the model is done and only the terminal event is missing.
+    pub fn is_finished(&self) -> bool {
+        self.status != Status::InProgress
+    }
+
+    /// How the response stands.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// What the turn cost, once the upstream has said it.
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// The items that are complete.
+    pub fn output(&self) -> &[Json] {
+        &self.output
+    }
+
+    /// The response's id.
+    pub fn response_id(&self) -> &str {
+        &self.response_id
+    }
+
+    /// Writes the terminal event. What must be on disk by then is on disk.
+    pub fn conclude(&mut self, now: u64) {
+        let kind = match self.status {
+            Status::Completed => {
+                self.completed_at = Some(now);
+                EventKind::Completed
+            }
+            Status::Incomplete => EventKind::Incomplete,
+            _ => EventKind::Failed,
+        };
+        self.life_cycle(kind);
+        self.done();
+    }
+
+    /// Ends the response in an error: `error`, `response.failed`, and nothing after it.
+    pub fn fail(&mut self, error: ErrorObject) {
+        self.open = None;
+        self.waiting.clear();
+        self.event(EventKind::Error, |writer| {
+            // Nested for the specification, flat for the SDKs.
+            writer.key("error").object(|writer| error.write_fields(writer));
+            for (name, text) in [("code", &error.code), ("param", &error.param)] {
+                match text {
+                    Some(text) => writer.key(name).string(text),
+                    None => writer.key(name).null(),
+                }
+            }
+            writer.key("message").string(&error.message);
+        });
+        self.status = Status::Failed;
+        self.error = Some(error);
+        self.output.clear();
+        self.usage = None;
+        self.life_cycle(EventKind::Failed);
+        self.done();
+    }
+
+    /// A sign of life for a client that waits; counts as an event.
+    pub fn keepalive(&mut self) {
+        self.event(EventKind::Keepalive, |_| {});
+    }
+
+    /// Whether frames wait to be sent.
+    pub fn has_frames(&self) -> bool {
+        !self.frames.bytes().is_empty()
+    }
+
+    /// Bytes of frames that wait to be sent.
+    pub fn frames_len(&self) -> usize {
+        self.frames.bytes().len()
+    }
+
+    /// The frames since the last call; whole ones only.
+    pub fn take_frames(&mut self) -> Vec<u8> {
+        self.frames.take()
+    }
+
+    /// The response object as it stands.
+    pub fn response(&self) -> Vec<u8> {
+        let mut writer = Writer::with_capacity(2048);
+        self.snapshot().write(&mut writer);
+        writer.into_bytes()
+    }
+
+    fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot {
+            id: &self.response_id,
+            created_at: self.created_at,
+            completed_at: self.completed_at,
+            status: self.status,
+            error: self.error.as_ref(),
+            incomplete_reason: self.incomplete_reason.as_deref(),
+            output: &self.output,
+            usage: self.usage,
+            settings: &self.settings,
+        }
+    }
+
+    fn life_cycle(&mut self, kind: EventKind) {
+        if self.delivery == Delivery::Whole {
+            return;
+        }
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.frame(kind.name(), |writer| {
+            writer.key("sequence_number").number(self.sequence);
+            self.snapshot().write(writer.key("response"));
+        });
+        self.frames = frames;
+        self.sequence += 1;
+    }
+
+    fn event(&mut self, kind: EventKind, fill: impl FnOnce(&mut Writer)) {
+        if self.delivery == Delivery::Whole {
+            return;
+        }
+        let sequence = self.sequence;
+        self.frames.frame(kind.name(), |writer| {
+            writer.key("sequence_number").number(sequence);
+            fill(writer);
+        });
+        self.sequence += 1;
+    }
+
+    fn done(&mut self) {
+        if self.delivery == Delivery::Stream {
+            self.frames.outside(DONE);
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place { output_index: self.output.len() as u64 }
+    }
+
+    fn item_added(&mut self, item: &Json) {
+        let place = self.place();
+        self.event(EventKind::ItemAdded, |writer| {
+            writer.key("output_index").number(place.output_index);
+            writer.key("item").valid(item.bytes());
+        });
+    }
+
+    fn item_done(&mut self, item: Json) {
+        let place = self.place();
+        self.event(EventKind::ItemDone, |writer| {
+            writer.key("output_index").number(place.output_index);
+            writer.key("item").valid(item.bytes());
+        });
+        self.output.push(item);
+    }
+
+    // Messages.
+
+    fn open_message(&mut self, phase: Option<String>) {
+        let message = OpenMessage::new(self.ids.make(IdKind::Message), phase);
+        self.item_added(&message.item("in_progress"));
+        self.open = Some(Open::Message(message));
+    }
+
+    fn text(&mut self, delta: &Literal, logprobs: Option<&Json>) {
+        if delta.is_empty() {
+            return;
+        }
+        self.ensure_part(OpenPart::text);
+        let place = self.place();
+        let Some(Open::Message(mut message)) = self.open.take() else { return };
+        message.append(delta, logprobs);
+        self.event(EventKind::TextDelta, |writer| {
+            message.locate(place, writer);
+            writer.key("delta").literal(delta);
+            match logprobs {
+                Some(logprobs) => writer.key("logprobs").valid(logprobs.bytes()),
+                None => writer.key("logprobs").array(|_| {}),
+            }
+        });
+        self.open = Some(Open::Message(message));
+    }
+
+    fn refusal(&mut self, delta: &Literal) {
+        if delta.is_empty() {
+            return;
+        }
+        self.ensure_part(OpenPart::refusal);
+        let place = self.place();
+        let Some(Open::Message(mut message)) = self.open.take() else { return };
+        message.append(delta, None);
+        self.event(EventKind::RefusalDelta, |writer| {
+            message.locate(place, writer);
+            writer.key("delta").literal(delta);
+        });
+        self.open = Some(Open::Message(message));
+    }
+
+    fn annotation(&mut self, annotation: Json) {
+        self.ensure_part(OpenPart::text);
+        let place = self.place();
+        let Some(Open::Message(mut message)) = self.open.take() else { return };
+        let index = message.annotate(annotation.clone());
+        self.event(EventKind::AnnotationAdded, |writer| {
+            message.locate(place, writer);
+            writer.key("annotation_index").number(index);
+            writer.key("annotation").valid(annotation.bytes());
+        });
+        self.open = Some(Open::Message(message));
+    }
+
+    /// Opens a message and a part of this kind where none is open.
+    fn ensure_part(&mut self, part: fn() -> OpenPart) {
+        if !matches!(self.open, Some(Open::Message(_))) {
+            self.close();
+            self.open_message(None);
+        }
+        let other = |message: &OpenMessage| message.part.as_ref().is_some_and(|open| !open.is_like(&part()));
+        if matches!(&self.open, Some(Open::Message(message)) if other(message)) {
+            self.close_part();
+        }
+        let place = self.place();
+        let Some(Open::Message(mut message)) = self.open.take() else { return };
+        if message.part.is_none() {
+            let part = message.part.insert(part()).json();
+            self.event(EventKind::PartAdded, |writer| {
+                message.locate(place, writer);
+                writer.key("part").valid(part.bytes());
+            });
+        }
+        self.open = Some(Open::Message(message));
+    }
+
+    fn close_part(&mut self) {
+        let place = self.place();
+        let Some(open) = self.open.take() else { return };
+        let Open::Message(mut message) = open else { return self.open = Some(open) };
+        if let Some(part) = message.part.take() {
+            let kind = if part.is_refusal() { EventKind::RefusalDone } else { EventKind::TextDone };
+            self.event(kind, |writer| {
+                message.locate(place, writer);
+                part.write_done(writer);
+            });
+            let json = part.json();
+            self.event(EventKind::PartDone, |writer| {
+                message.locate(place, writer);
+                writer.key("part").valid(json.bytes());
+            });
+            message.parts.push(json);
+        }
+        self.open = Some(Open::Message(message));
+    }
+
+    // Thoughts.
+
+    fn summary(&mut self, delta: &Literal) {
+        if delta.is_empty() {
+            return;
+        }
+        self.ensure_reasoning();
+        let place = self.place();
+        let Some(Open::Reasoning(mut reasoning)) = self.open.take() else { return };
+        if reasoning.current.is_none() {
+            reasoning.current = Some(Vec::new());
+            self.event(EventKind::SummaryPartAdded, |writer| {
+                reasoning.locate(place, writer);
+                writer.key("part").valid(br#"{"type":"summary_text","text":""}"#);
+            });
+        }
+        if let Some(current) = &mut reasoning.current {
+            current.extend_from_slice(delta.escaped());
+        }
+        self.event(EventKind::SummaryTextDelta, |writer| {
+            reasoning.locate(place, writer);
+            writer.key("delta").literal(delta);
+        });
+        self.open = Some(Open::Reasoning(reasoning));
+    }
+
+    fn ensure_reasoning(&mut self) {
+        if !matches!(self.open, Some(Open::Reasoning(_))) {
+            self.close();
+            let reasoning = OpenReasoning::new(self.ids.make(IdKind::Reasoning));
+            self.item_added(&reasoning.item());
+            self.open = Some(Open::Reasoning(reasoning));
+        }
+    }
+
+    fn close_summary(&mut self) {
+        let place = self.place();
+        let Some(open) = self.open.take() else { return };
+        let Open::Reasoning(mut reasoning) = open else { return self.open = Some(open) };
+        if let Some(text) = reasoning.current.take() {
+            self.event(EventKind::SummaryTextDone, |writer| {
+                reasoning.locate(place, writer);
+                writer.key("text").escaped(&[&text]);
+            });
+            self.event(EventKind::SummaryPartDone, |writer| {
+                reasoning.locate(place, writer);
+                items::write_summary(writer.key("part"), &text);
+            });
+            reasoning.summaries.push(text);
+        }
+        self.open = Some(Open::Reasoning(reasoning));
+    }
+
+    fn end_reasoning(&mut self, encrypted_content: Option<String>) {
+        if encrypted_content.is_some() {
+            self.ensure_reasoning();
+        }
+        if let Some(Open::Reasoning(reasoning)) = &mut self.open {
+            reasoning.encrypted_content = encrypted_content;
+            self.close();
+        }
+    }
+
+    // Calls: the first that is not complete is written as it comes, the others wait.
+
+    fn start_call(&mut self, key: u64, call: CallHead) {
+        let call_id = call.call_id.filter(|id| !id.is_empty()).unwrap_or_else(|| self.ids.make(IdKind::Call));
+        let id = self.ids.make(items::id_kind(call.kind));
+        let call = OpenCall::new(key, id, call_id, call.kind, call.name, call.namespace);
+        match &self.open {
+            Some(Open::Call(current)) if !current.is_complete() => return self.waiting.push_back(call),
+            _ => self.close(),
+        }
+        self.open_call(call);
+    }
+
+    fn open_call(&mut self, call: OpenCall) {
+        // A tool with items of its own has no events between its beginning and its end.
+        if let Some(item) = call.item_so_far() {
+            self.item_added(&item);
+        }
+        let early = Literal::from_escaped(&call.text);
+        let place = self.place();
+        if !early.is_empty() {
+            self.call_delta_event(&call, place, &early);
+        }
+        self.open = Some(Open::Call(call));
+    }
+
+    fn call_delta(&mut self, key: u64, delta: &Literal) -> Result<(), Fault> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        if matches!(&self.open, Some(Open::Call(call)) if call.key == key) {
+            let place = self.place();
+            let Some(Open::Call(mut call)) = self.open.take() else { return Ok(()) };
+            call.text.extend_from_slice(delta.escaped());
+            self.call_delta_event(&call, place, delta);
+            self.open = Some(Open::Call(call));
+            if !self.waiting.is_empty() {
+                self.advance();
+            }
+            return Ok(());
+        }
+        match self.waiting.iter_mut().find(|call| call.key == key) {
+            Some(call) => {
+                call.text.extend_from_slice(delta.escaped());
+                Ok(())
+            }
+            None if delta.decode().trim().is_empty() => Ok(()),
+            None => Err(ModelError::Unreadable("more arguments for a call that is over".to_owned()).into_fault()),
+        }
+    }
+
+    fn call_delta_event(&mut self, call: &OpenCall, place: Place, delta: &Literal) {
+        let kind = match call.kind {
+            CallKind::Function => EventKind::ArgumentsDelta,
+            CallKind::Custom => EventKind::CustomInputDelta,
+            CallKind::Client(_) => return,
+        };
+        self.event(kind, |writer| {
+            call.locate(place, writer);
+            writer.key("delta").literal(delta);
+        });
+    }
+
+    fn end_call(&mut self, key: u64) {
+        if let Some(Open::Call(call)) = &mut self.open
+            && call.key == key
+        {
+            call.ended = true;
+            self.advance();
+        } else if let Some(call) = self.waiting.iter_mut().find(|call| call.key == key) {
+            call.ended = true;
+        }
+    }
+
+    /// Closes calls that are complete, and opens the ones that waited for it.
+    fn advance(&mut self) {
+        while matches!(&self.open, Some(Open::Call(call)) if call.is_complete()) {
+            self.close_open("completed");
+            match self.waiting.pop_front() {
+                Some(next) => self.open_call(next),
+                None => return,
+            }
+        }
+    }
+
+    // Items that pass along as they are.
+
+    fn start_passing(&mut self, key: u64, item: Json) {
+        self.close();
+        self.item_added(&item);
+        self.open = Some(Open::Passing { key, item });
+    }
+
+    fn progress(&mut self, key: Option<u64>, event: &Json) {
+        let own = matches!((&self.open, key), (Some(Open::Passing { key: open, .. }), Some(key)) if *open == key);
+        if self.delivery == Delivery::Whole || (key.is_some() && !own) {
+            return;
+        }
+        let sequence = self.sequence;
+        let output_index = self.output.len() as u64;
+        let raw = event.raw();
+        let name = raw.get_str("type").unwrap_or_default();
+        // The name goes into a line of its own: one that holds a line end is no name.
+        if name.is_empty() || name.contains(['\n', '\r', '"', '\\']) {
+            return;
+        }
+        self.frames.frame(&name, |writer| {
+            writer.key("sequence_number").number(sequence);
+            for (field, value) in raw.fields() {
+                match field.escaped() {
+                    "type" | "sequence_number" => {}
+                    "output_index" => writer.key("output_index").number(output_index),
+                    other => writer.key(other).raw(value),
+                }
+            }
+        });
+        self.sequence += 1;
+    }
+
+    fn end_passing(&mut self, key: u64, item: Json) {
+        match &self.open {
+            Some(Open::Passing { key: open, .. }) if *open == key => self.open = None,
+            _ => {
+                self.close();
+                self.item_added(&item);
+            }
+        }
+        self.item_done(item);
+    }
+
+    // Ends.
+
+    /// Closes whatever is open, as completed.
+    fn close(&mut self) {
+        self.close_open("completed");
+        while let Some(call) = self.waiting.pop_front() {
+            self.open_call(call);
+            self.close_open("completed");
+        }
+    }
+
+    fn close_open(&mut self, status: &str) {
+        self.close_part();
+        self.close_summary();
+        let place = self.place();
+        match self.open.take() {
+            None => {}
+            Some(Open::Message(message)) => self.item_done(message.item(status)),
+            Some(Open::Reasoning(reasoning)) => self.item_done(reasoning.item()),
+            Some(Open::Passing { item, .. }) => self.item_done(item),
+            Some(Open::Call(mut call)) => {
+                if call.kind == CallKind::Function && call.text.is_empty() {
+                    call.text.extend_from_slice(b"{}");
+                    self.call_delta_event(&call, place, &Literal::from_text("{}"));
+                }
+                match call.kind {
+                    CallKind::Function => self.event(EventKind::ArgumentsDone, |writer| {
+                        call.locate(place, writer);
+                        writer.key("name").string(&call.name);
+                        writer.key("arguments").escaped(&[&call.text]);
+                    }),
+                    CallKind::Custom => self.event(EventKind::CustomInputDone, |writer| {
+                        call.locate(place, writer);
+                        writer.key("input").escaped(&[&call.text]);
+                    }),
+                    CallKind::Client(_) => self.item_added(&call.item("in_progress")),
+                }
+                self.item_done(call.item(status));
+            }
+        }
+    }
+
+    fn finish(&mut self, finish: Finish) -> Result<(), Fault> {
+        let reason = match finish {
+            Finish::Failed(fault) => return Err(*fault),
+            Finish::Stop => None,
+            Finish::Length => Some("max_output_tokens".to_owned()),
+            Finish::ContentFilter => Some("content_filter".to_owned()),
+            Finish::Incomplete(reason) => Some(reason),
+        };
+        match reason {
+            None => {
+                self.close();
+                self.status = Status::Completed;
+            }
+            Some(reason) => {
+                // Calls that waited are whole as far as anybody knows; only the last item was cut.
+                while !self.waiting.is_empty() {
+                    self.close_open("completed");
+                    if let Some(call) = self.waiting.pop_front() {
+                        self.open_call(call);
+                    }
+                }
+                self.close_open("incomplete");
+                self.status = Status::Incomplete;
+                self.incomplete_reason = Some(reason);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether escaped text, decoded, is one complete JSON value.
+fn is_complete_json(escaped: &[u8]) -> bool {
+    escaped.ends_with(b"}") && Raw::parse(Literal::from_escaped(escaped).decode().as_bytes()).is_ok()
+}
+
+#[cfg(test)]
+#[path = "emit_tests.rs"]
+mod tests;

@@ -1,0 +1,336 @@
+//! Makes any list of items safe to send: strict upstreams refuse a call without its output, or an output without its call.
+//!
+//! A tool turn is a run of calls and then their outputs. It closes at a message, at thoughts or a call after an output,
+//! or at the end; outputs match calls of their own turn only. What does not match is never dropped: it becomes text that
+//! says what it was.
+
+use std::{borrow::Cow, collections::HashSet};
+
+use amalgam_protocol::{Content, Input, Item, ItemKind, Part, Raw, Role, Shape};
+
+use super::{Call, Entry, History, Output, Payload};
+use crate::{loss::Loss, toolset::CallKind};
+
+/// At most so many names are listed in a note.
+const NAMES_IN_NOTE: usize = 5;
+
+/// Brings instructions and input into one history in which every call has exactly one output.
+pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>) -> History<'a> {
+    let said = |input: Option<&Input<'a>>, role, losses: &mut Vec<Loss>| match input {
+        Some(Input::Text(text)) if !text.is_empty() => {
+            vec![Entry::Message { role, content: Content::Text(*text), item: None }]
+        }
+        Some(Input::Items(items)) => {
+            let mut builder = Builder::default();
+            items.iter().for_each(|item| builder.take(item));
+            builder.close();
+            losses.append(&mut builder.losses);
+            builder.entries
+        }
+        _ => Vec::new(),
+    };
+    let mut losses = Vec::new();
+    let instructions = said(instructions, Role::System, &mut losses);
+    let entries = said(input, Role::User, &mut losses);
+    History { instructions, entries, losses }
+}
+
+/// The entries so far, and what was collected of the tool turn that is open.
+#[derive(Default)]
+struct Builder<'a> {
+    entries: Vec<Entry<'a>>,
+    losses: Vec<Loss>,
+    /// Calls of the open turn, and what stood between them.
+    asked: Vec<Entry<'a>>,
+    /// Outputs of the open turn.
+    outputs: Vec<Output<'a>>,
+    /// Turns that were opened.
+    turns: usize,
+    /// Call ids that closed turns have used.
+    used: HashSet<String>,
+}
+
+impl<'a> Builder<'a> {
+    fn take(&mut self, item: &Item<'a>) {
+        if let Some(call) = call_of(item) {
+            if !self.outputs.is_empty() {
+                self.close();
+            }
+            return self.asked.push(Entry::Call(call));
+        }
+        if let Some(output) = output_of(item) {
+            return self.outputs.push(output);
+        }
+        match &item.kind {
+            ItemKind::Message(message) | ItemKind::AgentMessage(message) => {
+                self.close();
+                self.entries.push(Entry::Message {
+                    role: message.role,
+                    content: message.content.clone(),
+                    item: Some(item.raw),
+                });
+            }
+            kind => {
+                let entry = match kind {
+                    ItemKind::Reasoning(_) => Entry::Reasoning(item.clone()),
+                    _ => Entry::Opaque(item.clone()),
+                };
+                if !self.outputs.is_empty() {
+                    self.close();
+                }
+                match self.asked.is_empty() {
+                    true => self.entries.push(entry),
+                    false => self.asked.push(entry),
+                }
+            }
+        }
+    }
+
+    /// Settles the open turn: pairs first, contiguous, then in words whatever is no pair.
+    fn close(&mut self) {
+        if self.asked.is_empty() && self.outputs.is_empty() {
+            return;
+        }
+        self.turns += 1;
+        let outputs = std::mem::take(&mut self.outputs);
+        let mut taken = vec![false; outputs.len()];
+        let mut answers = Vec::new();
+        let mut afterwards = Vec::new();
+        let mut unanswered: Vec<Cow<'a, str>> = Vec::new();
+        let mut groups: Vec<(CallKind, Cow<'a, str>)> = Vec::new();
+        let asked = std::mem::take(&mut self.asked);
+        for entry in &asked {
+            let Entry::Call(call) = entry else {
+                self.entries.push(entry.clone());
+                continue;
+            };
+            if groups.contains(&(call.kind, call.call_id.clone())) {
+                continue;
+            }
+            groups.push((call.kind, call.call_id.clone()));
+            let twins: Vec<&Call<'a>> = asked.iter().filter_map(|entry| twin_of(entry, call)).collect();
+            let answered: Vec<usize> = outputs
+                .iter()
+                .enumerate()
+                .filter(|(_, output)| output.kind == call.kind && output.call_id == call.call_id)
+                .map(|(index, _)| index)
+                .collect();
+            let results: Vec<&Output<'a>> = answered.iter().filter_map(|index| outputs.get(*index)).collect();
+            for index in &answered {
+                if let Some(taken) = taken.get_mut(*index) {
+                    *taken = true;
+                }
+            }
+            let one_call = twins.iter().all(|twin| same_call(call, twin));
+            match results.as_slice() {
+                [] => unanswered.extend(twins.iter().map(|twin| twin.name.clone())),
+                [first, rest @ ..] if one_call && rest.iter().all(|other| same_output(first, other)) => {
+                    let mut call = call.clone();
+                    let mut output = (*first).clone();
+                    if let Some(fresh) = self.fresh_id(&call.call_id, groups.len()) {
+                        call.call_id = Cow::Owned(fresh.clone());
+                        output.call_id = Cow::Owned(fresh);
+                        (call.renamed, output.renamed) = (true, true);
+                    }
+                    self.entries.push(Entry::Call(call));
+                    answers.push(Entry::Output(output));
+                }
+                results => tell_conflict(&twins, results, &mut afterwards),
+            }
+        }
+        self.entries.append(&mut answers);
+        for (output, _) in outputs.iter().zip(&taken).filter(|(_, taken)| !**taken) {
+            self.losses.push(Loss::new("input", "a tool output without its call was sent as text"));
+            tell_orphan(output, &mut afterwards);
+        }
+        if !unanswered.is_empty() {
+            self.losses.push(Loss::new("input", "tool calls without an output were replaced by a note"));
+            afterwards.push(Entry::Note(unanswered_note(&unanswered)));
+        }
+        self.entries.append(&mut afterwards);
+    }
+
+    /// A new id for a call whose id a turn before has used, the same one every time.
+    fn fresh_id(&mut self, call_id: &str, group: usize) -> Option<String> {
+        if self.used.insert(call_id.to_owned()) {
+            return None;
+        }
+        let mut fresh = format!("am_history_{}_{group}", self.turns);
+        while !self.used.insert(fresh.clone()) {
+            fresh.push('_');
+        }
+        Some(fresh)
+    }
+}
+
+fn twin_of<'e, 'a>(entry: &'e Entry<'a>, call: &Call<'a>) -> Option<&'e Call<'a>> {
+    match entry {
+        Entry::Call(other) if other.kind == call.kind && other.call_id == call.call_id => Some(other),
+        _ => None,
+    }
+}
+
+fn call_of<'a>(item: &Item<'a>) -> Option<Call<'a>> {
+    let call = |kind, call_id: &Cow<'a, str>, name: Cow<'a, str>, namespace: Option<Cow<'a, str>>, payload| Call {
+        item: item.raw,
+        kind,
+        call_id: call_id.clone(),
+        renamed: false,
+        name,
+        namespace,
+        payload,
+    };
+    match &item.kind {
+        ItemKind::FunctionCall(function) => Some(call(
+            CallKind::Function,
+            &function.call_id,
+            function.name.clone(),
+            function.namespace.clone(),
+            Payload::Arguments(function.arguments),
+        )),
+        ItemKind::CustomToolCall(custom) => Some(call(
+            CallKind::Custom,
+            &custom.call_id,
+            custom.name.clone(),
+            custom.namespace.clone(),
+            Payload::Input(custom.input),
+        )),
+        ItemKind::ClientCall(tool, client) => Some(call(
+            CallKind::Client(*tool),
+            &client.call_id,
+            Cow::Borrowed(tool.name()),
+            None,
+            Payload::Value(client.payload),
+        )),
+        _ => None,
+    }
+}
+
+fn output_of<'a>(item: &Item<'a>) -> Option<Output<'a>> {
+    let (kind, call_id, content) = match &item.kind {
+        ItemKind::FunctionCallOutput(output) => (CallKind::Function, &output.call_id, output.output.clone()),
+        ItemKind::CustomToolCallOutput(output) => (CallKind::Custom, &output.call_id, output.output.clone()),
+        ItemKind::ClientCallOutput(tool, output) => {
+            let content = match output.output.as_str() {
+                Some(text) => Content::Text(text),
+                None => Content::Value(output.output),
+            };
+            (CallKind::Client(*tool), &output.call_id, content)
+        }
+        _ => return None,
+    };
+    Some(Output { item: item.raw, kind, call_id: call_id.clone(), renamed: false, content })
+}
+
+fn same_call(one: &Call<'_>, other: &Call<'_>) -> bool {
+    let payload = match (one.payload, other.payload) {
+        (Payload::Arguments(one), Payload::Arguments(other)) => {
+            let (one, other) = (one.decode(), other.decode());
+            match (Raw::parse(one.as_bytes()), Raw::parse(other.as_bytes())) {
+                (Ok(one), Ok(other)) => same_value(one, other),
+                _ => one == other,
+            }
+        }
+        (Payload::Input(one), Payload::Input(other)) => one.decode() == other.decode(),
+        (Payload::Value(one), Payload::Value(other)) => same_value(one, other),
+        _ => false,
+    };
+    payload && one.name == other.name && one.namespace == other.namespace
+}
+
+fn same_output(one: &Output<'_>, other: &Output<'_>) -> bool {
+    match (&one.content, &other.content) {
+        (Content::Text(one), Content::Text(other)) => one.decode() == other.decode(),
+        (Content::Value(one), Content::Value(other)) => same_value(*one, *other),
+        (Content::Parts(one), Content::Parts(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_value(one.raw, other.raw))
+        }
+        _ => false,
+    }
+}
+
+/// Equal as JSON: the order of keys and the way of escaping do not count.
+fn same_value(one: Raw<'_>, other: Raw<'_>) -> bool {
+    match (one.shape(), other.shape()) {
+        (Shape::Object, Shape::Object) => {
+            one.fields().count() == other.fields().count()
+                && one.fields().all(|(key, value)| {
+                    other.get(&key.decode()).is_some_and(|other_value| same_value(value, other_value))
+                })
+        }
+        (Shape::Array, Shape::Array) => {
+            one.elements().count() == other.elements().count()
+                && one.elements().zip(other.elements()).all(|(one, other)| same_value(one, other))
+        }
+        (Shape::String, Shape::String) => {
+            one.as_str().map(|text| text.decode()) == other.as_str().map(|text| text.decode())
+        }
+        (Shape::Number, Shape::Number) => one.text() == other.text() || one.as_f64() == other.as_f64(),
+        _ => one == other,
+    }
+}
+
+fn unanswered_note(names: &[Cow<'_, str>]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(known, _)| known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let listed: Vec<String> = counts
+        .iter()
+        .take(NAMES_IN_NOTE)
+        .map(|(name, count)| if *count > 1 { format!("{name} (×{count})") } else { (*name).to_owned() })
+        .collect();
+    let more = match counts.len().saturating_sub(NAMES_IN_NOTE) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "[Tool history] No result is recorded for: {}{more}. Whether the tool ran is unknown: check before calling it again.",
+        listed.join(", ")
+    )
+}
+
+/// An output whose call is not here: its text with a word on where it comes from, and its other parts behind it.
+fn tell_orphan<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>) {
+    entries.push(Entry::Note(format!(
+        "[Tool history] Result of call {}, whose request is not in this conversation:\n{}",
+        output.call_id,
+        output.content.text()
+    )));
+    push_media(&output.content, entries);
+}
+
+/// Records that contradict each other: all of them in words, none of them chosen.
+fn tell_conflict<'a>(calls: &[&Call<'a>], outputs: &[&Output<'a>], entries: &mut Vec<Entry<'a>>) {
+    let call_id = calls.first().map_or(Cow::Borrowed(""), |call| call.call_id.clone());
+    let mut text = format!("[Tool history] Conflicting records for call {call_id}:");
+    for call in calls {
+        let payload = match call.payload {
+            Payload::Arguments(text) | Payload::Input(text) => text.decode(),
+            Payload::Value(value) => Cow::Borrowed(value.text()),
+        };
+        text.push_str(&format!("\nRequest: {} {payload}", call.name));
+    }
+    for output in outputs {
+        text.push_str(&format!("\nResult: {}", output.content.text()));
+    }
+    entries.push(Entry::Note(text));
+    for output in outputs {
+        push_media(&output.content, entries);
+    }
+}
+
+fn push_media<'a>(content: &Content<'a>, entries: &mut Vec<Entry<'a>>) {
+    let Content::Parts(parts) = content else { return };
+    let media: Vec<Part<'a>> = parts.iter().filter(|part| part.text().is_none()).cloned().collect();
+    if !media.is_empty() {
+        entries.push(Entry::Message { role: Role::User, content: Content::Parts(media), item: None });
+    }
+}
+
+#[cfg(test)]
+#[path = "normalise_tests.rs"]
+mod tests;

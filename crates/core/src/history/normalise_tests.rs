@@ -1,0 +1,240 @@
+//! O-41 to O-47, each by example, and the whole as a property.
+
+use std::collections::{HashMap, HashSet};
+
+use amalgam_protocol::CreateResponse;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The history in short: one string an entry.
+fn told(items: Value) -> Vec<String> {
+    let body = json!({ "input": items }).to_string();
+    let raw = Raw::parse(body.as_bytes()).unwrap();
+    let request = CreateResponse::read(raw).unwrap();
+    let history = normalise(None, request.input.as_ref());
+    strictly_paired(&history.entries).unwrap();
+    history.entries.iter().map(short).collect()
+}
+
+fn short(entry: &Entry<'_>) -> String {
+    match entry {
+        Entry::Message { role, content, .. } => format!("{}: {}", role.name(), content.text()),
+        Entry::Note(text) => format!("note: {text}"),
+        Entry::Call(call) => format!("call {} {}", call.call_id, call.name),
+        Entry::Output(output) => format!("output {} {}", output.call_id, output.content.text()),
+        Entry::Reasoning(_) => "reasoning".to_owned(),
+        Entry::Opaque(item) => format!("opaque {}", item.raw.get_str("type").unwrap_or_default()),
+    }
+}
+
+/// What the strictest upstream demands: after calls come exactly their outputs, before anything else is said.
+fn strictly_paired(entries: &[Entry<'_>]) -> Result<(), String> {
+    let mut ids = HashSet::new();
+    let mut open: Vec<String> = Vec::new();
+    let mut answering = false;
+    for entry in entries {
+        match entry {
+            Entry::Call(call) => {
+                if answering && !open.is_empty() {
+                    return Err(format!("call {} while outputs are missing", call.call_id));
+                }
+                answering = false;
+                if !ids.insert(call.call_id.to_string()) {
+                    return Err(format!("call id {} twice", call.call_id));
+                }
+                open.push(call.call_id.to_string());
+            }
+            Entry::Output(output) => {
+                answering = true;
+                let at = open.iter().position(|id| *id == *output.call_id);
+                open.remove(at.ok_or_else(|| format!("output {} without call", output.call_id))?);
+            }
+            Entry::Message { .. } | Entry::Note(_) if !open.is_empty() => {
+                return Err(format!("calls {open:?} are not answered before something is said"));
+            }
+            Entry::Reasoning(_) | Entry::Opaque(_) if answering && !open.is_empty() => {
+                return Err("something stands between outputs".to_owned());
+            }
+            _ => {}
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("calls {open:?} are never answered")) }
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
+}
+
+fn output(id: &str, output: &str) -> Value {
+    json!({"type": "function_call_output", "call_id": id, "output": output})
+}
+
+#[test]
+fn matched_pairs_stay_whatever_order_their_outputs_have() {
+    // RAM-18, O-42
+    let items = json!([
+        {"role": "user", "content": "go"},
+        call("a", "f", "{}"), call("b", "g", "{}"), output("b", "2"), output("a", "1"),
+    ]);
+    assert_eq!(told(items), ["user: go", "call a f", "call b g", "output a 1", "output b 2"]);
+}
+
+#[test]
+fn a_call_without_output_becomes_one_note_without_its_arguments() {
+    // O-42
+    let items = json!([call("a", "f", "{\"secret\":1}"), call("b", "f", "{}"), call("c", "g", "{}"), output("c", "3"),
+        {"role": "user", "content": "and?"}]);
+    assert_eq!(
+        told(items),
+        [
+            "call c g",
+            "output c 3",
+            "note: [Tool history] No result is recorded for: f (×2). Whether the tool ran is unknown: check before calling it again.",
+            "user: and?"
+        ]
+    );
+}
+
+#[test]
+fn at_most_five_names_are_listed() {
+    // O-42
+    let calls: Vec<Value> = (0..7).map(|n| call(&format!("c{n}"), &format!("tool{n}"), "{}")).collect();
+    let text = told(Value::from(calls)).remove(0);
+    assert!(text.contains("tool0, tool1, tool2, tool3, tool4 and 2 more."), "{text}");
+}
+
+#[test]
+fn an_output_without_call_becomes_text_with_its_whole_content() {
+    // O-42
+    let told = told(json!([{"role": "user", "content": "x"}, output("gone", "the result")]));
+    assert_eq!(
+        told,
+        ["user: x", "note: [Tool history] Result of call gone, whose request is not in this conversation:\nthe result"]
+    );
+}
+
+#[test]
+fn identical_outputs_count_once_and_different_ones_are_a_conflict() {
+    // O-43
+    assert_eq!(told(json!([call("a", "f", "{}"), output("a", "1"), output("a", "1")])), ["call a f", "output a 1"]);
+    let conflict = told(json!([call("a", "f", "{}"), output("a", "1"), output("a", "2")]));
+    assert_eq!(conflict, ["note: [Tool history] Conflicting records for call a:\nRequest: f {}\nResult: 1\nResult: 2"]);
+}
+
+#[test]
+fn one_id_with_two_meanings_is_a_conflict_and_key_order_is_no_meaning() {
+    // O-43, O-46
+    let same = json!([call("a", "f", "{\"x\":1,\"y\":2}"), call("a", "f", "{\"y\":2, \"x\":1}"), output("a", "1")]);
+    assert_eq!(told(same), ["call a f", "output a 1"]);
+    let other = json!([call("a", "f", "{\"x\":1}"), call("a", "f", "{\"x\":2}"), output("a", "1")]);
+    assert!(told(other)[0].starts_with("note: [Tool history] Conflicting records for call a:"));
+}
+
+#[test]
+fn an_id_used_in_two_turns_gets_a_new_one_the_second_time() {
+    // O-44
+    let items = json!([call("a", "f", "{}"), output("a", "1"), call("a", "f", "{}"), output("a", "2")]);
+    assert_eq!(told(items.clone()), ["call a f", "output a 1", "call am_history_2_1 f", "output am_history_2_1 2"]);
+    assert_eq!(told(items.clone()), told(items));
+}
+
+#[test]
+fn function_and_custom_outputs_are_separate() {
+    // O-45
+    let items = json!([
+        {"type": "custom_tool_call", "call_id": "a", "name": "patch", "input": "x"},
+        output("a", "1"),
+    ]);
+    let told = told(items);
+    assert!(told[0].contains("Result of call a") && told[1].contains("No result is recorded for: patch"), "{told:?}");
+}
+
+#[test]
+fn outputs_never_match_a_turn_that_has_closed() {
+    // O-41, O-45
+    for boundary in [
+        json!({"role": "assistant", "content": "hm"}),
+        json!({"role": "user", "content": "hm"}),
+        json!({"role": "developer", "content": "hm"}),
+    ] {
+        let told = told(json!([call("a", "f", "{}"), boundary, output("a", "1")]));
+        assert!(told[0].starts_with("note: ") && told[2].contains("Result of call a"), "{told:?}");
+    }
+}
+
+#[test]
+fn empty_and_false_values_are_results() {
+    // O-46
+    for value in [json!(""), json!(false), json!(0), json!({})] {
+        let items = json!([call("a", "f", "{}"), {"type": "function_call_output", "call_id": "a", "output": value}]);
+        assert_eq!(told(items).len(), 2);
+    }
+}
+
+#[test]
+fn thoughts_between_calls_stay_there_and_thoughts_after_outputs_close_the_turn() {
+    // O-41, O-47
+    let thought = json!({"type": "reasoning", "summary": []});
+    let items = json!([thought, call("a", "f", "{}"), thought, call("b", "f", "{}"), output("a", "1"), output("b", "2"), thought]);
+    assert_eq!(
+        told(items),
+        ["reasoning", "call a f", "reasoning", "call b f", "output a 1", "output b 2", "reasoning"]
+    );
+}
+
+#[test]
+fn an_image_in_an_output_without_call_survives() {
+    // RAM-22
+    let items = json!([{"type": "function_call_output", "call_id": "a", "output": [
+        {"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}]);
+    let body = json!({ "input": items }).to_string();
+    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let history = normalise(None, request.input.as_ref());
+    let Entry::Message { content: Content::Parts(parts), .. } = &history.entries[1] else { panic!("{history:?}") };
+    assert_eq!(parts.len(), 1);
+}
+
+fn items() -> impl Strategy<Value = Vec<Value>> {
+    let id = prop::sample::select(vec!["a", "b", "c"]);
+    let item = prop_oneof![
+        3 => (id.clone(), prop::sample::select(vec!["f", "g"]), prop::sample::select(vec!["{}", "{\"x\":1}", "oops"]))
+            .prop_map(|(id, name, arguments)| call(id, name, arguments)),
+        3 => (id.clone(), 0..3_u8).prop_map(|(id, n)| output(id, &format!("out-{n}"))),
+        1 => (id.clone(), 0..9_u8).prop_map(|(id, n)| json!({"type": "custom_tool_call", "call_id": id, "name": "p", "input": format!("in-{n}")})),
+        1 => (id.clone(), 0..9_u8).prop_map(|(id, n)| json!({"type": "custom_tool_call_output", "call_id": id, "output": format!("custom-{n}")})),
+        1 => id.prop_map(|id| json!({"type": "shell_call", "call_id": id, "action": {"commands": ["ls"]}})),
+        2 => (prop::sample::select(vec!["user", "assistant", "developer"]), 0..9_u8)
+            .prop_map(|(role, n)| json!({"role": role, "content": format!("said-{n}")})),
+        1 => Just(json!({"type": "reasoning", "summary": []})),
+        1 => Just(json!({"type": "web_search_call", "id": "ws_1", "status": "completed"})),
+    ];
+    prop::collection::vec(item, 0..24)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_item_list_passes_a_strict_pairing_check_and_nothing_is_lost(items in items()) {
+        let told = told(Value::from(items.clone()));
+        let all = told.join("\n");
+        let mut names: HashMap<&str, usize> = HashMap::new();
+        for item in &items {
+            match item["type"].as_str() {
+                None => prop_assert!(all.contains(item["content"].as_str().unwrap())),
+                Some("function_call_output" | "custom_tool_call_output") => {
+                    prop_assert!(all.contains(item["output"].as_str().unwrap()), "{item} in {all}");
+                }
+                Some("function_call") => *names.entry(item["name"].as_str().unwrap()).or_default() += 1,
+                _ => {}
+            }
+        }
+        for name in names.keys() {
+            prop_assert!(all.contains(*name));
+        }
+        prop_assert_eq!(told.iter().filter(|entry| *entry == "reasoning").count(),
+            items.iter().filter(|item| item["type"] == "reasoning").count());
+    }
+}

@@ -1,0 +1,140 @@
+//! The frames of a streamed response, as the caller's connection asks for them.
+//!
+//! The turn runs inside this stream: a caller that does not read makes the upstream wait, and one that leaves drops the
+//! stream and with it the upstream call.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use amalgam_core::{Fault, ModelError};
+use amalgam_protocol::ErrorObject;
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tracing::warn;
+
+use crate::run::Run;
+
+/// Frames are handed on at this size even if more are ready: memory a stream stays small.
+const FLUSH_BYTES: usize = 32 * 1024;
+
+/// How often frames that are ready wait for more before they leave. Frames that arrive together leave together; a lone
+/// one is late by two turns of the scheduler, not by a timer.
+const PATIENCE: u8 = 2;
+
+/// A streamed response.
+pub struct Frames {
+    run: Run,
+    tell: fn(&Fault) -> ErrorObject,
+    /// The next moment at which something is due: a sign of life or the deadline.
+    alarm: Pin<Box<Sleep>>,
+    last_sent: Instant,
+    waited: u8,
+    ended: bool,
+}
+
+impl Frames {
+    pub(crate) fn new(mut run: Run, tell: fn(&Fault) -> ErrorObject) -> Self {
+        run.emitter.begin();
+        let now = Instant::now();
+        let alarm = Box::pin(sleep_until((now + run.keepalive).min(run.deadline)));
+        Self { run, tell, alarm, last_sent: now, waited: 0, ended: false }
+    }
+
+    fn send(&mut self) -> Poll<Option<Bytes>> {
+        self.waited = 0;
+        self.last_sent = Instant::now();
+        Poll::Ready(Some(self.run.emitter.take_frames().into()))
+    }
+
+    fn fail(&mut self, fault: &Fault) {
+        warn!(
+            response.id = self.run.response_id(),
+            upstream = self.run.upstream(),
+            kind = ?fault.kind,
+            detail = fault.detail,
+            "stream failed: {fault}",
+        );
+        self.run.emitter.fail((self.tell)(fault));
+        self.ended = true;
+    }
+
+    /// Looks at the clock: the alarm is set again only when it has rung, not for every frame.
+    fn poll_alarm(&mut self, context: &mut Context<'_>) {
+        while self.alarm.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            if now >= self.run.deadline {
+                let fault = self.run.past_deadline();
+                return self.fail(&fault);
+            }
+            if now >= self.last_sent + self.run.keepalive {
+                self.run.emitter.keepalive();
+                self.last_sent = now;
+            }
+            let next = (self.last_sent + self.run.keepalive).min(self.run.deadline);
+            self.alarm.as_mut().reset(next);
+        }
+    }
+
+    fn poll_model(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let fault = match self.run.stream.as_mut().poll_next(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok(batch))) => match self.run.take(batch) {
+                Ok(()) => None,
+                Err(fault) => Some(fault),
+            },
+            Poll::Ready(Some(Err(error))) => Some(error.into_fault()),
+            Poll::Ready(None) => Some(ModelError::CutShort.into_fault()),
+        };
+        match fault {
+            Some(fault) => self.fail(&fault),
+            None if self.run.emitter.is_finished() => {
+                self.run.emitter.conclude(self.run.clock.now_ms() / 1000);
+                self.ended = true;
+            }
+            None => {}
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Stream for Frames {
+    type Item = Bytes;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = self.get_mut();
+        loop {
+            if this.ended {
+                return match this.run.emitter.has_frames() {
+                    true => {
+                        this.run.log();
+                        this.send()
+                    }
+                    false => Poll::Ready(None),
+                };
+            }
+            if this.run.emitter.frames_len() >= FLUSH_BYTES {
+                return this.send();
+            }
+            if this.poll_model(context).is_ready() {
+                continue;
+            }
+            this.poll_alarm(context);
+            if this.ended {
+                continue;
+            }
+            if !this.run.emitter.has_frames() {
+                return Poll::Pending;
+            }
+            if this.waited >= PATIENCE {
+                return this.send();
+            }
+            this.waited += 1;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A history as messages of two sides that take turns.
+//!
+//! What stands at the very beginning in the system's role is apart; later words of that role keep their place, in the
+//! user's message and marked as what they are. Neighbours of one side are one message. Results of tools come first in
+//! theirs, as the wire demands, and whatever else was said follows.
+
+use std::collections::{HashMap, HashSet};
+
+use amalgam_core::{Call, Entry, History, Output, Seal, wire_name};
+use amalgam_protocol::{Content, Item, ItemKind, Part, PartKind, Raw, Role, Shape, Writer};
+
+use super::{
+    content::{Blocks, Place, is_blank, text_block},
+    losses::Losses,
+    thinking,
+};
+
+/// What the wire wants said where a conversation has nothing to answer.
+const OPENING: &str = "(The conversation begins.)";
+const GO_ON: &str = "(Please go on.)";
+
+/// Everything that reading a history needs from outside.
+pub(super) struct Context<'a> {
+    /// The upstream's name, to tell its own thoughts from others'.
+    pub(super) upstream: &'a str,
+    /// Whom sealed thoughts are bound to.
+    pub(super) seal_context: &'a str,
+    pub(super) seal: &'a dyn Seal,
+    /// Images that were fetched for this call.
+    pub(super) images: &'a HashMap<String, String>,
+    /// Whether thoughts of earlier turns are sent again.
+    pub(super) replay: bool,
+}
+
+/// A history in the wire's terms.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    /// Text blocks of `system`, separated by commas.
+    pub(super) system: Writer,
+    turns: Vec<Turn>,
+    /// Names of tools that the history calls.
+    pub(super) called: Vec<String>,
+    pub(super) losses: Losses,
+}
+
+#[derive(Debug)]
+struct Turn {
+    side: Side,
+    /// Tool results, which come first.
+    results: Writer,
+    blocks: Writer,
+    calls: bool,
+    begins_with_thoughts: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    User,
+    Assistant,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+impl Messages {
+    /// Reads the whole history.
+    pub(super) fn new(history: &History<'_>, context: &Context<'_>) -> Self {
+        let mut messages = Self::default();
+        let mut known = HashSet::new();
+        let mut leading = true;
+        for entry in history.instructions.iter().chain(&history.entries) {
+            leading = leading && is_leading(entry);
+            messages.entry(entry, leading, context, &mut known);
+        }
+        messages.settle();
+        messages
+    }
+
+    /// Whether a tool loop is under way whose first answer does not begin with thoughts: with a budget of thinking the
+    /// wire refuses to go on from there.
+    pub(super) fn loop_lacks_thoughts(&self) -> bool {
+        let mut first = None;
+        for turn in self.turns.iter().rev() {
+            match turn.side {
+                Side::User if turn.results.bytes().is_empty() => break,
+                Side::User if first.is_some() && !turn.blocks.bytes().is_empty() => break,
+                Side::User => {}
+                Side::Assistant if turn.calls => first = Some(turn),
+                Side::Assistant => break,
+            }
+        }
+        first.is_some_and(|turn| !turn.begins_with_thoughts)
+    }
+
+    /// Writes the array; `cache` marks the end of the last message.
+    pub(super) fn write(&self, writer: &mut Writer, cache: Option<&str>) {
+        writer.array(|writer| {
+            for (index, turn) in self.turns.iter().enumerate() {
+                let last = index + 1 == self.turns.len();
+                writer.object(|writer| {
+                    writer.key("role").string(turn.side.name());
+                    writer.key("content").array(|writer| {
+                        let written: Vec<&Writer> =
+                            [&turn.results, &turn.blocks].into_iter().filter(|part| !part.bytes().is_empty()).collect();
+                        for (index, part) in written.iter().enumerate() {
+                            match cache.filter(|_| last && index + 1 == written.len()) {
+                                Some(cache) => writer.valid(&marked(part.bytes(), cache)),
+                                None => writer.valid(part.bytes()),
+                            }
+                        }
+                    });
+                });
+            }
+        });
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>, leading: bool, context: &Context<'_>, known: &mut HashSet<String>) {
+        match entry {
+            Entry::Message { role, content, .. } => self.message(*role, content, leading, context),
+            Entry::Note(text) => text_block(self.blocks(Side::User), |writer| writer.string(text)),
+            Entry::Call(call) => {
+                let name = call.wire_name();
+                self.call(call, &name);
+                if known.insert(name.clone()) {
+                    self.called.push(name);
+                }
+            }
+            Entry::Output(output) => self.output(output, context),
+            Entry::Reasoning(item) => self.reasoning(item, context),
+            Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }) => {}
+            Entry::Opaque(Item { kind: ItemKind::AgentMessage(message), .. }) => {
+                self.message(message.role, &message.content, false, context);
+            }
+            Entry::Opaque(item) => {
+                let kind = item.raw.get_str("type").unwrap_or_default();
+                self.losses.add(format!("input.{kind}"), "the upstream has no such item");
+            }
+        }
+    }
+
+    fn message(&mut self, role: Role, content: &Content<'_>, leading: bool, context: &Context<'_>) {
+        let losses = &mut self.losses;
+        let images = context.images;
+        match role {
+            Role::System | Role::Developer if leading => {
+                Blocks { writer: &mut self.system, place: Place::System, images, losses }.content(content);
+            }
+            Role::System | Role::Developer => {
+                // Some generations of the wire have no such role after the beginning; its place says more than its rank.
+                let mut inner = Writer::default();
+                Blocks { writer: &mut inner, place: Place::System, images, losses }.content(content);
+                if !inner.bytes().is_empty() {
+                    let writer = self.blocks(Side::User);
+                    text_block(writer, |writer| writer.string(&format!("<{0}>\n{1}\n</{0}>", role.name(), content.text())));
+                }
+            }
+            Role::User | Role::Assistant => {
+                let (side, place) = match role {
+                    Role::Assistant => (Side::Assistant, Place::Assistant),
+                    _ => (Side::User, Place::User),
+                };
+                let writer = blocks_of(&mut self.turns, side);
+                Blocks { writer, place, images, losses }.content(content);
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call<'_>, name: &str) {
+        let arguments = call.wire_arguments().decode();
+        // The wire wants an object; what a model once wrote instead is kept as text inside one.
+        let input = Raw::parse(arguments.as_bytes()).ok().filter(|raw| raw.shape() == Shape::Object);
+        if input.is_none() {
+            self.losses.add("input.arguments", "arguments that are no JSON object are sent as text inside one");
+        }
+        self.blocks(Side::Assistant).object(|writer| {
+            writer.key("type").string("tool_use");
+            writer.key("id").string(&wire_id(&call.call_id));
+            writer.key("name").string(name);
+            match input {
+                Some(input) => writer.key("input").raw(input),
+                None => writer.key("input").object(|writer| writer.key("arguments").string(&arguments)),
+            }
+        });
+        if let Some(turn) = self.turns.last_mut() {
+            turn.calls = true;
+        }
+    }
+
+    fn output(&mut self, output: &Output<'_>, context: &Context<'_>) {
+        let turn = turn_of(&mut self.turns, Side::User);
+        let losses = &mut self.losses;
+        turn.results.object(|writer| {
+            writer.key("type").string("tool_result");
+            writer.key("tool_use_id").string(&wire_id(&output.call_id));
+            match &output.content {
+                Content::Text(text) if !is_blank(*text) => writer.key("content").json_str(*text),
+                Content::Value(value) if !value.is_null() => writer.key("content").string(value.text()),
+                Content::Text(_) | Content::Value(_) => {}
+                Content::Parts(parts) if parts.is_empty() => {}
+                Content::Parts(parts) => match parts.as_slice() {
+                    [Part { kind: PartKind::Text { text, .. }, .. }] if !is_blank(*text) => {
+                        writer.key("content").json_str(*text);
+                    }
+                    _ => writer.key("content").array(|writer| {
+                        let place = Place::ToolResult;
+                        Blocks { writer, place, images: context.images, losses }.content(&output.content);
+                    }),
+                },
+            }
+            if output.item.get_str("status").as_deref() == Some("failed") {
+                writer.key("is_error").bool(true);
+            }
+        });
+    }
+
+    /// Thoughts go back exactly as they were, or not at all: a summary is not a thought.
+    fn reasoning(&mut self, item: &Item<'_>, context: &Context<'_>) {
+        let ItemKind::Reasoning(reasoning) = &item.kind else { return };
+        let Some(sealed) = reasoning.encrypted_content else {
+            return self.losses.add("input.reasoning", "it came without encrypted_content");
+        };
+        if !context.replay {
+            return self.losses.add("input.reasoning", "thinking is off for this call");
+        }
+        match thinking::open(&sealed.decode(), context.upstream, context.seal_context, context.seal) {
+            Ok(blocks) => {
+                let turn = turn_of(&mut self.turns, Side::Assistant);
+                turn.begins_with_thoughts |= turn.blocks.bytes().is_empty();
+                turn.blocks.valid(&blocks);
+            }
+            Err(loss) => self.losses.push(loss),
+        }
+    }
+
+    fn blocks(&mut self, side: Side) -> &mut Writer {
+        blocks_of(&mut self.turns, side)
+    }
+
+    /// The user speaks first and last, whatever the history held.
+    fn settle(&mut self) {
+        drop_empty(&mut self.turns);
+        if self.turns.first().is_none_or(|turn| turn.side == Side::Assistant) {
+            let mut opening = Turn::new(Side::User);
+            text_block(&mut opening.blocks, |writer| writer.string(OPENING));
+            self.turns.insert(0, opening);
+        }
+        if self.turns.last().is_some_and(|turn| turn.side == Side::Assistant) {
+            text_block(self.blocks(Side::User), |writer| writer.string(GO_ON));
+        }
+    }
+}
+
+impl Turn {
+    fn new(side: Side) -> Self {
+        Self {
+            side,
+            results: Writer::default(),
+            blocks: Writer::default(),
+            calls: false,
+            begins_with_thoughts: false,
+        }
+    }
+}
+
+/// Whether an entry may stand before the conversation, in `system`.
+fn is_leading(entry: &Entry<'_>) -> bool {
+    match entry {
+        Entry::Message { role, .. } => matches!(role, Role::System | Role::Developer),
+        Entry::Opaque(item) => matches!(item.kind, ItemKind::AdditionalTools(_)),
+        _ => false,
+    }
+}
+
+fn blocks_of(turns: &mut Vec<Turn>, side: Side) -> &mut Writer {
+    &mut turn_of(turns, side).blocks
+}
+
+/// The turn of this side at the end; a new one if the other side spoke last.
+fn turn_of(turns: &mut Vec<Turn>, side: Side) -> &mut Turn {
+    drop_empty(turns);
+    if turns.last().is_none_or(|turn| turn.side != side) {
+        turns.push(Turn::new(side));
+    }
+    turns.last_mut().expect("a turn was just made sure of")
+}
+
+/// A turn in which nothing was said in the end does not separate its neighbours.
+fn drop_empty(turns: &mut Vec<Turn>) {
+    while turns.last().is_some_and(|turn| turn.results.bytes().is_empty() && turn.blocks.bytes().is_empty()) {
+        turns.pop();
+    }
+}
+
+/// The id of a call as the wire takes it: letters, digits, `_` and `-`. The same for a call and its result.
+fn wire_id(call_id: &str) -> String {
+    match call_id.is_empty() {
+        true => "call".to_owned(),
+        false => wire_name(None, call_id),
+    }
+}
+
+/// `objects` with the cache's mark inside the last one.
+pub(super) fn marked(objects: &[u8], cache: &str) -> Vec<u8> {
+    let mut bytes = objects.to_vec();
+    if bytes.pop() == Some(b'}') {
+        bytes.extend_from_slice(b",\"cache_control\":");
+        bytes.extend_from_slice(cache.as_bytes());
+        bytes.push(b'}');
+    }
+    bytes
+}

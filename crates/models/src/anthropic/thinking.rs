@@ -1,0 +1,280 @@
+//! What a Claude model can be asked for, how much it may think, and how its thoughts travel through a client.
+//!
+//! A thinking block is only good together with its signature, and only for the upstream that signed it. The client gets
+//! both sealed as `encrypted_content`; what comes back is opened here and replayed as it was.
+
+use amalgam_core::{Loss, Seal};
+use amalgam_protocol::{CreateResponse, Raw, Writer};
+
+use super::losses::Losses;
+
+/// The smallest budget that the wire takes.
+const SMALLEST_BUDGET: u64 = 1024;
+
+/// How a model is made to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// It cannot.
+    None,
+    /// By a budget of tokens.
+    Budget,
+    /// By an effort; the model decides the rest.
+    Adaptive,
+}
+
+/// Which of temperature, top_p and top_k a model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sampling {
+    /// All of them.
+    Free,
+    /// Temperature or top_p, not both.
+    OneOf,
+    /// None of them.
+    None,
+}
+
+/// What a model can be asked for, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Abilities {
+    pub(super) style: Style,
+    pub(super) sampling: Sampling,
+    /// Whether there is an effort between `high` and `max`, and thoughts are shown on request only.
+    pub(super) extra_high: bool,
+}
+
+impl Abilities {
+    /// Reads the generation out of names such as `claude-3-7-sonnet-20250219`, `claude-opus-4-7` or
+    /// `anthropic/claude-opus-4.6`. A model of somebody else behind this wire is asked in the oldest way.
+    pub(super) fn of(model: &str) -> Self {
+        let model = model.to_ascii_lowercase();
+        let Some((_, name)) = model.split_once("claude") else {
+            return Self { style: Style::Budget, sampling: Sampling::Free, extra_high: false };
+        };
+        let number = |word: &str| match word.len() {
+            1 | 2 => word.parse::<u32>().ok(),
+            _ => None,
+        };
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric()).map(|word| word.trim_start_matches('v'));
+        let version = words.find_map(number).map(|major| (major, words.next().and_then(number).unwrap_or(0)));
+        let style = match version {
+            Some(version) if version < (3, 7) => Style::None,
+            Some(version) if version < (4, 6) => Style::Budget,
+            // A name without a number is newer than the numbers that we know.
+            _ => Style::Adaptive,
+        };
+        let sampling = match version {
+            Some(version) if version < (4, 1) => Sampling::Free,
+            Some(version) if version < (4, 7) => Sampling::OneOf,
+            _ => Sampling::None,
+        };
+        Self { style, sampling, extra_high: sampling == Sampling::None }
+    }
+}
+
+/// How much one call thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plan {
+    Off,
+    Budget(u64),
+    Adaptive { effort: &'static str, shown_on_request: bool },
+}
+
+impl Plan {
+    /// What the caller's effort asks of this model, and the `max_tokens` that leaves room for it.
+    ///
+    /// `max_output_tokens` counts thoughts too, so a budget shrinks to fit in what the caller allows; where the caller
+    /// said nothing, the budget comes on top of the operator's default.
+    pub(super) fn new(
+        settings: &CreateResponse<'_>,
+        abilities: Abilities,
+        default_max: u64,
+        losses: &mut Losses,
+    ) -> (Self, u64) {
+        let allowed = settings.max_output_tokens;
+        let off = (Self::Off, allowed.unwrap_or(default_max));
+        let Some(effort) = settings.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref()) else {
+            return off;
+        };
+        let (budget, effort) = match effort {
+            "none" | "minimal" => return off,
+            "low" => (SMALLEST_BUDGET, "low"),
+            "medium" => (4096, "medium"),
+            "high" => (16_384, "high"),
+            "xhigh" => (24_576, if abilities.extra_high { "xhigh" } else { "high" }),
+            "max" => (24_576, "max"),
+            other => {
+                losses.add("reasoning.effort", format!("`{other}` is not known; asked for `medium`"));
+                (4096, "medium")
+            }
+        };
+        let raised = allowed.unwrap_or(default_max + budget);
+        match abilities.style {
+            Style::None => {
+                losses.add("reasoning.effort", "the model does not think");
+                off
+            }
+            Style::Adaptive => (Self::Adaptive { effort, shown_on_request: abilities.extra_high }, raised),
+            Style::Budget => match allowed.map_or(budget, |allowed| budget.min(allowed / 2)) {
+                budget if budget >= SMALLEST_BUDGET => (Self::Budget(budget), raised),
+                _ => {
+                    losses.add("reasoning.effort", "max_output_tokens leaves no room for thinking");
+                    off
+                }
+            },
+        }
+    }
+
+    /// Whether the model is asked to think.
+    pub(super) fn is_on(self) -> bool {
+        self != Self::Off
+    }
+
+    /// Writes `thinking` and `output_config`.
+    pub(super) fn write(self, writer: &mut Writer) {
+        match self {
+            Self::Off => {}
+            Self::Budget(budget) => writer.key("thinking").object(|writer| {
+                writer.key("type").string("enabled");
+                writer.key("budget_tokens").number(budget);
+            }),
+            Self::Adaptive { effort, shown_on_request } => {
+                writer.key("thinking").object(|writer| {
+                    writer.key("type").string("adaptive");
+                    if shown_on_request {
+                        writer.key("display").string("summarized");
+                    }
+                });
+                writer.key("output_config").object(|writer| writer.key("effort").string(effort));
+            }
+        }
+    }
+}
+
+/// Thinking blocks of one reasoning item, to be sealed.
+#[derive(Debug, Default)]
+pub(super) struct Thoughts {
+    blocks: Writer,
+}
+
+impl Thoughts {
+    /// A block with its signature; both are escaped JSON text.
+    pub(super) fn add(&mut self, thinking: &[u8], signature: &[u8]) {
+        self.blocks.object(|writer| {
+            writer.key("type").string("thinking");
+            writer.key("thinking").escaped(&[thinking]);
+            writer.key("signature").escaped(&[signature]);
+        });
+    }
+
+    /// A block that only its maker can read, as escaped JSON text.
+    pub(super) fn add_redacted(&mut self, data: &[u8]) {
+        self.blocks.object(|writer| {
+            writer.key("type").string("redacted_thinking");
+            writer.key("data").escaped(&[data]);
+        });
+    }
+
+    /// Text for the client, bound to the upstream and to whom the turn belongs.
+    pub(super) fn seal(self, upstream: &str, context: &str, seal: &dyn Seal) -> String {
+        let mut writer = Writer::with_capacity(self.blocks.bytes().len() + 64);
+        writer.object(|writer| {
+            writer.key("upstream").string(upstream);
+            writer.key("blocks").array(|writer| writer.valid(self.blocks.bytes()));
+        });
+        seal.seal(context, writer.bytes())
+    }
+}
+
+/// The blocks inside a sealed text, as JSON values separated by commas.
+pub(super) fn open(sealed: &str, upstream: &str, context: &str, seal: &dyn Seal) -> Result<Vec<u8>, Loss> {
+    let lost = |reason| Loss::new("input.reasoning", reason);
+    let plain = seal.open(context, sealed).ok_or_else(|| lost("its encrypted_content is not one of ours"))?;
+    let raw = Raw::parse(&plain).map_err(|_| lost("its encrypted_content cannot be read"))?;
+    if raw.get_str("upstream").as_deref() != Some(upstream) {
+        return Err(lost("another upstream thought it"));
+    }
+    let mut writer = Writer::with_capacity(plain.len());
+    raw.get("blocks").unwrap_or(Raw::NULL).elements().for_each(|block| writer.raw(block));
+    match writer.bytes().is_empty() {
+        true => Err(lost("its encrypted_content holds no thoughts")),
+        false => Ok(writer.into_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn abilities(model: &str) -> (Style, Sampling) {
+        let abilities = Abilities::of(model);
+        (abilities.style, abilities.sampling)
+    }
+
+    #[test]
+    fn the_generation_is_read_out_of_the_name() {
+        let expected = [
+            ("claude-2.1", Style::None, Sampling::Free),
+            ("anthropic.claude-3-5-sonnet-20241022-v2:0", Style::None, Sampling::Free),
+            ("claude-3-7-sonnet-20250219", Style::Budget, Sampling::Free),
+            ("claude-sonnet-4-20250514", Style::Budget, Sampling::Free),
+            ("claude-opus-4-1-20250805", Style::Budget, Sampling::OneOf),
+            ("claude-haiku-4-5", Style::Budget, Sampling::OneOf),
+            ("anthropic/claude-opus-4.6", Style::Adaptive, Sampling::OneOf),
+            ("claude-opus-4-7", Style::Adaptive, Sampling::None),
+            ("claude-opus-5", Style::Adaptive, Sampling::None),
+            ("claude-mythos-preview", Style::Adaptive, Sampling::None),
+            ("kimi-k2", Style::Budget, Sampling::Free),
+        ];
+        for (model, style, sampling) in expected {
+            assert_eq!(abilities(model), (style, sampling), "{model}");
+        }
+    }
+
+    fn plan(request: &str, model: &str) -> (Plan, u64, Vec<Loss>) {
+        let raw = Raw::parse(request.as_bytes()).unwrap();
+        let settings = CreateResponse::read(raw).unwrap();
+        let mut losses = Losses::default();
+        let (plan, max_tokens) = Plan::new(&settings, Abilities::of(model), 4096, &mut losses);
+        (plan, max_tokens, losses.into_list())
+    }
+
+    #[test]
+    fn a_budget_comes_on_top_of_the_default_and_fits_in_what_the_caller_allows() {
+        let model = "claude-sonnet-4-5";
+        assert_eq!(plan("{}", model), (Plan::Off, 4096, vec![]));
+        assert_eq!(plan(r#"{"reasoning":{"effort":"minimal"}}"#, model), (Plan::Off, 4096, vec![]));
+        assert_eq!(plan(r#"{"reasoning":{"effort":"low"}}"#, model), (Plan::Budget(1024), 5120, vec![]));
+        assert_eq!(plan(r#"{"reasoning":{"effort":"high"}}"#, model), (Plan::Budget(16_384), 20_480, vec![]));
+        assert_eq!(
+            plan(r#"{"reasoning":{"effort":"high"},"max_output_tokens":8000}"#, model),
+            (Plan::Budget(4000), 8000, vec![])
+        );
+    }
+
+    #[test]
+    fn no_room_for_thinking_is_a_loss_and_the_callers_limit_stands() {
+        assert_eq!(
+            plan(r#"{"reasoning":{"effort":"low"},"max_output_tokens":500}"#, "claude-sonnet-4-5"),
+            (
+                Plan::Off,
+                500,
+                vec![Loss::new("reasoning.effort", "max_output_tokens leaves no room for thinking")]
+            )
+        );
+    }
+
+    #[test]
+    fn newer_models_are_asked_by_effort() {
+        let request = r#"{"reasoning":{"effort":"xhigh"}}"#;
+        let effort = |model| match plan(request, model).0 {
+            Plan::Adaptive { effort, shown_on_request } => (effort, shown_on_request),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(effort("claude-opus-4-6"), ("high", false));
+        assert_eq!(effort("claude-opus-4-7"), ("xhigh", true));
+        assert_eq!(
+            plan(request, "claude-3-haiku-20240307"),
+            (Plan::Off, 4096, vec![Loss::new("reasoning.effort", "the model does not think")])
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Reads an answer that is not 2xx: what the upstream says, without anything that we told it in confidence.
+
+use std::{pin::Pin, time::Duration};
+
+use amalgam_core::ModelError;
+use amalgam_protocol::Raw;
+use http::Response;
+use http_body::Body;
+use hyper::body::Incoming;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::retry;
+
+/// More of an error than this is of no use to anybody.
+const BODY_BYTES: usize = 64 * 1024;
+/// What the log gets of it.
+const LOGGED_BYTES: usize = 2 * 1024;
+/// The status is known already; its explanation is not worth a long wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+pub(super) async fn read(response: Response<Incoming>, idle_timeout: Duration, secrets: &[SecretString]) -> ModelError {
+    let status = response.status().as_u16();
+    let retry_after = retry::retry_after(response.headers());
+    let mut body = Vec::new();
+    // What has arrived in time counts; a body that breaks off is still an explanation.
+    let _ = tokio::time::timeout(idle_timeout.min(LONGEST_WAIT), beginning(response.into_body(), &mut body)).await;
+    let said = Explanation::read(&body);
+    let clean = |text: String| redact(text, secrets);
+    let mut logged = clean(String::from_utf8_lossy(&body).into_owned());
+    logged.truncate(logged.floor_char_boundary(LOGGED_BYTES));
+    ModelError::Refused {
+        status,
+        retry_after,
+        message: said.message.map(clean),
+        code: said.code.map(clean),
+        param: said.param.map(clean),
+        body: logged,
+    }
+}
+
+async fn beginning(mut body: Incoming, bytes: &mut Vec<u8>) {
+    while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Some(data) = frame.data_ref() else { continue };
+        let room = BODY_BYTES - bytes.len();
+        bytes.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
+        if bytes.len() == BODY_BYTES {
+            return;
+        }
+    }
+}
+
+/// The error object of either family.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Explanation {
+    message: Option<String>,
+    code: Option<String>,
+    param: Option<String>,
+}
+
+impl Explanation {
+    /// `{"error": {message, type, code, param}}`, `{"type": "error", "error": {type, message}}`, `{"error": "text"}`,
+    /// `{"message": "text"}`, `{"detail": "text"}`; some wrap the object in a list.
+    fn read(body: &[u8]) -> Self {
+        let Ok(raw) = Raw::parse(body) else { return Self::default() };
+        let raw = raw.elements().next().unwrap_or(raw);
+        let error = raw.get("error").unwrap_or(raw);
+        if let Some(text) = error.as_str() {
+            return Self { message: Some(text.decode().into_owned()), ..Self::default() };
+        }
+        let text = |name: &str| {
+            let value = error.get(name)?;
+            match value.as_str() {
+                Some(text) => Some(text.decode().into_owned()),
+                None => value.as_u64().map(|number| number.to_string()),
+            }
+        };
+        let code = text("code").filter(|code| !code.is_empty() && !code.bytes().all(|byte| byte.is_ascii_digit()));
+        Self {
+            message: text("message").or_else(|| text("detail")).filter(|message| !message.is_empty()),
+            code: code.or_else(|| text("type")),
+            param: text("param"),
+        }
+    }
+}
+
+/// Upstreams quote what they were sent, keys among it.
+fn redact(text: String, secrets: &[SecretString]) -> String {
+    secrets.iter().fold(text, |text, secret| match secret.expose_secret() {
+        "" => text,
+        secret if text.contains(secret) => text.replace(secret, "[redacted]"),
+        _ => text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explanation(message: &str, code: Option<&str>, param: Option<&str>) -> Explanation {
+        Explanation {
+            message: Some(message.to_owned()),
+            code: code.map(str::to_owned),
+            param: param.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn error_objects_of_every_family_are_read() {
+        for (body, expected) in [
+            (
+                r#"{"error":{"message":"Too long","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}"#,
+                explanation("Too long", Some("context_length_exceeded"), Some("input")),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                explanation("Overloaded", Some("overloaded_error"), None),
+            ),
+            (r#"{"error":{"message":"No","type":"not_found_error","code":404}}"#, explanation("No", Some("not_found_error"), None)),
+            (r#"{"error":"model not found"}"#, explanation("model not found", None, None)),
+            (r#"[{"error":{"message":"In a list","code":null}}]"#, explanation("In a list", None, None)),
+            (r#"{"object":"error","message":"Flat","type":"BadRequestError"}"#, explanation("Flat", Some("BadRequestError"), None)),
+            (r#"{"detail":"Not authenticated"}"#, explanation("Not authenticated", None, None)),
+            ("<html>", Explanation::default()),
+            ("", Explanation::default()),
+        ] {
+            assert_eq!(Explanation::read(body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_echoed_is_struck_out() {
+        // P12
+        let secrets = [SecretString::from("sk-secret-1"), SecretString::from("")];
+        assert_eq!(redact("key sk-secret-1 is wrong: sk-secret-1".to_owned(), &secrets), "key [redacted] is wrong: [redacted]");
+    }
+}

@@ -1,0 +1,138 @@
+//! When a request is sent again, and how long to wait before: full jitter, the server's word first, inside a budget.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, SystemTime},
+};
+
+use amalgam_core::ModelError;
+use http::{
+    HeaderMap,
+    header::{DATE, RETRY_AFTER},
+};
+
+/// The most that a server's own word makes us wait; beyond it the caller decides.
+const PATIENCE: Duration = Duration::from_secs(10);
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// What one further try costs; a request pays in 1, so that tries stay at a fifth of the requests.
+const COST: u32 = 5;
+/// What may be saved up: room for ten further tries when traffic is thin.
+const MOST: u32 = 50;
+
+/// How long to wait before further try number `tries`, or nothing where trying again makes no sense.
+pub(super) fn wait(error: &ModelError, tries: u32) -> Option<Duration> {
+    if !error.is_transient() {
+        return None;
+    }
+    match error.retry_after() {
+        Some(wait) if wait > PATIENCE => None,
+        Some(wait) => Some(wait),
+        // Full jitter: requests that failed together do not come back together.
+        None => Some(rand::random_range(Duration::ZERO..=FIRST_WAIT * 2_u32.saturating_pow(tries))),
+    }
+}
+
+/// How many further tries one upstream is worth.
+#[derive(Debug)]
+pub(super) struct Budget(AtomicU32);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(AtomicU32::new(MOST))
+    }
+}
+
+impl Budget {
+    /// A request begins.
+    pub(super) fn deposit(&self) {
+        // An error only says that the budget is full.
+        let _ = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |saved| (saved < MOST).then(|| saved + 1));
+    }
+
+    /// Takes the price of one further try, if it is there.
+    pub(super) fn withdraw(&self) -> bool {
+        self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |saved| saved.checked_sub(COST)).is_ok()
+    }
+}
+
+/// When the server wants to be asked again: milliseconds, seconds, or a date.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+    if let Some(wait) = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()).and_then(|ms| seconds(ms / 1e3)) {
+        return Some(wait);
+    }
+    let said = text(RETRY_AFTER.as_str())?;
+    if let Ok(number) = said.parse::<f64>() {
+        return seconds(number);
+    }
+    let at = httpdate::parse_http_date(said).ok()?;
+    // The server's own clock where it shows it: ours may differ.
+    let now = match text(DATE.as_str()).and_then(|date| httpdate::parse_http_date(date).ok()) {
+        Some(now) => now,
+        None => wall_clock(),
+    };
+    Some(at.duration_since(now).unwrap_or_default())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a date in a header has no other meaning than by the wall clock")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn retry_after_is_read_in_every_form() {
+        let second = Duration::from_secs(1);
+        let date = "Wed, 21 Oct 2015 07:28:07 GMT";
+        for (pairs, expected) in [
+            (&[("retry-after", "7")][..], Some(second * 7)),
+            (&[("retry-after", "0.5")], Some(second / 2)),
+            (&[("retry-after-ms", "1500"), ("retry-after", "7")], Some(second * 3 / 2)),
+            (&[("retry-after", date), ("date", "Wed, 21 Oct 2015 07:28:00 GMT")], Some(second * 7)),
+            (&[("retry-after", date)], Some(Duration::ZERO)),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "soon")], None),
+            (&[], None),
+        ] {
+            assert_eq!(retry_after(&headers(pairs)), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn the_servers_word_wins_and_a_long_wait_is_left_to_the_caller() {
+        let refused = |retry_after| ModelError::Refused {
+            status: 429,
+            retry_after,
+            message: None,
+            code: None,
+            param: None,
+            body: String::new(),
+        };
+        assert_eq!(wait(&refused(Some(Duration::from_secs(3))), 0), Some(Duration::from_secs(3)));
+        assert_eq!(wait(&refused(Some(Duration::from_secs(11))), 0), None);
+        assert!((0..100).all(|_| wait(&refused(None), 1).unwrap() <= FIRST_WAIT * 2));
+        assert_eq!(wait(&ModelError::CutShort, 0), None);
+    }
+
+    #[test]
+    fn further_tries_stay_at_a_fifth_of_the_requests() {
+        // S9
+        let budget = Budget::default();
+        let tries = (0..1000).filter(|_| {
+            budget.deposit();
+            budget.withdraw()
+        });
+        let reserve = usize::try_from(MOST / COST).unwrap();
+        let tries = tries.count();
+        assert!((200..=200 + reserve).contains(&tries), "{tries}");
+    }
+}

@@ -1,0 +1,227 @@
+//! One connection, from its first byte to a close that the client can read.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    sync::atomic::{AtomicBool, Ordering},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{Router, body::Body, routing::future::RouteFuture};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::{body::Incoming, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::watch,
+    time::timeout,
+};
+use tower::Service;
+use tracing::debug;
+
+use super::ListenerConfig;
+use super::reply::Refusal;
+use super::socket::Socket;
+
+/// How long a client that was refused may keep sending before the socket is closed under it.
+const LINGER: Duration = Duration::from_secs(2);
+/// How much of what it sends is thrown away meanwhile.
+const LINGER_BYTES: usize = 16 * 1024 * 1024;
+
+/// The address of the client, found among the extensions of every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
+/// What all connections share.
+pub(super) struct Connections {
+    http: http1::Builder,
+    router: Router,
+    max_head_bytes: usize,
+    write_timeout: Duration,
+    draining: watch::Receiver<bool>,
+}
+
+impl Connections {
+    pub(super) fn new(router: Router, config: &ListenerConfig, draining: watch::Receiver<bool>) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(config.header_timeout)
+            .max_header_size(config.max_head_bytes)
+            .max_buf_size(config.max_head_bytes);
+        Self { http, router, max_head_bytes: config.max_head_bytes, write_timeout: config.write_timeout, draining }
+    }
+
+    /// Serves one client until it leaves, is let go, or the server drains.
+    pub(super) async fn run(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        // Without it a stream of small events waits for the client's acknowledgements. It fails only on a socket
+        // that is already gone, which the first read will tell.
+        let _ = stream.set_nodelay(true);
+        let exchange = Arc::new(Exchange::default());
+        let socket = Socket::new(stream, self.write_timeout, self.max_head_bytes);
+        let handler = Handler { router: self.router.clone(), peer, exchange: Arc::clone(&exchange) };
+        let mut connection = self.http.serve_connection(TokioIo::new(socket), handler);
+
+        let mut draining = self.draining.clone();
+        let ended = tokio::select! {
+            biased;
+            ended = &mut connection => Some(ended),
+            () = told(&mut draining) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                Pin::new(&mut connection).graceful_shutdown();
+                (&mut connection).await
+            }
+        };
+
+        let parts = connection.into_parts();
+        let mut socket = parts.io.into_inner();
+        let mut refused = socket.refused();
+        if let Err(error) = &ended {
+            debug!(%peer, %error, "connection ended early");
+            let half_a_head = !parts.read_buf.is_empty();
+            // hyper answers most bad heads itself (`socket` gives those a body). These it only reports, and it
+            // does so between two exchanges, unless the last answer is still stuck in the socket.
+            let refusal = if refused || socket.is_stuck() {
+                None
+            } else if error.is_timeout() && half_a_head {
+                Some(Refusal::HeadTimeout)
+            } else if error.is_parse() || error.is_incomplete_message() && half_a_head && !exchange.asked() {
+                Some(Refusal::BadHead)
+            } else {
+                None
+            };
+            if let Some(refusal) = refusal {
+                refused = socket.get_mut().write_all(&refusal.bytes(self.max_head_bytes)).await.is_ok();
+            }
+        }
+        if refused || ended.is_ok() && exchange.body_is_unread() {
+            linger(socket.get_mut()).await;
+        }
+    }
+}
+
+/// Waits for the drain to begin.
+async fn told(draining: &mut watch::Receiver<bool>) {
+    // The sender lives as long as the accept loop, which ends all connections when it goes.
+    let _ = draining.wait_for(|draining| *draining).await;
+}
+
+/// Answers a connection that is not served at all.
+pub(super) async fn refuse(mut stream: TcpStream, refusal: Refusal, max_head_bytes: usize) {
+    // The answer fits into an empty socket, so this does not wait for the client.
+    if stream.write_all(&refusal.bytes(max_head_bytes)).await.is_ok() {
+        linger(&mut stream).await;
+    }
+}
+
+/// Closes our side and reads on for a moment.
+///
+/// A socket closed with bytes unread makes the system send a reset. The client's sending then fails, and most clients
+/// never look at the answer after that: instead of 413 or 431 they would see a broken connection.
+async fn linger(stream: &mut TcpStream) {
+    let drained = async {
+        stream.shutdown().await?;
+        let mut scrap = [0; 4096];
+        let mut total = 0;
+        while total < LINGER_BYTES {
+            match stream.read(&mut scrap).await? {
+                0 => break,
+                read => total += read,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // Whether the client hung up, broke off or has to be left behind: the connection is over.
+    let _ = timeout(LINGER, drained).await;
+}
+
+/// What the end of a connection has to know about its requests.
+#[derive(Default)]
+struct Exchange {
+    asked: AtomicBool,
+    body_unread: AtomicBool,
+}
+
+// One task reads and writes both flags; atomics only because its parts are shared.
+impl Exchange {
+    fn begin(&self, body: &Incoming) {
+        self.asked.store(true, Ordering::Relaxed);
+        self.body_unread.store(!http_body::Body::is_end_stream(body), Ordering::Relaxed);
+    }
+
+    fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn body_is_unread(&self) -> bool {
+        self.body_unread.load(Ordering::Relaxed)
+    }
+
+    fn body_ended(&self) {
+        self.body_unread.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The router as hyper calls it.
+struct Handler {
+    router: Router,
+    peer: SocketAddr,
+    exchange: Arc<Exchange>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Handler {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = RouteFuture<Infallible>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.exchange.begin(request.body());
+        request.extensions_mut().insert(Peer(self.peer));
+        let (parts, incoming) = request.into_parts();
+        let body = if http_body::Body::is_end_stream(&incoming) {
+            Body::empty()
+        } else {
+            Body::new(RequestBody { incoming, exchange: Arc::clone(&self.exchange) })
+        };
+        // A router is ready at any time, and a clone of it is a counter.
+        self.router.clone().call(Request::from_parts(parts, body))
+    }
+}
+
+/// A request body that remembers whether it was read to its end.
+struct RequestBody {
+    incoming: Incoming,
+    exchange: Arc<Exchange>,
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(context));
+        if frame.is_none() || self.incoming.is_end_stream() {
+            self.exchange.body_ended();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}

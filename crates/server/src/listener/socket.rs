@@ -1,0 +1,123 @@
+//! The client's socket as hyper writes to it: with a limit on silence, and with bodies for hyper's own answers.
+
+use std::{
+    future::Future,
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Sleep, sleep},
+};
+
+use super::reply;
+
+/// A socket that gives up on a client which does not read.
+pub(super) struct Socket {
+    stream: TcpStream,
+    write_timeout: Duration,
+    max_head_bytes: usize,
+    /// Runs while a write waits for the client; any progress ends it.
+    stuck: Option<Pin<Box<Sleep>>>,
+    reply: Reply,
+}
+
+/// Whether hyper's answer to an unreadable head is being replaced by ours.
+enum Reply {
+    None,
+    Sending { bytes: Vec<u8>, sent: usize },
+    Sent,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, write_timeout: Duration, max_head_bytes: usize) -> Self {
+        Self { stream, write_timeout, max_head_bytes, stuck: None, reply: Reply::None }
+    }
+
+    /// Whether the client was told that its request head cannot be read.
+    pub(super) fn refused(&self) -> bool {
+        matches!(self.reply, Reply::Sent)
+    }
+
+    /// Whether something is left to write that the client does not take.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if matches!(self.reply, Reply::None)
+            && let Some(refusal) = reply::automatic(slices)
+        {
+            self.reply = Reply::Sending { bytes: refusal.bytes(self.max_head_bytes), sent: 0 };
+        }
+        let Reply::Sending { bytes, sent } = &mut self.reply else {
+            return Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        };
+        while let Some(rest) = bytes.get(*sent..).filter(|rest| !rest.is_empty()) {
+            match ready!(Pin::new(&mut self.stream).poll_write(context, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => *sent += written,
+            }
+        }
+        self.reply = Reply::Sent;
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    /// Turns a write that has waited too long into an error.
+    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let write_timeout = self.write_timeout;
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(write_timeout)));
+        ready!(stuck.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its response")))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.poll_send(context, slices) {
+            Poll::Ready(written) => {
+                self.stuck = None;
+                Poll::Ready(written)
+            }
+            Poll::Pending => self.poll_patience(context),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,9 @@
+//! The server crate from outside.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; the lint spares only test functions themselves"
+)]
+
+mod listener;

@@ -1,0 +1,307 @@
+//! The real binary as a child process, with a configuration, a data folder and a port of its own.
+//!
+//! Everything a test may ask of it goes through the doors that users have: command line, configuration file,
+//! environment, signals, HTTP. The child is killed when its handle is dropped.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use crate::client::Client;
+
+/// How long the binary may take to start or to stop.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How often a child that is stopping is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What the binary is started with.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    key: Option<String>,
+    state: Option<String>,
+    upstreams: Vec<UpstreamTable>,
+    extra: String,
+    environment: Vec<(String, String)>,
+    arguments: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct UpstreamTable {
+    name: String,
+    lines: String,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Amalgam {
+    child: Child,
+    url: String,
+    key: Option<String>,
+    output: Output,
+    folder: TempDir,
+}
+
+/// How a server ended.
+#[derive(Debug)]
+pub struct Exit {
+    /// The status of the process.
+    pub status: ExitStatus,
+    /// Everything it wrote to standard output.
+    pub stdout: String,
+    /// Everything it wrote to standard error.
+    pub stderr: String,
+}
+
+#[derive(Debug)]
+struct Output {
+    stdout: watch::Receiver<String>,
+    stderr: watch::Receiver<String>,
+    readers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Setup {
+    /// No tenant, no upstream: what the binary does by itself.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `[upstreams.NAME]` with this kind and address, and a key that upstreams can look for.
+    pub fn upstream(mut self, name: &str, kind: &str, base_url: &str) -> Self {
+        let lines = format!("kind = {}\nbase_url = {}\napi_key = \"sk-{name}\"\n", quoted(kind), quoted(base_url));
+        self.upstreams.push(UpstreamTable { name: name.to_owned(), lines });
+        self
+    }
+
+    /// Adds a key to the table of the upstream that was added last; `value` is TOML (`"\"1s\""`, `"true"`).
+    pub fn option(mut self, key: &str, value: &str) -> Self {
+        match self.upstreams.last_mut() {
+            Some(upstream) => writeln!(upstream.lines, "{key} = {value}").expect("a string takes everything"),
+            None => panic!("`{key}` is an option of an upstream, and there is none yet"),
+        }
+        self
+    }
+
+    /// Gives tenant 1 this key; the client sends it.
+    pub fn tenant_key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    /// Makes tenant 1 stateless.
+    pub fn stateless(mut self) -> Self {
+        self.state = Some("stateless".to_owned());
+        self
+    }
+
+    /// Adds TOML at the end of the file. The tables `[server]`, `[limits]`, `[egress]` and `[models.…]` are free.
+    pub fn extra(mut self, toml: &str) -> Self {
+        self.extra.push_str(toml);
+        self.extra.push('\n');
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an argument after `serve --config … --listen … --data …`.
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// The configuration file.
+    pub fn toml(&self) -> String {
+        let mut toml = String::new();
+        if self.key.is_some() || self.state.is_some() {
+            toml.push_str("[tenants.demo]\nid = 1\n");
+            if let Some(key) = &self.key {
+                toml.push_str(&format!("keys = [{}]\n", quoted(key)));
+            }
+            if let Some(state) = &self.state {
+                toml.push_str(&format!("state = {}\n", quoted(state)));
+            }
+        }
+        for upstream in &self.upstreams {
+            toml.push_str(&format!("\n[upstreams.{}]\n{}", upstream.name, upstream.lines));
+        }
+        toml.push('\n');
+        toml.push_str(&self.extra);
+        toml
+    }
+}
+
+impl Amalgam {
+    /// Starts the binary and waits until it accepts connections.
+    pub async fn start(binary: &str, setup: Setup) -> Self {
+        let toml = setup.toml();
+        match Self::try_start(binary, setup).await {
+            Ok(amalgam) => amalgam,
+            Err(exit) => {
+                panic!("amalgam did not start ({})\n{}\nwith the configuration\n{toml}", exit.status, exit.stderr)
+            }
+        }
+    }
+
+    /// Starts the binary and waits until it accepts connections or has ended.
+    pub async fn try_start(binary: &str, setup: Setup) -> Result<Self, Exit> {
+        let folder = tempfile::Builder::new().prefix("amalgam-").tempdir().expect("a temporary folder can be made");
+        let config = folder.path().join("amalgam.toml");
+        std::fs::write(&config, setup.toml()).expect("a fresh folder takes a file");
+
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+        command.arg("--data").arg(folder.path().join("data")).args(&setup.arguments);
+        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Settings of whoever runs the tests must not leak into them.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if ["AMALGAM_", "AI_AGENT_", "OPENAI_", "ANTHROPIC_"].iter().any(|prefix| text.starts_with(prefix)) {
+                command.env_remove(&name);
+            }
+        }
+        command.envs(setup.environment);
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => panic!("{binary} cannot be started: {error}"),
+        };
+        let output = Output::of(&mut child);
+        let mut amalgam = Self { child, url: String::new(), key: setup.key, output, folder };
+
+        let mut stdout = amalgam.output.stdout.clone();
+        // The channel closes when standard output does, which is when the process has given up.
+        let listening = stdout.wait_for(|text| listening_on(text).is_some());
+        let url = match tokio::time::timeout(PATIENCE, listening).await {
+            Ok(Ok(text)) => listening_on(&text),
+            Ok(Err(_)) => None,
+            Err(_) => panic!("amalgam said nothing on standard output for {PATIENCE:?}\n{}", amalgam.stderr()),
+        };
+        match url {
+            Some(url) => {
+                amalgam.url = url;
+                Ok(amalgam)
+            }
+            None => Err(amalgam.wait().await),
+        }
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A client that sends the tenant's key, if there is one.
+    pub fn client(&self) -> Client {
+        let client = Client::new(&self.url);
+        match &self.key {
+            Some(key) => client.with_key(key),
+            None => client,
+        }
+    }
+
+    /// Everything it wrote to standard error so far.
+    pub fn stderr(&self) -> String {
+        self.output.stderr.borrow().clone()
+    }
+
+    /// Waits until standard error contains `text`, and returns all of it.
+    pub async fn wait_for_stderr(&self, text: &str) -> String {
+        let mut stderr = self.output.stderr.clone();
+        match tokio::time::timeout(PATIENCE, stderr.wait_for(|all| all.contains(text))).await {
+            Ok(Ok(all)) => all.clone(),
+            _ => panic!("amalgam never wrote {text:?} to standard error:\n{}", self.stderr()),
+        }
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The folder with its configuration (`amalgam.toml`) and its data (`data`).
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Sends a signal by name (`TERM`, `INT`, `HUP`).
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "process {} cannot be signalled", self.pid());
+    }
+
+    /// Asks it to stop, as a service manager does, and waits until it has.
+    pub async fn terminate(self) -> Exit {
+        self.signal("TERM");
+        self.wait().await
+    }
+
+    /// Waits until it has ended by itself.
+    pub async fn wait(mut self) -> Exit {
+        let started = Instant::now();
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if started.elapsed() > PATIENCE => {
+                    panic!("amalgam is still running after {PATIENCE:?}:\n{}", self.stderr())
+                }
+                Ok(None) => tokio::time::sleep(LOOK).await,
+                Err(error) => panic!("process {} cannot be waited for: {error}", self.pid()),
+            }
+        };
+        for reader in self.output.readers.drain(..) {
+            reader.join().expect("a reader of output does not panic");
+        }
+        Exit { status, stdout: self.output.stdout.borrow().clone(), stderr: self.stderr() }
+    }
+}
+
+impl Drop for Amalgam {
+    fn drop(&mut self) {
+        // Both fail only when the process has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Output {
+    fn of(child: &mut Child) -> Self {
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let stderr = child.stderr.take().expect("standard error is piped");
+        let (stdout, stdout_reader) = collect(stdout);
+        let (stderr, stderr_reader) = collect(stderr);
+        Self { stdout, stderr, readers: vec![stdout_reader, stderr_reader] }
+    }
+}
+
+/// Reads lines on a thread until the other end closes.
+fn collect(pipe: impl Read + Send + 'static) -> (watch::Receiver<String>, thread::JoinHandle<()>) {
+    let (sender, receiver) = watch::channel(String::new());
+    let reader = thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while pipe.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            sender.send_modify(|text| text.push_str(&String::from_utf8_lossy(&line)));
+            line.clear();
+        }
+    });
+    (receiver, reader)
+}
+
+fn listening_on(stdout: &str) -> Option<String> {
+    let lines = stdout.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    lines.filter_map(|line| line.strip_prefix("amalgam listening on ")).next().map(str::to_owned)
+}
+
+/// A TOML basic string; its escapes are those of JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

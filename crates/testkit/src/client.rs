@@ -1,0 +1,299 @@
+//! A small HTTP client for tests: one connection a request, nothing retried, nothing followed.
+//!
+//! What a call returns is what was on the wire. Dropping an answer in the middle of its stream closes the connection,
+//! as a user who presses Ctrl-C does.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::sse::{self, Event};
+
+/// How long any single wait may take before it fails the test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Talks to one server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    authority: String,
+    headers: Vec<(String, String)>,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The body without transfer coding.
+    pub body: Bytes,
+}
+
+/// An answer whose body is read event by event. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct EventStream {
+    /// The status.
+    pub status: StatusCode,
+    /// All headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    reader: sse::Reader,
+    ready: VecDeque<Event>,
+    ended: bool,
+    // Dropping the set aborts the task that drives the connection, and with it closes the socket.
+    _connection: JoinSet<()>,
+}
+
+impl Client {
+    /// A client for a server at `http://HOST:PORT`.
+    pub fn new(url: &str) -> Self {
+        match url.strip_prefix("http://") {
+            Some(authority) => Self { authority: authority.trim_end_matches('/').to_owned(), headers: Vec::new() },
+            None => panic!("`{url}` does not start with http://"),
+        }
+    }
+
+    /// The same client with `Authorization: Bearer KEY` on every request.
+    pub fn with_key(self, key: &str) -> Self {
+        self.with_header("authorization", &format!("Bearer {key}"))
+    }
+
+    /// The same client with this header on every request, in place of one with the same name.
+    pub fn with_header(self, name: &str, value: &str) -> Self {
+        let mut client = self.without_header(name);
+        client.headers.push((name.to_owned(), value.to_owned()));
+        client
+    }
+
+    /// The same client without this header.
+    pub fn without_header(mut self, name: &str) -> Self {
+        self.headers.retain(|(present, _)| !present.eq_ignore_ascii_case(name));
+        self
+    }
+
+    /// `GET`.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.request(Method::GET, path, &[], Bytes::new()).await
+    }
+
+    /// `POST` with a JSON body.
+    pub async fn post_json(&self, path: &str, body: &Value) -> Answer {
+        self.post_raw(path, "application/json", body.to_string()).await
+    }
+
+    /// `POST` with any body.
+    pub async fn post_raw(&self, path: &str, content_type: &str, body: impl Into<Bytes>) -> Answer {
+        self.request(Method::POST, path, &[("content-type", content_type)], body.into()).await
+    }
+
+    /// Any request; the answer is read to its end.
+    pub async fn request(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answer {
+        self.open(method, path, headers, body).await.into_answer().await
+    }
+
+    /// `POST` with a JSON body; the answer is read as it arrives.
+    pub async fn post_stream(&self, path: &str, body: &Value) -> EventStream {
+        self.open(Method::POST, path, &[("content-type", "application/json")], body.to_string().into()).await
+    }
+
+    /// `POST` with a JSON body; returns the chunks of the answer exactly as the server wrote them.
+    pub async fn post_chunks(&self, path: &str, body: &Value) -> Vec<Bytes> {
+        let body = body.to_string();
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
+            self.authority,
+            body.len()
+        );
+        for (name, value) in &self.headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        request.push_str("\r\n");
+        request.push_str(&body);
+        let mut socket = self.connect().await;
+        let mut answer = Vec::new();
+        within("a chunked answer", async {
+            socket.write_all(request.as_bytes()).await.expect("the server takes the request");
+            socket.read_to_end(&mut answer).await.expect("the server ends its answer in order");
+        })
+        .await;
+        chunks(&answer)
+    }
+
+    /// A connection to the server, for tests that speak HTTP by hand.
+    pub async fn connect(&self) -> TcpStream {
+        match within("a connection", TcpStream::connect(&self.authority)).await {
+            Ok(socket) => socket,
+            Err(error) => panic!("nobody listens on {}: {error}", self.authority),
+        }
+    }
+
+    async fn open(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> EventStream {
+        let mut request = http::Request::builder().method(method).uri(path).header("host", &self.authority);
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let overridden = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        for (name, value) in own.filter(|(name, _)| !overridden(name)).chain(headers.iter().copied()) {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(body)).expect("the test wrote a proper request");
+
+        let socket = TokioIo::new(self.connect().await);
+        let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+            .max_buf_size(1 << 20)
+            .handshake(socket)
+            .await
+            .expect("an HTTP/1.1 client needs nothing from its peer");
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // A failure of the connection also reaches whoever waits for the answer or its body.
+            let _ = connection.await;
+        });
+        let response = match within("an answer", sender.send_request(request)).await {
+            Ok(response) => response,
+            Err(error) => panic!("no answer to {path}: {error:?}"),
+        };
+        let (head, body) = response.into_parts();
+        EventStream {
+            status: head.status,
+            headers: head.headers,
+            body,
+            reader: sse::Reader::default(),
+            ready: VecDeque::new(),
+            ended: false,
+            _connection: driver,
+        }
+    }
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        match serde_json::from_slice(&self.body) {
+            Ok(value) => value,
+            Err(error) => panic!("the answer ({}) is not JSON: {error}: {}", self.status, self.text()),
+        }
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The frames of the body.
+    pub fn events(&self) -> Vec<Event> {
+        sse::events(&self.body)
+    }
+
+    /// The JSON of the frames of the body, which must end in `[DONE]`.
+    pub fn json_events(&self) -> Vec<Value> {
+        sse::json_events(&self.body)
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+impl EventStream {
+    /// The next event, or `None` after the last one.
+    pub async fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.ended {
+                return None;
+            }
+            match within("the next event", self.body.frame()).await {
+                None => {
+                    self.ended = true;
+                    if let Err(problem) = self.reader.finish() {
+                        panic!("{problem}");
+                    }
+                }
+                Some(Ok(frame)) => {
+                    let data = frame.into_data().unwrap_or_default();
+                    match self.reader.push(&data) {
+                        Ok(events) => self.ready.extend(events),
+                        Err(problem) => panic!("{problem}"),
+                    }
+                }
+                Some(Err(error)) => panic!("the stream broke off: {error:?}"),
+            }
+        }
+    }
+
+    /// Reads until an event of this type, and returns its JSON.
+    pub async fn next_of_type(&mut self, event_type: &str) -> Value {
+        loop {
+            match self.next_event().await {
+                Some(event) if event.event.as_deref() == Some(event_type) => return event.json(),
+                Some(_) => {}
+                None => panic!("the stream ended without `{event_type}`"),
+            }
+        }
+    }
+
+    /// All events that are left.
+    pub async fn rest(mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next_event().await {
+            events.push(event);
+        }
+        events
+    }
+
+    /// The whole answer, for a request that was refused instead of streamed. Events read before are not in it.
+    pub async fn into_answer(self) -> Answer {
+        let body = match within("the end of an answer", self.body.collect()).await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => panic!("the answer ({}) broke off: {error:?}", self.status),
+        };
+        Answer { status: self.status, headers: self.headers, body }
+    }
+}
+
+async fn within<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("waited {} s for {what}", PATIENCE.as_secs()),
+    }
+}
+
+fn chunks(answer: &[u8]) -> Vec<Bytes> {
+    let mut rest = BytesMut::from(answer);
+    let line = |rest: &mut BytesMut| {
+        let end = rest.windows(2).position(|window| window == b"\r\n").expect("the answer has whole lines");
+        let line = rest.split_to(end);
+        rest.advance(2);
+        String::from_utf8_lossy(&line).to_ascii_lowercase()
+    };
+    let mut chunked = false;
+    loop {
+        match line(&mut rest) {
+            head if head.is_empty() => break,
+            head => chunked |= head == "transfer-encoding: chunked",
+        }
+    }
+    assert!(chunked, "the answer is not chunked: {:?}", String::from_utf8_lossy(answer));
+    let mut chunks = Vec::new();
+    loop {
+        let size = usize::from_str_radix(&line(&mut rest), 16).expect("a chunk starts with its size");
+        if size == 0 {
+            return chunks;
+        }
+        chunks.push(rest.split_to(size).freeze());
+        rest.advance(2);
+    }
+}

@@ -1,0 +1,378 @@
+//! A scripted HTTP server that stands for a model provider, on a free port of the loopback interface.
+//!
+//! It runs on a thread and runtime of its own, so a test may block, pause its clock or have no runtime at all. Every
+//! request is recorded in order of arrival together with how its reply ended. A reply is played once; a request
+//! without one is answered with status 500 and `script is empty`, so that a test notices one call too many.
+
+mod reply;
+mod wire;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+pub use self::reply::{Gate, Reply};
+
+/// How long a `wait_for_…` waits before it fails the test.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running scripted server. Dropping it closes the port and all connections.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    state: Arc<State>,
+    runtime: tokio::runtime::Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method, in capitals.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The body without transfer coding.
+    pub body: Bytes,
+}
+
+/// How the reply to a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The whole script was played.
+    Finished,
+    /// The script closed or reset the connection.
+    Cut,
+    /// The peer closed the connection while the script was still playing.
+    PeerLeft,
+}
+
+#[derive(Debug)]
+struct State {
+    script: Mutex<Script>,
+    log: watch::Sender<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    queue: VecDeque<Reply>,
+    always: Option<Reply>,
+    paths: Vec<PathScript>,
+}
+
+#[derive(Debug)]
+struct PathScript {
+    suffix: String,
+    queue: VecDeque<Reply>,
+    always: Option<Reply>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    requests: Vec<Request>,
+    endings: Vec<Option<Ending>>,
+    unscripted: Vec<String>,
+    malformed: Vec<String>,
+    connections: usize,
+    open_connections: usize,
+}
+
+impl Upstream {
+    /// Starts a server with an empty script.
+    pub fn start() -> Self {
+        let state = Arc::new(State { script: Mutex::default(), log: watch::Sender::default() });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        listener.set_nonblocking(true).expect("a fresh listener can be made non-blocking");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let serving = Arc::clone(&state);
+        let thread = thread::Builder::new()
+            .name("upstream".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = accept(listener, serving) => {}
+                        _ = stopped => {}
+                    }
+                });
+            })
+            .expect("a thread starts");
+        Self { address, state, runtime: handle, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Starts a server that gives every request the same reply once its queue is empty.
+    pub fn always(reply: Reply) -> Self {
+        let upstream = Self::start();
+        upstream.state.script().always = Some(reply);
+        upstream
+    }
+
+    /// Starts a server with these replies.
+    pub fn scripted(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let upstream = Self::start();
+        upstream.state.script().queue.extend(replies);
+        upstream
+    }
+
+    /// An address of the loopback interface where nobody listens.
+    pub fn nobody() -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        listener.local_addr().expect("a bound listener has an address")
+    }
+
+    /// Adds a reply to the queue that serves every path without a queue of its own.
+    ///
+    /// `GET …/models` never takes from it: a server that lists models on its own account would eat the script.
+    pub fn enqueue(&self, reply: Reply) {
+        self.state.script().queue.push_back(reply);
+    }
+
+    /// Adds a reply for requests whose path (without query) ends in `suffix`.
+    pub fn enqueue_for(&self, suffix: &str, reply: Reply) {
+        self.state.script().path(suffix).queue.push_back(reply);
+    }
+
+    /// Gives every request whose path ends in `suffix` this reply once the queue of the path is empty.
+    pub fn always_for(&self, suffix: &str, reply: Reply) {
+        self.state.script().path(suffix).always = Some(reply);
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What a configuration calls `base_url`: `http://127.0.0.1:PORT/v1`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// All requests so far, in order of arrival.
+    pub fn requests(&self) -> Vec<Request> {
+        self.state.log.borrow().requests.clone()
+    }
+
+    /// The request that arrived as number `index`, from 0.
+    pub fn request(&self, index: usize) -> Request {
+        let log = self.state.log.borrow();
+        match log.requests.get(index) {
+            Some(request) => request.clone(),
+            None => panic!("request {index} was asked for and {} arrived", log.requests.len()),
+        }
+    }
+
+    /// Method and path of the requests that found no reply.
+    pub fn unscripted(&self) -> Vec<String> {
+        self.state.log.borrow().unscripted.clone()
+    }
+
+    /// What was wrong with requests that could not be read.
+    pub fn malformed(&self) -> Vec<String> {
+        self.state.log.borrow().malformed.clone()
+    }
+
+    /// How many queued replies nobody asked for yet.
+    pub fn replies_left(&self) -> usize {
+        let script = self.state.script();
+        script.queue.len() + script.paths.iter().map(|path| path.queue.len()).sum::<usize>()
+    }
+
+    /// How many connections were accepted so far.
+    pub fn connections(&self) -> usize {
+        self.state.log.borrow().connections
+    }
+
+    /// How many connections are open now.
+    pub fn open_connections(&self) -> usize {
+        self.state.log.borrow().open_connections
+    }
+
+    /// Waits until `n` requests have arrived in full, and returns all that have.
+    pub async fn wait_for_requests(&self, n: usize) -> Vec<Request> {
+        let enough = move |log: &Log| (log.requests.len() >= n).then(|| log.requests.clone());
+        match self.wait(enough).await {
+            Some(requests) => requests,
+            None => panic!("waited for {n} requests and {} arrived", self.requests().len()),
+        }
+    }
+
+    /// Waits until the reply to request `index` has ended, and says how.
+    pub async fn wait_for_end(&self, index: usize) -> Ending {
+        match self.wait(move |log| log.endings.get(index).copied().flatten()).await {
+            Some(ending) => ending,
+            None => panic!("waited for the end of request {index} and it is still under way or never came"),
+        }
+    }
+
+    /// Waits until the peer has closed the connection of request `index` while its reply was still playing.
+    pub async fn wait_for_disconnect(&self, index: usize) {
+        let ending = self.wait_for_end(index).await;
+        assert_eq!(ending, Ending::PeerLeft, "the reply to request {index} ended before the peer left");
+    }
+
+    /// Waits until no connection is open.
+    pub async fn wait_for_idle(&self) {
+        if self.wait(|log| (log.open_connections == 0).then_some(())).await.is_none() {
+            panic!("waited for all connections to close and {} are open", self.open_connections());
+        }
+    }
+
+    /// Waits on the server's own runtime: a test that pauses its clock must not skip over the patience.
+    async fn wait<T: Send + 'static>(&self, mut ready: impl FnMut(&Log) -> Option<T> + Send + 'static) -> Option<T> {
+        let mut log = self.state.log.subscribe();
+        let waiting = self.runtime.spawn(async move {
+            let found = async {
+                loop {
+                    if let Some(found) = ready(&log.borrow_and_update()) {
+                        return found;
+                    }
+                    log.changed().await.expect("the server holds the log while it runs");
+                }
+            };
+            tokio::time::timeout(PATIENCE, found).await.ok()
+        });
+        waiting.await.expect("the condition does not panic")
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        // Sending fails only when the thread has ended already.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Request {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        match serde_json::from_slice(&self.body) {
+            Ok(value) => value,
+            Err(error) => panic!("the body of {} {} is not JSON: {error}: {:?}", self.method, self.path, self.body),
+        }
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+impl State {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().expect("no test panics while it holds the script")
+    }
+}
+
+impl Script {
+    fn path(&mut self, suffix: &str) -> &mut PathScript {
+        let index = match self.paths.iter().position(|path| path.suffix == suffix) {
+            Some(index) => index,
+            None => {
+                self.paths.push(PathScript { suffix: suffix.to_owned(), queue: VecDeque::new(), always: None });
+                self.paths.len() - 1
+            }
+        };
+        &mut self.paths[index]
+    }
+
+    fn reply_to(&mut self, request: &Request) -> Option<Reply> {
+        let path = request.path.split('?').next().unwrap_or_default();
+        if let Some(own) = self.paths.iter_mut().find(|own| path.ends_with(&own.suffix)) {
+            return own.queue.pop_front().or_else(|| own.always.clone());
+        }
+        if request.method == "GET" && path.ends_with("/models") {
+            return None;
+        }
+        self.queue.pop_front().or_else(|| self.always.clone())
+    }
+}
+
+async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
+    let listener = TcpListener::from_std(listener).expect("a non-blocking listener joins the runtime");
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A peer that is gone before it was accepted is nobody's failure.
+                let Ok((socket, _)) = accepted else { continue };
+                state.log.send_modify(|log| {
+                    log.connections += 1;
+                    log.open_connections += 1;
+                });
+                let state = Arc::clone(&state);
+                connections.spawn(async move {
+                    serve(socket, &state).await;
+                    state.log.send_modify(|log| log.open_connections -= 1);
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(socket: TcpStream, state: &State) {
+    socket.set_nodelay(true).expect("an open socket takes TCP_NODELAY");
+    let (reading, mut writing) = socket.into_split();
+    let mut incoming = wire::Incoming::new(reading);
+    loop {
+        let request = match incoming.request().await {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(error) => {
+                state.log.send_modify(|log| log.malformed.push(error.to_string()));
+                return;
+            }
+        };
+        let reply = state.script().reply_to(&request);
+        let last = request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        let mut index = 0;
+        state.log.send_modify(|log| {
+            index = log.requests.len();
+            if reply.is_none() {
+                log.unscripted.push(format!("{} {}", request.method, request.path));
+            }
+            log.requests.push(request);
+            log.endings.push(None);
+        });
+        let reply = reply.unwrap_or_else(|| Reply::bytes("text/plain", "script is empty").with_status(500));
+        let ending = tokio::select! {
+            biased;
+            ending = wire::play(&reply, &mut writing) => ending,
+            () = incoming.closed() => Ending::PeerLeft,
+        };
+        if ending == Ending::Cut {
+            // The socket closes before a test hears of it, so that what it does next meets a closed one. A dropped
+            // writing half would say a polite goodbye first, which a reset does not.
+            writing.forget();
+            drop(incoming);
+            state.log.send_modify(|log| log.endings[index] = Some(ending));
+            return;
+        }
+        state.log.send_modify(|log| log.endings[index] = Some(ending));
+        if ending == Ending::PeerLeft || reply.closes() || last {
+            return;
+        }
+    }
+}

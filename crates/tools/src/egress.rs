@@ -1,0 +1,256 @@
+//! The one way out to addresses that callers name: images, files, and whatever a tool is pointed at.
+//!
+//! A URL is parsed once, its host resolved once, every address checked, and the connection made to an address that
+//! was checked; nothing is followed, nothing is proxied, and both time and size end. Upstreams that the operator
+//! configured do not pass here.
+
+mod address;
+mod allowed;
+mod connect;
+mod exchange;
+mod media;
+mod target;
+
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
+
+use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, Fetched};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use tokio::{sync::Semaphore, time::timeout};
+use tracing::debug;
+
+use self::connect::{Pinned, Trust};
+use self::target::{Host, Target};
+
+pub use self::allowed::{Allowed, AllowedError};
+pub use self::connect::{Resolve, SystemResolver};
+
+/// Requests under way at once. The next one waits, inside its own time limit; name look-ups take a thread each.
+const MAX_IN_FLIGHT: usize = 64;
+
+/// Where callers may send us, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EgressConfig {
+    /// Private targets that are reachable all the same, also without TLS.
+    pub allow_private: Vec<Allowed>,
+    /// The longest a request may take, from resolving the name to the last byte.
+    pub timeout: Duration,
+}
+
+impl Default for EgressConfig {
+    fn default() -> Self {
+        Self { allow_private: Vec::new(), timeout: Duration::from_secs(10) }
+    }
+}
+
+/// Where a request has to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest response body.
+    pub bytes: usize,
+    /// The longest it may take; the configured time where that is shorter.
+    pub timeout: Duration,
+}
+
+/// Why nothing came back. The caller's words for each are in its conversion to a [`Fault`].
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    /// The URL is not one, or not one that we use.
+    #[error("unusable URL: {0}")]
+    BadUrl(&'static str),
+    /// The host has an address that is neither public nor allowed.
+    #[error("`{host}` has the address {address}, which is not public")]
+    NotPublic {
+        /// The host in the URL.
+        host: String,
+        /// The address that gave reason.
+        address: IpAddr,
+    },
+    /// The name has no address.
+    #[error("could not resolve `{host}`")]
+    Unresolved {
+        /// The host in the URL.
+        host: String,
+        /// What the resolver said.
+        #[source]
+        source: io::Error,
+    },
+    /// No connection came about, or it is not the one that the name promises.
+    #[error("could not connect to `{host}`")]
+    Unreachable {
+        /// The host in the URL.
+        host: String,
+        /// What went wrong with the last address.
+        #[source]
+        source: io::Error,
+    },
+    /// The other side answered with something that is not HTTP, or broke off.
+    #[error("no usable answer")]
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer is larger than was asked for.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit.
+        limit: usize,
+    },
+    /// The answer has a status that means no content.
+    #[error("the answer has status {0}")]
+    Status(StatusCode),
+    /// The time was over.
+    #[error("no complete answer in {0:?}")]
+    Timeout(Duration),
+    /// This machine has no certificates to check others by.
+    #[error("could not load the system's root certificates")]
+    NoRoots(#[source] io::Error),
+}
+
+/// The guarded client.
+pub struct Egress {
+    config: EgressConfig,
+    resolver: Arc<dyn Resolve>,
+    trust: Trust,
+    in_flight: Semaphore,
+}
+
+impl Egress {
+    /// A client that resolves names as the system does.
+    pub fn new(config: EgressConfig) -> Self {
+        Self::with_resolver(config, Arc::new(SystemResolver))
+    }
+
+    /// A client with a resolver of its own.
+    pub fn with_resolver(config: EgressConfig, resolver: Arc<dyn Resolve>) -> Self {
+        Self { config, resolver, trust: Trust::default(), in_flight: Semaphore::new(MAX_IN_FLIGHT) }
+    }
+
+    /// Sends one request and collects the answer, whatever its status. A redirect is returned, not followed.
+    ///
+    /// Headers that belong to the connection are ours; the caller's are left out.
+    pub async fn request(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: Bytes,
+        limits: Limits,
+    ) -> Result<Response<Bytes>, EgressError> {
+        let target = Target::parse(url)?;
+        let time = limits.timeout.min(self.config.timeout);
+        let work = async {
+            let _turn = self.in_flight.acquire().await.expect("the semaphore is never closed");
+            let pinned = self.pin(&target).await?;
+            let request = exchange::request(&target, method, headers, body);
+            if target.tls {
+                let stream = self.trust.connect(&pinned, &target).await?;
+                exchange::exchange(stream, request, limits.bytes).await
+            } else {
+                exchange::exchange(pinned.connect(&target).await?, request, limits.bytes).await
+            }
+        };
+        timeout(time, work).await.map_err(|_| EgressError::Timeout(time))?
+    }
+
+    /// Resolves the host, once, and checks what came out.
+    ///
+    /// One bad address condemns the name: nobody with good intentions mixes public and private ones, and which of
+    /// them is tried must not depend on their order.
+    async fn pin(&self, target: &Target) -> Result<Pinned, EgressError> {
+        let addresses = match &target.host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self
+                .resolver
+                .resolve(name)
+                .await
+                .map_err(|source| EgressError::Unresolved { host: name.clone(), source })?,
+        };
+        for address in &addresses {
+            let listed = self.config.allow_private.iter().any(|allowed| allowed.matches(target, *address));
+            if listed {
+                continue;
+            }
+            if !address::is_public(*address) {
+                return Err(EgressError::NotPublic { host: target.host.to_string(), address: *address });
+            }
+            if !target.tls {
+                return Err(EgressError::BadUrl("only https is used"));
+            }
+            // Below 1024 live the services that a request could be made to confuse: mail, shells, printers.
+            if target.port != 443 && target.port < 1024 {
+                return Err(EgressError::BadUrl("this port is not used"));
+            }
+        }
+        Ok(Pinned::new(addresses, target.port))
+    }
+
+    async fn get(&self, url: &str, limit: usize) -> Result<Fetched, EgressError> {
+        let limits = Limits { bytes: limit, timeout: self.config.timeout };
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+        let response = self.request(Method::GET, url, headers, Bytes::new(), limits).await?;
+        if response.status() != StatusCode::OK {
+            return Err(EgressError::Status(response.status()));
+        }
+        match response.headers().get(header::CONTENT_ENCODING) {
+            Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+                Err(EgressError::Broken("the answer is compressed although that was not asked for".into()))
+            }
+            _ => Ok(media::fetched(response)),
+        }
+    }
+}
+
+impl Fetch for Egress {
+    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
+        Box::pin(async move {
+            self.get(url, limit).await.map_err(|error| {
+                debug!(error = &error as &dyn std::error::Error, "a fetch failed");
+                Fault::from(error)
+            })
+        })
+    }
+}
+
+/// To the caller every failure is about the URL that it sent. The text never tells an unknown name from one that
+/// resolves to a private address: that would let callers read the names of our network.
+impl From<EgressError> for Fault {
+    fn from(error: EgressError) -> Self {
+        let (code, message) = match &error {
+            EgressError::BadUrl(reason) => ("invalid_url", format!("The URL cannot be used: {reason}.")),
+            EgressError::NotPublic { .. } | EgressError::Unresolved { .. } => {
+                ("invalid_url", "The URL's host is unknown or has no public address.".to_owned())
+            }
+            EgressError::Unreachable { .. } => ("url_unreachable", "The URL's host could not be reached.".to_owned()),
+            EgressError::Broken(_) => ("url_unreachable", "The URL gave no usable answer.".to_owned()),
+            EgressError::TooLarge { limit } => {
+                ("url_content_too_large", format!("The content of the URL is larger than {limit} bytes."))
+            }
+            EgressError::Status(status) if status.is_redirection() => {
+                ("url_unreachable", "The URL redirects; redirects are not followed.".to_owned())
+            }
+            EgressError::Status(status) => {
+                ("url_unreachable", format!("The URL answered with status {}.", status.as_u16()))
+            }
+            EgressError::Timeout(time) => {
+                ("url_unreachable", format!("The URL gave no complete answer in {} seconds.", time.as_secs_f32()))
+            }
+            EgressError::NoRoots(_) => return Self::internal(chain(&error)),
+        };
+        Self::new(FaultKind::Invalid, message).code(code).detail(chain(&error))
+    }
+}
+
+/// An error and its causes on one line, for the log.
+fn chain(error: &EgressError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "egress_tests.rs"]
+mod tests;

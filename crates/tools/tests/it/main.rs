@@ -1,0 +1,8 @@
+//! The tools crate from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; the lint spares only test functions themselves"
+)]
+
+mod egress;

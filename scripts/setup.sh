@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Installs what is missing on a Debian machine that has cargo.
+#
+#   scripts/setup.sh build    # a C compiler
+#   scripts/setup.sh test     # also Python with venv, Node and npm, for the tests with real clients
+#
+# Leaves alone what is there. Needs root only when something is missing.
+set -euo pipefail
+
+purpose=${1:-test}
+missing=()
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+compiles() { echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1; }
+
+if ! has cargo; then
+    echo "setup: cargo is missing; install Rust with rustup first" >&2
+    exit 1
+fi
+if ! has cc || ! compiles; then
+    missing+=(gcc libc6-dev)
+fi
+if [[ "$purpose" == test ]]; then
+    if ! has python3 || ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
+        missing+=(python3 python3-venv)
+    fi
+    has node || missing+=(nodejs)
+    has npm || missing+=(npm)
+    # `codex exec` works in repositories, and the tests give it one.
+    has git || missing+=(git)
+fi
+
+if ((${#missing[@]} > 0)); then
+    if [[ $(id -u) != 0 ]] || ! has apt-get; then
+        echo "setup: please install ${missing[*]} (as root on Debian: apt-get install ${missing[*]})" >&2
+        exit 1
+    fi
+    echo "setup: installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if [[ "$purpose" == test ]]; then
+    if (($(node -p 'process.versions.node.split(".")[0]') < 20)); then
+        echo "setup: node $(node --version) is older than 20, which some of the clients ask for" >&2
+    fi
+    if ! cargo nextest --version >/dev/null 2>&1; then
+        echo "setup: cargo-nextest is not installed; the tests run with cargo test"
+    fi
+fi
+echo "setup: everything needed to $purpose is here"

@@ -1,0 +1,136 @@
+"""Starts the `amalgam` binary in front of the scripted upstreams and says where a client finds it.
+
+python harness.py       # prints a line of JSON with the addresses and serves until its standard input closes
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from upstreams import KEYS, MODELS, Recorder, Upstreams
+
+ROOT = Path(__file__).resolve().parents[3]
+CLIENT_KEY = "am_test_key"
+KINDS = ["chat", "resp", "anthropic"]
+UPSTREAM_KIND = {"chat": "chat", "resp": "responses", "anthropic": "anthropic"}
+# Codex chooses its tools by the beginning of the model's name, so the names for it say which set they bring about.
+CODEX_NAMES = ["m", "gpt-5.5", "gpt-5.6-sol"]
+START_SECONDS = 20
+
+
+@dataclass
+class Target:
+    """One way through the gateway: the client's side of it and what reached the upstream behind it."""
+
+    kind: str
+    base_url: str
+    recorder: Recorder
+    key: str = CLIENT_KEY
+
+    @property
+    def model(self) -> str:
+        return f"m-{self.kind}"
+
+    def sent(self, text: str) -> list[dict]:
+        """Bodies of the requests that reached the upstream and contain `text`."""
+        return [record.body for record in self.records(text)]
+
+    def records(self, text: str):
+        found = self.recorder.containing(text)
+        assert all(record.kind == self.kind for record in found), "a request reached a foreign upstream"
+        return found
+
+
+class Gateway:
+    """A running `amalgam serve`, stopped by `stop`."""
+
+    def __init__(self, upstreams: Upstreams, folder: Path) -> None:
+        config = folder / "amalgam.toml"
+        config.write_text(config_text(upstreams.url))
+        self.log = folder / "amalgam.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [binary(), "serve", "--config", config, "--listen", "127.0.0.1:0", "--data", folder / "data"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=quiet_environment(),
+                text=True,
+            )
+        self.url = self._address()
+
+    def stop(self) -> int:
+        """Asks the server to end and returns its exit code."""
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=START_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def _address(self) -> str:
+        lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True).start()
+        try:
+            line = lines.get(timeout=START_SECONDS)
+        except queue.Empty:
+            line = ""
+        prefix = "amalgam listening on "
+        if not line.startswith(prefix):
+            self.process.kill()
+            self.process.wait()
+            raise RuntimeError(f"amalgam did not start; it printed {line!r} and logged:\n{self.log.read_text()}")
+        return line.removeprefix(prefix).strip()
+
+
+def binary() -> Path:
+    """The program under test."""
+    return Path(os.environ.get("AMALGAM_BIN") or ROOT / "target/debug/amalgam").resolve()
+
+
+def config_text(upstreams_url: str) -> str:
+    """A configuration with one upstream of each kind and a model name on each."""
+    lines = ["[tenants.demo]", "id = 1", f'keys = ["{CLIENT_KEY}"]']
+    for kind in KINDS:
+        lines += [
+            f"[upstreams.{kind}]",
+            f'kind = "{UPSTREAM_KIND[kind]}"',
+            f'base_url = "{upstreams_url}/{kind}/v1"',
+            f'api_key = "{KEYS[kind]}"',
+            f'models = ["{MODELS[0]}"]',
+            # The script fails on demand; a second try would only make the tests slower.
+            "retries = 0",
+        ]
+        for name in CODEX_NAMES:
+            lines += [f'[models."{name}-{kind}"]', f'upstream = "{kind}"', f'model = "{MODELS[0]}"']
+    return "\n".join(lines) + "\n"
+
+
+def quiet_environment(**extra: str) -> dict[str, str]:
+    """An environment without settings of the machine that could change a client or lead it outside."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, "HOME": tempfile.gettempdir(), "NO_PROXY": "127.0.0.1,localhost", **extra}
+
+
+def main() -> None:
+    with Upstreams() as upstreams, tempfile.TemporaryDirectory() as folder:
+        gateway = Gateway(upstreams, Path(folder))
+        print(
+            json.dumps({"baseURL": f"{gateway.url}/v1", "upstreams": upstreams.url, "apiKey": CLIENT_KEY}), flush=True
+        )
+        # The parent holds the other end: when it dies, however it dies, both servers end too.
+        sys.stdin.read()
+        code = gateway.stop()
+        if code != 0:
+            sys.exit(f"amalgam ended with {code}:\n{gateway.log.read_text()}")
+
+
+if __name__ == "__main__":
+    main()
