@@ -164,7 +164,10 @@ fn thoughts_are_summary_events_and_sealed_content_is_kept() {
     ]);
     assert!(names(&events).contains(&"response.reasoning_summary_text.delta"));
     let reasoning = &response["output"][0];
-    assert_eq!(reasoning["summary"], json!([{"type": "summary_text", "text": "hm"}, {"type": "summary_text", "text": "ah"}]));
+    assert_eq!(
+        reasoning["summary"],
+        json!([{"type": "summary_text", "text": "hm"}, {"type": "summary_text", "text": "ah"}])
+    );
     assert_eq!(reasoning["encrypted_content"], "sealed");
 }
 
@@ -183,20 +186,34 @@ fn a_failure_is_told_twice_and_then_nothing_follows() {
     let mut emitter = emitter(Delivery::Stream);
     emitter.begin();
     emitter.on(text("half")).unwrap();
-    emitter.fail(ErrorObject { message: "gone".into(), kind: "server_error".into(), param: None, code: Some("server_error".into()) });
+    emitter.fail(ErrorObject {
+        message: "gone".into(),
+        kind: "server_error".into(),
+        param: None,
+        code: Some("server_error".into()),
+    });
     let bytes = emitter.take_frames();
     assert_eq!(check::body(&bytes), Vec::<String>::new());
     let events = sse::json_events(&bytes);
     let (error, failed) = (&events[events.len() - 2], &events[events.len() - 1]);
     assert_eq!(json!([error["type"], error["message"], error["error"]["message"]]), json!(["error", "gone", "gone"]));
-    assert_eq!(json!([failed["type"], failed["response"]["output"], failed["response"]["usage"]]), json!(["response.failed", [], null]));
+    assert_eq!(
+        json!([failed["type"], failed["response"]["output"], failed["response"]["usage"]]),
+        json!(["response.failed", [], null])
+    );
     assert!(bytes.ends_with(b"data: [DONE]\n\n"));
 }
 
 #[test]
 fn an_unknown_item_passes_along_with_its_events_renumbered() {
-    let item = |status: &str| Json::parse(&Bytes::from(json!({"type":"acme:thing","id":"x1","status":status,"more":[1]}).to_string())).unwrap();
-    let event = Json::parse(&Bytes::from_static(br#"{"type":"acme:thing.went","sequence_number":99,"output_index":7,"item_id":"x1","z":1}"#)).unwrap();
+    let item = |status: &str| {
+        Json::parse(&Bytes::from(json!({"type":"acme:thing","id":"x1","status":status,"more":[1]}).to_string()))
+            .unwrap()
+    };
+    let event = Json::parse(&Bytes::from_static(
+        br#"{"type":"acme:thing.went","sequence_number":99,"output_index":7,"item_id":"x1","z":1}"#,
+    ))
+    .unwrap();
     let mut emitter = emitter(Delivery::Stream);
     emitter.begin();
     emitter.on(text("a")).unwrap();
@@ -207,7 +224,10 @@ fn an_unknown_item_passes_along_with_its_events_renumbered() {
     emitter.conclude(1);
     let events = sse::json_events(&emitter.take_frames());
     let went = events.iter().position(|event| event["type"] == "acme:thing.went").unwrap();
-    assert_eq!(events[went], json!({"type":"acme:thing.went","sequence_number":went,"output_index":1,"item_id":"x1","z":1}));
+    assert_eq!(
+        events[went],
+        json!({"type":"acme:thing.went","sequence_number":went,"output_index":1,"item_id":"x1","z":1})
+    );
     assert_eq!(emitter.output()[1], item("completed"));
 }
 
@@ -238,8 +258,13 @@ fn any_event() -> impl Strategy<Value = ModelEvent> {
 fn any_answer() -> impl Strategy<Value = Vec<ModelEvent>> {
     let call = (prop::bool::ANY, prop::collection::vec("[a-z\"\\\\é]{0,5}", 1..4));
     let finish = prop::sample::select(vec![Finish::Stop, Finish::Length, Finish::ContentFilter]);
-    (prop::collection::vec(any_event(), 0..12), prop::collection::vec(call, 0..4), prop::collection::vec(0..4_usize, 12), finish).prop_map(
-        |(mut events, calls, order, finish)| {
+    (
+        prop::collection::vec(any_event(), 0..12),
+        prop::collection::vec(call, 0..4),
+        prop::collection::vec(0..4_usize, 12),
+        finish,
+    )
+        .prop_map(|(mut events, calls, order, finish)| {
             let mut scripts: Vec<VecDeque<ModelEvent>> = calls
                 .iter()
                 .enumerate()
@@ -261,8 +286,7 @@ fn any_answer() -> impl Strategy<Value = Vec<ModelEvent>> {
             events.push(ModelEvent::Usage(Usage { input_tokens: 1, output_tokens: 2, ..Usage::default() }));
             events.push(ModelEvent::Finish(finish));
             events
-        },
-    )
+        })
 }
 
 proptest! {

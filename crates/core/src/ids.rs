@@ -50,42 +50,66 @@ impl IdKind {
     }
 }
 
-/// Where ids come from: a generator that is handed in, so that a seed replays a history.
-pub struct Ids(StdRng);
+/// Where ids come from. Handed in, so that a seed replays a history.
+pub enum Ids {
+    /// The system's randomness: nobody can guess them.
+    Unguessable,
+    /// The same ids every time, for tests and simulations.
+    Seeded(Box<StdRng>),
+}
 
 impl Ids {
-    /// Ids that nobody can guess.
-    pub fn unguessable() -> Self {
-        Self(rand::make_rng())
-    }
-
-    /// The same ids every time, for tests and simulations.
+    /// The same ids every time.
     pub fn seeded(seed: u64) -> Self {
-        Self(StdRng::seed_from_u64(seed))
+        Self::Seeded(Box::new(StdRng::seed_from_u64(seed)))
     }
 
     /// A new id.
     pub fn make(&mut self, kind: IdKind) -> String {
-        format!("{}_AM-{}", kind.prefix(), self.random())
+        let prefix = kind.prefix();
+        let mut id = String::with_capacity(prefix.len() + 4 + LENGTH);
+        id.push_str(prefix);
+        id.push_str("_AM-");
+        self.push_random(&mut id);
+        id
     }
 
     /// A new response id; `now_ms` is in milliseconds since 1970.
     pub fn response(&mut self, now_ms: u64) -> String {
-        format!("resp_AM-{now_ms:013}-{}", self.random())
+        let mut id = format!("resp_AM-{now_ms:013}-");
+        self.push_random(&mut id);
+        id
     }
 
-    fn random(&mut self) -> String {
-        const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-        (0..24).map(|_| char::from(*LETTERS.get(self.0.random_range(0..36)).unwrap_or(&b'a'))).collect()
+    fn push_random(&mut self, id: &mut String) {
+        let mut draw = || match self {
+            Self::Unguessable => rand::rng().random::<u128>(),
+            Self::Seeded(rng) => rng.random(),
+        };
+        // 24 letters of 36 are just over 124 bits: what is left of one draw's 128 is thrown away.
+        let mut bits = loop {
+            let bits = draw();
+            if bits < CEILING {
+                break bits;
+            }
+        };
+        for _ in 0..LENGTH {
+            id.push(char::from(*LETTERS.get((bits % 36) as usize).unwrap_or(&b'a')));
+            bits /= 36;
+        }
     }
 }
+
+const LENGTH: usize = 24;
+const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+/// The largest multiple of 36^24 that a draw can hold: below it every id is equally likely.
+const CEILING: u128 = u128::MAX - u128::MAX % 36_u128.pow(LENGTH as u32);
 
 impl std::fmt::Debug for Ids {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Ids")
     }
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -94,7 +118,7 @@ mod tests {
     #[test]
     fn ids_have_the_published_form_and_differ() {
         // RAM-45, RAM-46
-        let mut ids = Ids::unguessable();
+        let mut ids = Ids::Unguessable;
         let response = ids.response(1_700_000_000_123);
         let (head, random) = response.rsplit_once('-').unwrap();
         assert_eq!(head, "resp_AM-1700000000123");

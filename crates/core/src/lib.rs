@@ -17,9 +17,7 @@ pub use fault::{Fault, FaultKind};
 pub use history::{Call, Entry, History, Output, Payload, normalise};
 pub use ids::{IdKind, Ids};
 pub use loss::Loss;
-pub use model::{
-    CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared,
-};
+pub use model::{CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared};
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use scope::{Scope, TenantState};
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};

@@ -22,7 +22,11 @@ pub struct Fetched {
 impl Fetched {
     /// The body as a `data:` URI.
     pub fn data_uri(&self) -> String {
-        format!("data:{};base64,{}", self.media_type, base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.bytes))
+        format!(
+            "data:{};base64,{}",
+            self.media_type,
+            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.bytes)
+        )
     }
 }
 
@@ -41,6 +45,11 @@ pub trait Seal: Send + Sync {
     fn seal(&self, context: &str, plain: &[u8]) -> String;
     /// The plain bytes, or nothing when `sealed` is not ours, not whole, or from another context.
     fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>>;
+
+    /// Whether `text` was sealed by one of us, whoever can open it: `ams`, the digit of the format, a dot.
+    fn is_sealed(&self, text: &str) -> bool {
+        matches!(text.as_bytes(), [b'a', b'm', b's', digit, b'.', ..] if digit.is_ascii_digit())
+    }
 }
 
 /// Time, handed in.

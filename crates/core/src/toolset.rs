@@ -108,6 +108,11 @@ pub struct CallTarget {
 pub struct CallMap(HashMap<String, CallTarget>);
 
 impl CallMap {
+    /// Whether a function of this name was offered.
+    pub fn knows(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// The target of a name; a name that was never offered is a function of that name.
     pub fn target(&self, name: &str) -> CallTarget {
         self.0.get(name).cloned().unwrap_or_else(|| CallTarget {
@@ -203,7 +208,10 @@ impl<'a> Toolset<'a> {
             Some(ToolChoice::None) => Choice::None,
             Some(ToolChoice::Required) => {
                 if self.offers.is_empty() {
-                    return Err(Fault::invalid("tool_choice", "`required` needs at least one tool that can be called."));
+                    return Err(Fault::invalid(
+                        "tool_choice",
+                        "`required` needs at least one tool that can be called.",
+                    ));
                 }
                 Choice::Required
             }
@@ -236,14 +244,14 @@ impl<'a> Toolset<'a> {
 /// Whether a choice names this offer. A namespaced tool may be named with or without its namespace.
 fn names(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
     match choice {
-        ToolChoice::Function(name) | ToolChoice::Custom(name) => {
-            offer.target.name == **name || offer.name == **name
-        }
+        ToolChoice::Function(name) | ToolChoice::Custom(name) => offer.target.name == **name || offer.name == **name,
         ToolChoice::Client(tool) => offer.target.kind == CallKind::Client(*tool),
         ToolChoice::Hosted(name) => offer.target.namespace.as_deref() == Some(&**name),
-        ToolChoice::Mcp { .. } | ToolChoice::None | ToolChoice::Auto | ToolChoice::Required | ToolChoice::Allowed(_) => {
-            false
-        }
+        ToolChoice::Mcp { .. }
+        | ToolChoice::None
+        | ToolChoice::Auto
+        | ToolChoice::Required
+        | ToolChoice::Allowed(_) => false,
     }
 }
 
@@ -300,9 +308,9 @@ pub fn wire_name(namespace: Option<&str>, name: &str) -> String {
         return full;
     }
     // Deterministic, so that a call in the history and its tool meet again: FNV-1a over the full name.
-    let hash = full.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = full
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let kept: String = full.chars().map(|c| if plain(c) { c } else { '_' }).take(LONGEST_NAME - 9).collect();
     format!("{kept}_{:08x}", hash as u32)
 }
@@ -337,3 +345,7 @@ pub fn unwrap_custom(arguments: &str) -> String {
     });
     inner.unwrap_or_else(|| arguments.to_owned())
 }
+
+#[cfg(test)]
+#[path = "toolset_tests.rs"]
+mod tests;

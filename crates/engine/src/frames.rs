@@ -82,10 +82,7 @@ impl Frames {
     fn poll_model(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let fault = match self.run.stream.as_mut().poll_next(context) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Ok(batch))) => match self.run.take(batch) {
-                Ok(()) => None,
-                Err(fault) => Some(fault),
-            },
+            Poll::Ready(Some(Ok(batch))) => self.run.take(batch).err(),
             Poll::Ready(Some(Err(error))) => Some(error.into_fault()),
             Poll::Ready(None) => Some(ModelError::CutShort.into_fault()),
         };

@@ -97,7 +97,7 @@ impl Engine {
         let accepted = tokio::time::timeout_at(deadline, self.ask_in_turn(&ask)).await;
         let Accepted { stream, prepared, upstream } = accepted.map_err(|_| past_deadline())??;
         let now_ms = self.clock.now_ms();
-        let mut ids = Ids::unguessable();
+        let mut ids = Ids::Unguessable;
         let mut losses = ask.losses;
         losses.extend(ask.history.losses.iter().cloned());
         losses.extend(prepared.losses);
@@ -124,7 +124,11 @@ impl Engine {
                     if !(elsewhere && more) {
                         return Err(fault);
                     }
-                    warn!(upstream = candidate.upstream, detail = fault.detail, "upstream failed, going on to the next");
+                    warn!(
+                        upstream = candidate.upstream,
+                        detail = fault.detail,
+                        "upstream failed, going on to the next"
+                    );
                     last = Some(fault);
                 }
             }
@@ -230,8 +234,11 @@ fn refuse_losses(ask: &Ask<'_>, prepared: &Prepared) -> Result<(), Fault> {
     let losses: Vec<&Loss> = ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses).collect();
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
-    Err(Fault::invalid(first.field.clone(), format!("Strict mode: not everything can be carried over: {}.", told.join("; ")))
-        .code("unsupported_parameter"))
+    Err(Fault::invalid(
+        first.field.clone(),
+        format!("Strict mode: not everything can be carried over: {}.", told.join("; ")),
+    )
+    .code("unsupported_parameter"))
 }
 
 fn image_urls(history: &History<'_>) -> Vec<String> {

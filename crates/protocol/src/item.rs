@@ -421,8 +421,7 @@ fn client_call<'a>(tool: ClientTool, raw: Raw<'a>) -> Result<ClientCall<'a>, Sha
 
 fn client_output(raw: Raw<'_>) -> Result<ClientCallOutput<'_>, ShapeError> {
     // The output of a local shell call names its call in `id`.
-    let call_id =
-        raw.get_str("call_id").or_else(|| raw.get_str("id")).ok_or_else(|| ShapeError::missing("call_id"))?;
+    let call_id = raw.get_str("call_id").or_else(|| raw.get_str("id")).ok_or_else(|| ShapeError::missing("call_id"))?;
     let output = raw.get("output").or_else(|| raw.get("tools")).unwrap_or(Raw::NULL);
     Ok(ClientCallOutput { call_id, output, status: raw.get_str("status") })
 }

@@ -11,19 +11,19 @@ mod shape;
 mod sse;
 mod tool;
 
-pub use json::{DEFAULT_DEPTH, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
 pub use content::{Content, File, Image, ImageUrl, Part, PartKind, TextKind};
-pub use shape::{ShapeError, ShapeFault};
+pub use error::ErrorObject;
+pub use event::{Event, EventKind};
 pub use item::{
     AdditionalTools, CallOutput, ClientCall, ClientCallOutput, ClientTool, Compaction, CustomToolCall, FunctionCall,
     HostedItem, Item, ItemKind, Message, Parts, Reasoning, Reference, Role, Tools,
 };
-pub use tool::{
-    AllowedTools, ClientToolSettings, CustomTool, FunctionTool, HostedTool, NamespaceTool, NestedTools, Tool, ToolChoice,
-    ToolKind,
-};
+pub use json::{DEFAULT_DEPTH, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
-pub use sse::{DONE, Frame, Overlong, Reader};
-pub use error::ErrorObject;
-pub use event::{Event, EventKind};
 pub use response::{Effective, Settings, Snapshot, Status, Usage};
+pub use shape::{ShapeError, ShapeFault};
+pub use sse::{DONE, Frame, Overlong, Reader};
+pub use tool::{
+    AllowedTools, ClientToolSettings, CustomTool, FunctionTool, HostedTool, NamespaceTool, NestedTools, Tool,
+    ToolChoice, ToolKind,
+};

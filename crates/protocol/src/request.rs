@@ -113,6 +113,8 @@ impl<'a> Field<'a> for Input<'a> {
 /// `text`: the shape of the answer's text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Text<'a> {
+    /// The object as it was written; none where it was not.
+    pub raw: Option<Raw<'a>>,
     /// Plain, JSON, or JSON by a schema.
     pub format: TextFormat<'a>,
     /// `low`, `medium`, `high`.
@@ -148,7 +150,7 @@ pub struct JsonSchemaFormat<'a> {
 
 impl<'a> Field<'a> for Text<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
-        let mut text = Self::default();
+        let mut text = Self { raw: Some(raw), ..Self::default() };
         for (key, value) in object(raw)? {
             match key.escaped() {
                 "format" if !value.is_null() => {

@@ -282,6 +282,20 @@ fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
     });
 }
 
+impl Text<'_> {
+    /// Writes the object in its published form.
+    pub fn write(&self, writer: &mut Writer) {
+        write_text(writer, self);
+    }
+}
+
+impl ToolChoice<'_> {
+    /// Writes the choice in its published form.
+    pub fn write(&self, writer: &mut Writer) {
+        write_choice(writer, Some(self));
+    }
+}
+
 fn write_choice(writer: &mut Writer, choice: Option<&ToolChoice<'_>>) {
     let named = |writer: &mut Writer, kind: &str, name: &str| {
         writer.object(|writer| {

@@ -212,8 +212,7 @@ macro_rules! shape_take {
         match $field {
             Some(value) => value,
             // An `Option` reads `null` as absent, so that absent and null are one case.
-            None => <$kind>::read($crate::json::Raw::NULL)
-                .map_err(|_| $crate::shape::ShapeError::missing($name))?,
+            None => <$kind>::read($crate::json::Raw::NULL).map_err(|_| $crate::shape::ShapeError::missing($name))?,
         }
     };
     ($field:ident, $name:expr, $kind:ty, $default:expr) => {

@@ -252,8 +252,7 @@ impl<'a> ToolChoice<'a> {
 
 fn allowed<'a>(raw: Raw<'a>) -> Result<AllowedTools<'a>, ShapeError> {
     let tools = raw.get("tools").ok_or_else(|| ShapeError::missing("tools"))?;
-    let tools =
-        list(tools, "an array of tool choices", ToolChoice::read).map_err(|error| error.under("tools"))?;
+    let tools = list(tools, "an array of tool choices", ToolChoice::read).map_err(|error| error.under("tools"))?;
     let mode = match raw.get("mode") {
         Some(mode) => Option::<JsonStr<'a>>::field("mode", mode)?,
         None => None,

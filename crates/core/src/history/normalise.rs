@@ -4,7 +4,10 @@
 //! or at the end; outputs match calls of their own turn only. What does not match is never dropped: it becomes text that
 //! says what it was.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use amalgam_protocol::{Content, Input, Item, ItemKind, Part, Raw, Role, Shape};
 
@@ -92,42 +95,28 @@ impl<'a> Builder<'a> {
             return;
         }
         self.turns += 1;
+        let asked = std::mem::take(&mut self.asked);
         let outputs = std::mem::take(&mut self.outputs);
-        let mut taken = vec![false; outputs.len()];
+        let mut groups = group(&asked, &outputs);
         let mut answers = Vec::new();
         let mut afterwards = Vec::new();
         let mut unanswered: Vec<Cow<'a, str>> = Vec::new();
-        let mut groups: Vec<(CallKind, Cow<'a, str>)> = Vec::new();
-        let asked = std::mem::take(&mut self.asked);
+        let mut settled = 0;
         for entry in &asked {
             let Entry::Call(call) = entry else {
                 self.entries.push(entry.clone());
                 continue;
             };
-            if groups.contains(&(call.kind, call.call_id.clone())) {
-                continue;
-            }
-            groups.push((call.kind, call.call_id.clone()));
-            let twins: Vec<&Call<'a>> = asked.iter().filter_map(|entry| twin_of(entry, call)).collect();
-            let answered: Vec<usize> = outputs
-                .iter()
-                .enumerate()
-                .filter(|(_, output)| output.kind == call.kind && output.call_id == call.call_id)
-                .map(|(index, _)| index)
-                .collect();
-            let results: Vec<&Output<'a>> = answered.iter().filter_map(|index| outputs.get(*index)).collect();
-            for index in &answered {
-                if let Some(taken) = taken.get_mut(*index) {
-                    *taken = true;
-                }
-            }
-            let one_call = twins.iter().all(|twin| same_call(call, twin));
+            // A twin of a call that is settled already has no group of its own.
+            let Some(Group { calls, results }) = groups.remove(&(call.kind, &*call.call_id)) else { continue };
+            settled += 1;
+            let one_call = calls.iter().all(|twin| same_call(call, twin));
             match results.as_slice() {
-                [] => unanswered.extend(twins.iter().map(|twin| twin.name.clone())),
+                [] => unanswered.extend(calls.iter().map(|twin| twin.name.clone())),
                 [first, rest @ ..] if one_call && rest.iter().all(|other| same_output(first, other)) => {
                     let mut call = call.clone();
                     let mut output = (*first).clone();
-                    if let Some(fresh) = self.fresh_id(&call.call_id, groups.len()) {
+                    if let Some(fresh) = self.fresh_id(&call.call_id, settled) {
                         call.call_id = Cow::Owned(fresh.clone());
                         output.call_id = Cow::Owned(fresh);
                         (call.renamed, output.renamed) = (true, true);
@@ -135,11 +124,12 @@ impl<'a> Builder<'a> {
                     self.entries.push(Entry::Call(call));
                     answers.push(Entry::Output(output));
                 }
-                results => tell_conflict(&twins, results, &mut afterwards),
+                results => tell_conflict(&calls, results, &mut afterwards),
             }
         }
         self.entries.append(&mut answers);
-        for (output, _) in outputs.iter().zip(&taken).filter(|(_, taken)| !**taken) {
+        // What is left in a group has no call.
+        for output in outputs.iter().filter(|output| groups.contains_key(&(output.kind, &*output.call_id))) {
             self.losses.push(Loss::new("input", "a tool output without its call was sent as text"));
             tell_orphan(output, &mut afterwards);
         }
@@ -163,11 +153,25 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn twin_of<'e, 'a>(entry: &'e Entry<'a>, call: &Call<'a>) -> Option<&'e Call<'a>> {
-    match entry {
-        Entry::Call(other) if other.kind == call.kind && other.call_id == call.call_id => Some(other),
-        _ => None,
+/// Calls of one id, and the outputs that answer them.
+#[derive(Default)]
+struct Group<'t, 'a> {
+    calls: Vec<&'t Call<'a>>,
+    results: Vec<&'t Output<'a>>,
+}
+
+/// Function, custom and other outputs are id spaces of their own.
+fn group<'t, 'a>(asked: &'t [Entry<'a>], outputs: &'t [Output<'a>]) -> HashMap<(CallKind, &'t str), Group<'t, 'a>> {
+    let mut groups: HashMap<_, Group<'t, 'a>> = HashMap::new();
+    for entry in asked {
+        if let Entry::Call(call) = entry {
+            groups.entry((call.kind, &*call.call_id)).or_default().calls.push(call);
+        }
     }
+    for output in outputs {
+        groups.entry((output.kind, &*output.call_id)).or_default().results.push(output);
+    }
+    groups
 }
 
 fn call_of<'a>(item: &Item<'a>) -> Option<Call<'a>> {

@@ -177,7 +177,15 @@ fn empty_and_false_values_are_results() {
 fn thoughts_between_calls_stay_there_and_thoughts_after_outputs_close_the_turn() {
     // O-41, O-47
     let thought = json!({"type": "reasoning", "summary": []});
-    let items = json!([thought, call("a", "f", "{}"), thought, call("b", "f", "{}"), output("a", "1"), output("b", "2"), thought]);
+    let items = json!([
+        thought,
+        call("a", "f", "{}"),
+        thought,
+        call("b", "f", "{}"),
+        output("a", "1"),
+        output("b", "2"),
+        thought
+    ]);
     assert_eq!(
         told(items),
         ["reasoning", "call a f", "reasoning", "call b f", "output a 1", "output b 2", "reasoning"]

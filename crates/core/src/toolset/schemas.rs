@@ -4,7 +4,9 @@ use amalgam_protocol::{ClientTool, Raw};
 
 /// The one argument of a wrapped custom tool.
 pub(super) fn custom_input() -> Raw<'static> {
-    raw(r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as plain text."}},"required":["input"],"additionalProperties":false}"#)
+    raw(
+        r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as plain text."}},"required":["input"],"additionalProperties":false}"#,
+    )
 }
 
 /// The arguments of a client-run tool: what its call item holds as action, operation or arguments.

@@ -259,10 +259,7 @@ fn unicode(after: &str) -> (char, &str) {
         && let Some(second) = digits(second_half).filter(|second| (0xdc00..0xe000).contains(second))
     {
         let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-        return (
-            char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER),
-            second_half.get(4..).unwrap_or_default(),
-        );
+        return (char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), second_half.get(4..).unwrap_or_default());
     }
     (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), tail)
 }

@@ -1,0 +1,4 @@
+//! The protocol crate from outside.
+
+mod requests;
+mod round_trip;

@@ -1,0 +1,155 @@
+//! What came in goes out again, byte for byte, known or not.
+
+use amalgam_protocol::{ClientTool, Event, EventKind, HostedItem, Item, ItemKind, Json, Raw, Tool, ToolKind};
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// One item of every kind that has a shape of its own.
+fn known_items() -> Vec<Value> {
+    let mut items = vec![
+        json!({"role": "user", "content": "hi"}),
+        json!({"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "phase": "final_answer",
+            "content": [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}, {"type": "refusal", "refusal": "no"}]}),
+        json!({"type": "message", "role": "user", "content": [{"type": "text", "text": "seed"}, {"type": "input_text", "text": null},
+            {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "high"}, {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+            {"type": "input_file", "file_data": "AA==", "filename": "a.txt"}, {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+            {"type": "acme:part", "more": [1, 2.50, {"x": null}]}]}),
+        json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{ \"a\" : 1 }", "status": "completed"}),
+        json!({"type": "function_call", "call_id": "c", "name": "f", "namespace": "ns", "arguments": "not json"}),
+        json!({"type": "function_call_output", "call_id": "c", "output": "r"}),
+        json!({"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "data:,"}]}),
+        json!({"type": "function_call_output", "call_id": "c", "output": {"any": "value"}}),
+        json!({"type": "function_call_output", "call_id": "c", "output": [1, 2]}),
+        json!({"type": "custom_tool_call", "call_id": "c", "name": "p", "input": "*** Begin Patch\n"}),
+        json!({"type": "custom_tool_call_output", "call_id": "c", "output": "ok"}),
+        json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "s"}], "content": [{"type": "reasoning_text", "text": "t"}], "encrypted_content": "x"}),
+        json!({"type": "reasoning", "summary": [], "content": null, "encrypted_content": null}),
+        json!({"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type": "exec", "command": ["ls"], "env": {}}, "status": "completed"}),
+        json!({"type": "local_shell_call_output", "id": "c", "output": "{}"}),
+        json!({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}),
+        json!({"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
+        json!({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}, "status": "completed"}),
+        json!({"type": "apply_patch_call_output", "call_id": "c", "status": "completed", "output": "ok"}),
+        json!({"type": "tool_search_call", "id": "ts_1", "execution": "client", "call_id": "c", "arguments": {"query": "x"}}),
+        json!({"type": "tool_search_output", "call_id": "c", "tools": [{"type": "function", "name": "f"}]}),
+        json!({"type": "computer_call", "call_id": "c", "action": {"type": "click"}}),
+        json!({"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot", "image_url": "data:,"}}),
+        json!({"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "p"}]}),
+        json!({"type": "item_reference", "id": "msg_1"}),
+        json!({"id": "msg_1"}),
+        json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}),
+        json!({"type": "agent_message", "role": "assistant", "content": "hello", "author": "a"}),
+        json!({"type": "acme:unknown", "id": "x", "status": "completed", "deep": {"er": [true]}}),
+    ];
+    items.extend(
+        HostedItem::ALL
+            .iter()
+            .map(|(name, _)| json!({"type": name, "id": "h_1", "status": "completed", "result": [1]})),
+    );
+    items
+}
+
+#[test]
+fn every_item_kind_is_known_by_name_and_kept_byte_for_byte() {
+    for value in known_items() {
+        for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+            let item =
+                Item::read(Raw::parse(text.as_bytes()).unwrap()).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+            assert_eq!(item.raw.text(), text);
+            assert_eq!(item.to_json().bytes(), text.as_bytes());
+            let other = matches!(item.kind, ItemKind::Other(_));
+            assert_eq!(other, text.contains("acme:unknown"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_tools_that_clients_run_have_calls_and_outputs_of_their_own() {
+    let kinds = |value: Value| {
+        let text = value.to_string();
+        let item = Item::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+        match item.kind {
+            ItemKind::ClientCall(tool, call) => (tool, call.call_id.into_owned()),
+            ItemKind::ClientCallOutput(tool, output) => (tool, output.call_id.into_owned()),
+            kind => panic!("{kind:?}"),
+        }
+    };
+    let output = json!({"type": "local_shell_call_output", "id": "c1", "output": "{}"});
+    assert_eq!(kinds(output), (ClientTool::LocalShell, "c1".to_owned()));
+    for tool in [
+        ClientTool::Shell,
+        ClientTool::LocalShell,
+        ClientTool::ApplyPatch,
+        ClientTool::ToolSearch,
+        ClientTool::Computer,
+    ] {
+        assert_eq!(kinds(json!({"type": tool.call_type(), "call_id": "c", tool.payload_field(): {}})).0, tool);
+    }
+}
+
+#[test]
+fn every_tool_kind_is_known_by_name() {
+    // The sixteen of the published description, and one that nobody knows.
+    for (kind, known) in [
+        ("function", true),
+        ("file_search", true),
+        ("computer", true),
+        ("computer_use_preview", true),
+        ("web_search", true),
+        ("web_search_preview", true),
+        ("mcp", true),
+        ("code_interpreter", true),
+        ("programmatic_tool_calling", true),
+        ("image_generation", true),
+        ("local_shell", true),
+        ("shell", true),
+        ("custom", true),
+        ("namespace", true),
+        ("tool_search", true),
+        ("apply_patch", true),
+        ("acme:tool", false),
+    ] {
+        let text = json!({"type": kind, "name": "n", "tools": [], "kept": {"as": "is"}}).to_string();
+        let tool = Tool::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+        assert_eq!((tool.raw.text(), matches!(tool.kind, ToolKind::Other(_))), (&*text, !known));
+    }
+}
+
+fn json_values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[a-z_]{1,8}", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_item_that_is_read_is_kept_byte_for_byte(mut fields in prop::collection::btree_map("[a-z_]{1,10}", json_values(), 0..6), kind in "[a-z:_]{1,16}") {
+        fields.insert("type".to_owned(), Value::from(kind));
+        let text = Value::Object(fields.into_iter().collect()).to_string();
+        if let Ok(item) = Item::read(Raw::parse(text.as_bytes()).unwrap()) {
+            prop_assert_eq!(item.raw.text(), &text);
+        }
+    }
+
+    #[test]
+    fn any_event_is_kept_byte_for_byte(mut fields in prop::collection::btree_map("[a-z_]{1,10}", json_values(), 0..6), known in any::<prop::sample::Index>(), use_known in any::<bool>(), other in "[a-z.:_]{1,20}") {
+        let name = if use_known { EventKind::ALL[known.index(EventKind::ALL.len())].name().to_owned() } else { other };
+        fields.insert("type".to_owned(), Value::from(name.clone()));
+        let text = Bytes::from(Value::Object(fields.into_iter().collect()).to_string());
+        let json = Json::parse(&text).unwrap();
+        let event = Event::read(json.raw(), None);
+        prop_assert_eq!(event.raw.text().as_bytes(), &text[..]);
+        prop_assert_eq!(event.kind.map(EventKind::name), EventKind::named(&name).map(EventKind::name));
+    }
+}

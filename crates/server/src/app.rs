@@ -1,0 +1,60 @@
+//! What every handler can reach.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use amalgam_core::Catalog;
+use amalgam_engine::Engine;
+
+use crate::auth::Auth;
+
+/// The bounds of what is taken from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of a body, images and files apart.
+    pub body_bytes: usize,
+    /// Bytes of images and files in a body.
+    pub media_bytes: usize,
+    /// The longest pause inside a body.
+    pub body_pause: Duration,
+    /// Levels of JSON.
+    pub json_depth: usize,
+    /// Items of an input.
+    pub input_items: usize,
+    /// Tools of a request, those in namespaces counted one by one.
+    pub tools: usize,
+    /// Values in one JSON Schema.
+    pub schema_nodes: usize,
+    /// Bytes of one text.
+    pub string_bytes: usize,
+}
+
+/// The server's parts.
+pub struct App {
+    pub(crate) engine: Engine,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) auth: Auth,
+    pub(crate) limits: Limits,
+    ready: AtomicBool,
+}
+
+impl App {
+    /// Joins the parts.
+    pub fn new(engine: Engine, catalog: Arc<dyn Catalog>, auth: Auth, limits: Limits) -> Self {
+        Self { engine, catalog, auth, limits, ready: AtomicBool::new(true) }
+    }
+
+    /// Says to load balancers that no more work should come.
+    pub fn drain(&self) {
+        self.ready.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,71 @@
+//! `GET /v1/models` and `GET /v1/models/{id}`
+
+use std::sync::Arc;
+
+use amalgam_core::{ModelCard, Scope};
+use amalgam_protocol::Writer;
+use axum::{
+    Extension,
+    body::Body,
+    extract::{Path, State, rejection::PathRejection},
+    response::Response,
+};
+use http::{HeaderValue, header};
+
+use super::create::no_such_model;
+use crate::{app::App, wires::WireError};
+
+/// Everything that the caller may ask for.
+pub(super) async fn list(State(app): State<Arc<App>>, Extension(scope): Extension<Scope>) -> Response {
+    let cards = app.catalog.list(&scope).await;
+    let mut writer = Writer::with_capacity(256 * cards.len() + 64);
+    writer.object(|writer| {
+        writer.key("object").string("list");
+        writer.key("data").array(|writer| cards.iter().for_each(|card| write(writer, card)));
+    });
+    json(writer)
+}
+
+/// One model, with what it can do.
+pub(super) async fn get(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let Path(id) = id.map_err(|_| no_such_model(""))?;
+    let route = app.catalog.resolve(&scope, &id).await?.ok_or_else(|| no_such_model(&id))?;
+    let mut writer = Writer::with_capacity(512);
+    write(&mut writer, &route.card);
+    Ok(json(writer))
+}
+
+fn write(writer: &mut Writer, card: &ModelCard) {
+    writer.object(|writer| {
+        writer.key("id").string(&card.id);
+        writer.key("object").string("model");
+        writer.key("created").number(card.created);
+        writer.key("owned_by").string(&card.owned_by);
+        writer.key("capabilities").object(|writer| {
+            writer.key("wire").string(&card.wire);
+            for (name, number) in
+                [("context_window", card.context_window), ("max_output_tokens", card.max_output_tokens)]
+            {
+                match number {
+                    Some(number) => writer.key(name).number(number),
+                    None => writer.key(name).null(),
+                }
+            }
+            writer.key("modalities").array(|writer| card.modalities.iter().for_each(|one| writer.string(one)));
+            writer.key("streaming").bool(true);
+            writer.key("tools").bool(card.tools);
+            writer.key("structured_output").bool(card.structured_output);
+            writer.key("fallback").array(|writer| card.fallback.iter().for_each(|one| writer.string(one)));
+        });
+    });
+}
+
+fn json(writer: Writer) -> Response {
+    let mut response = Response::new(Body::from(writer.into_bytes()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
