@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Check(cmd::check::CheckArgs),
     /// Look for what would keep the server from working: port, data folder, upstreams
     Doctor(cmd::doctor::DoctorArgs),
+    /// Print the OpenAPI document that the server publishes
+    Openapi,
     /// Print a completion script for a shell
     Completion(cmd::completion::CompletionArgs),
     /// Print the version

@@ -30,6 +30,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
 pub(crate) use choices::{Choice, Dialect, ImageUrls, Kind, LogFormat, Modality, State, SystemRole, ToolCalls};
@@ -155,7 +156,7 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Egress {
-    pub(crate) allow_private: Vec<SocketAddr>,
+    pub(crate) allow_private: Vec<Allowed>,
 }
 
 impl Config {

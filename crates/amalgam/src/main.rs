@@ -2,12 +2,13 @@
 //!
 //! 0 all went well, 1 something failed, 2 the command line or the configuration cannot be used.
 
+mod catalog;
 mod cli;
 mod cmd;
-#[allow(dead_code, reason = "`serve` reads the fields that no other command needs")]
 mod config;
 mod logs;
 mod terminal;
+mod wire_up;
 
 use std::process::ExitCode;
 
@@ -44,12 +45,13 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => {
             let loaded = cmd::serve::load(&args)?;
-            runtime()?.block_on(cmd::serve::run(args, loaded.config))?;
+            runtime()?.block_on(cmd::serve::run(loaded.config))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Check(args) => cmd::check::run(args),
         Command::Doctor(args) => runtime()?.block_on(cmd::doctor::run(args)),
         Command::Completion(args) => cmd::completion::run(args),
+        Command::Openapi => cmd::openapi::run(amalgam_server::openapi()),
         Command::Version(args) => cmd::version::run(args),
     }
 }

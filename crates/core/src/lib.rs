@@ -8,6 +8,7 @@ mod ids;
 mod loss;
 mod model;
 mod ports;
+mod prompt;
 mod scope;
 mod toolset;
 
@@ -20,4 +21,7 @@ pub use loss::Loss;
 pub use model::{CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared};
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use scope::{Scope, TenantState};
+pub use prompt::{
+    ComposeBlocks, ComposeRequest, ConversationContext, DEFAULT_MODE, compose, tool_results_block, tool_usage_block,
+};
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};

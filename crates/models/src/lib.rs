@@ -1,7 +1,19 @@
 //! Upstreams: everything that answers as a model.
 
+mod anthropic;
+mod chat;
 mod decode;
+mod demo;
+mod estimate;
+mod recovery;
+mod registry;
+mod responses;
 mod settings;
 mod transport;
 
+pub use anthropic::Anthropic;
+pub use chat::Chat;
+pub use demo::Demo;
+pub use registry::Registry;
+pub use responses::Responses;
 pub use settings::{Dialect, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};

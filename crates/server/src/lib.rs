@@ -11,4 +11,4 @@ pub use app::{App, Limits};
 pub use auth::{Auth, Tenant};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
-pub use wires::{openapi, router};
+pub use wires::{ROUTES, RouteInfo, openapi, router};

@@ -7,14 +7,52 @@ use std::sync::Arc;
 
 use amalgam_core::{Fault, FaultKind};
 use axum::{Router, http::Uri, middleware};
+use http::Method;
 
 use crate::{app::App, layers};
+use ops::openapi::operations;
 pub(crate) use responses::error::WireError;
 
 pub use ops::openapi::document as openapi;
 
-/// Every path that needs no caller.
-const PUBLIC: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
+/// One thing that the server serves.
+#[derive(Debug, Clone)]
+pub struct RouteInfo {
+    /// How it is asked for.
+    pub method: Method,
+    /// Where it is, in the router's notation.
+    pub path: &'static str,
+    /// Whether it needs no caller.
+    pub public: bool,
+    /// What the published description says about it.
+    pub(crate) describe: fn() -> serde_json::Value,
+}
+
+impl RouteInfo {
+    const fn guarded(method: Method, path: &'static str, describe: fn() -> serde_json::Value) -> Self {
+        Self { method, path, public: false, describe }
+    }
+
+    const fn public(method: Method, path: &'static str, describe: fn() -> serde_json::Value) -> Self {
+        Self { method, path, public: true, describe }
+    }
+
+    /// The path as OpenAPI writes it, which knows no parameter that spans slashes.
+    pub fn published_path(&self) -> String {
+        self.path.replace("{*", "{")
+    }
+}
+
+/// Everything that the server serves. A path that is not public here needs a caller; the published description is made
+/// from this list, and tests hold the router to it.
+pub static ROUTES: [RouteInfo; 6] = [
+    RouteInfo::guarded(Method::POST, "/v1/responses", operations::create_response),
+    RouteInfo::guarded(Method::GET, "/v1/models", operations::list_models),
+    RouteInfo::guarded(Method::GET, "/v1/models/{*id}", operations::get_model),
+    RouteInfo::public(Method::GET, "/healthz", operations::health),
+    RouteInfo::public(Method::GET, "/readyz", operations::readiness),
+    RouteInfo::public(Method::GET, "/openapi.json", operations::description),
+];
 
 /// All wires behind the common layers.
 pub fn router(app: Arc<App>) -> Router {
@@ -28,7 +66,7 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 pub(crate) fn is_public(path: &str) -> bool {
-    PUBLIC.contains(&path)
+    ROUTES.iter().any(|route| route.public && route.path == path)
 }
 
 /// A refusal in the shape of the door that `path` belongs to.
@@ -42,7 +80,7 @@ async fn no_such_path(uri: Uri) -> WireError {
     refusal(uri.path(), fault)
 }
 
-async fn no_such_method(method: http::Method, uri: Uri) -> WireError {
+async fn no_such_method(method: Method, uri: Uri) -> WireError {
     let message = format!("Not allowed to {method} on {}", shown(uri.path()));
     refusal(uri.path(), Fault::new(FaultKind::MethodNotAllowed, message))
 }
@@ -51,3 +89,7 @@ async fn no_such_method(method: http::Method, uri: Uri) -> WireError {
 fn shown(path: &str) -> String {
     path.chars().take(200).collect()
 }
+
+#[cfg(test)]
+#[path = "wires_tests.rs"]
+mod tests;

@@ -1,11 +1,18 @@
 //! `amalgam serve`: serves until a signal to stop.
 
+use std::sync::Arc;
+
+use anyhow::Context as _;
 use clap::Args;
-use tracing::warn;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Loaded, Sources};
 use crate::logs;
+use crate::terminal::say;
+use crate::wire_up::{self, Joined};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -23,6 +30,45 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-pub(crate) async fn run(_args: ServeArgs, config: Config) -> anyhow::Result<()> {
-    anyhow::bail!("this build cannot serve on {} yet", config.server.listen)
+/// Serves until SIGTERM or SIGINT, then lets running turns end.
+pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
+    let Joined { app, admission } = wire_up::join(&config)?;
+    let address = config.server.listen;
+    let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
+    let bound = listener.local_addr().context("asking for the bound address")?;
+    let mut stop = Signals::new()?;
+    // One line that scripts wait for; everything else goes to the log.
+    say(format_args!("amalgam listening on http://{bound}"))?;
+    let draining = Arc::clone(&app);
+    let shutdown = async move {
+        stop.wait().await;
+        info!("stopping: no new turns, running ones may end");
+        draining.drain();
+        admission.close();
+    };
+    let report = amalgam_server::serve(listener, amalgam_server::router(app), wire_up::listener(&config), shutdown).await;
+    info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took);
+    Ok(())
+}
+
+/// The signals that end the process in order.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -18,7 +18,6 @@ pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
     upstreams(config, reader);
     models(config, reader);
     fallback_cycles(config, reader);
-    egress(config, reader);
 }
 
 fn tenants(config: &Config, reader: &mut Reader<'_>) {
@@ -172,15 +171,6 @@ fn fallback_cycles(config: &Config, reader: &mut Reader<'_>) {
                 on_path.insert(follower);
                 path.push((follower, 0));
             }
-        }
-    }
-}
-
-fn egress(config: &Config, reader: &mut Reader<'_>) {
-    let at = At::section(Section::Egress);
-    for (index, address) in config.egress.allow_private.iter().enumerate() {
-        if address.port() == 0 {
-            reader.fault(reader.item_origin(&at, "allow_private", index), format!("{address} has no port"));
         }
     }
 }

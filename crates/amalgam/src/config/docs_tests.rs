@@ -122,7 +122,8 @@ fn takes(key: &Key) -> String {
         Shape::Duration { least, most } => format!("duration, {} to {}", milliseconds(least), milliseconds(most)),
         Shape::Size { least, most } => format!("size, {} to {}", size_to_text(least), size_to_text(most)),
         Shape::Address => "address with port".to_owned(),
-        Shape::Addresses => "list of addresses with port".to_owned(),
+        Shape::Target => "target".to_owned(),
+        Shape::Targets => "list of targets".to_owned(),
         Shape::BaseUrl => "`http` or `https` address".to_owned(),
         Shape::Secret => "secret".to_owned(),
         Shape::Secrets => "list of secrets".to_owned(),
@@ -134,7 +135,7 @@ fn takes(key: &Key) -> String {
 }
 
 fn default(key: &Key) -> String {
-    let list = matches!(key.shape, Shape::Secrets | Shape::Addresses | Shape::Names | Shape::Choices(_));
+    let list = matches!(key.shape, Shape::Secrets | Shape::Targets | Shape::Names | Shape::Choices(_));
     match key.preset {
         Preset::Required => "**needed**".to_owned(),
         Preset::Unset(meaning) => meaning.to_owned(),

@@ -82,5 +82,5 @@ pub(crate) const KEYS: &[Key] = &[
     key(Limits, "schema_nodes", count(1, 1_000_000), Value("2000"), "The most nodes of a JSON schema in a request."),
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),
 
-    key(Egress, "allow_private", Shape::Addresses, Value(""), "Private addresses with port, such as `127.0.0.1:9000`, that tools and image addresses may reach all the same."),
+    key(Egress, "allow_private", Shape::Targets, Value(""), "Private targets that tools and image addresses may reach all the same: `127.0.0.1:9000`, `10.0.0.0/8`, `files.internal:80`."),
 ];

@@ -113,7 +113,9 @@ pub(crate) enum Shape {
         most: u64,
     },
     Address,
-    Addresses,
+    /// A private target: `ADDRESS:PORT`, `ADDRESS`, `ADDRESS/PREFIX`, `HOST:PORT` or `HOST`.
+    Target,
+    Targets,
     BaseUrl,
     Secret,
     Secrets,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use amalgam_tools::Allowed;
 use serde_json::json;
 use toml::de::DeValue;
 
@@ -84,6 +85,7 @@ from_value! {
     usize: Value::Integer(value) => value.try_into().ok(), else 0;
     Duration: Value::Duration(duration) => Some(duration), else Duration::ZERO;
     SocketAddr: Value::Address(address) => Some(address), else SocketAddr::from(([127, 0, 0, 1], 0));
+    Allowed: Value::Text(text) => text.parse().ok(), else Allowed::from(SocketAddr::from(([127, 0, 0, 1], 1)));
     Secret: Value::Secret(secret) => Some(secret), else Secret::Missing { name: String::new() };
     BTreeMap<String, Secret>: Value::Headers(headers) => Some(headers), else BTreeMap::new();
 }
@@ -106,7 +108,7 @@ pub(crate) fn parse(key: &Key, at: &At, located: &Located, environment: &Environ
     let parser = Parser { key, at, environment };
     match key.shape {
         Shape::Secrets => parser.list(located, Shape::Secret),
-        Shape::Addresses => parser.list(located, Shape::Address),
+        Shape::Targets => parser.list(located, Shape::Target),
         Shape::Names => parser.list(located, Shape::Text),
         Shape::Choices(words) => parser.list(located, Shape::Choice(words)),
         Shape::Headers => parser.headers(located),
@@ -290,6 +292,10 @@ fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
             Err(format!("{} is none of {}{hint}", shortened(text), words.join(", ")))
         }
         Shape::Address => address(text),
+        Shape::Target => match text.parse::<Allowed>() {
+            Ok(_) => Ok(Value::Text(text.to_owned())),
+            Err(error) => Err(error.to_string()),
+        },
         Shape::BaseUrl => base_url(text),
         Shape::LogFilter if logs::can_read(text) => Ok(Value::Text(text.to_owned())),
         Shape::LogFilter => {

@@ -107,7 +107,11 @@ impl Blocks<'_, '_> {
             (Some(data), _) => self.file_bytes(&data.decode(), title),
             (None, Some(url)) => {
                 let url = url.decode();
-                let kind = if media_type_of(&url).is_some_and(|kind| kind.starts_with("image/")) { "image" } else { "document" };
+                let kind = if media_type_of(&url).is_some_and(|kind| kind.starts_with("image/")) {
+                    "image"
+                } else {
+                    "document"
+                };
                 self.source_block(kind, title.filter(|_| kind == "document"), |writer| url_source(writer, &url));
             }
             (None, None) => self.missing("file", "files by id are not reachable for the upstream"),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use amalgam_core::{Choice, Delivery, Fault, Loss, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
+use amalgam_core::{Choice, Delivery, Entry, Fault, Loss, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
 use amalgam_protocol::{CreateResponse, Raw, Shape, TextFormat, Writer};
 
 use super::{
@@ -40,6 +40,13 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
     };
     if plan.is_on() && matches!(toolset.choice, Choice::Required | Choice::Named(_)) {
         stop_thinking(&mut plan, &mut losses, "the upstream does not think when tool_choice demands a call");
+    }
+    let uncallable = match toolset.offers.is_empty() {
+        true => request.history.entries.iter().any(|entry| matches!(entry, Entry::Call(_))),
+        false => toolset.choice == Choice::None,
+    };
+    if plan.is_on() && uncallable && matches!(settings.text.format, TextFormat::JsonSchema(_)) {
+        stop_thinking(&mut plan, &mut losses, "the upstream does not think when the answer's form is forced");
     }
     let switched_off = settings.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref()) == Some("none");
     let mut context = Context {
@@ -149,7 +156,7 @@ impl Body<'_, '_> {
                 false => ("any", None),
             },
             (Choice::None, Answer::Tool { name, .. }) if self.forces_answer() => ("tool", Some(name)),
-            // Beside thinking nothing can be forced, and `none` would forbid the answer's own tool.
+            // Beside thinking nothing can be forced, and `none` would forbid the answer's own tool, the only one here.
             (Choice::None, Answer::Tool { .. }) => ("auto", None),
             (Choice::None, _) => ("none", None),
             (Choice::Auto, _) => ("auto", None),
@@ -349,4 +356,4 @@ fn note_losses(settings: &CreateResponse<'_>, toolset: &Toolset<'_>, losses: &mu
 
 #[cfg(test)]
 #[path = "convert_tests.rs"]
-mod tests;
+pub(super) mod tests;

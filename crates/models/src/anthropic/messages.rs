@@ -157,7 +157,9 @@ impl Messages {
                 Blocks { writer: &mut inner, place: Place::System, images, losses }.content(content);
                 if !inner.bytes().is_empty() {
                     let writer = self.blocks(Side::User);
-                    text_block(writer, |writer| writer.string(&format!("<{0}>\n{1}\n</{0}>", role.name(), content.text())));
+                    text_block(writer, |writer| {
+                        writer.string(&format!("<{0}>\n{1}\n</{0}>", role.name(), content.text()))
+                    });
                 }
             }
             Role::User | Role::Assistant => {
@@ -258,13 +260,7 @@ impl Messages {
 
 impl Turn {
     fn new(side: Side) -> Self {
-        Self {
-            side,
-            results: Writer::default(),
-            blocks: Writer::default(),
-            calls: false,
-            begins_with_thoughts: false,
-        }
+        Self { side, results: Writer::default(), blocks: Writer::default(), calls: false, begins_with_thoughts: false }
     }
 }
 

@@ -255,11 +255,7 @@ mod tests {
     fn no_room_for_thinking_is_a_loss_and_the_callers_limit_stands() {
         assert_eq!(
             plan(r#"{"reasoning":{"effort":"low"},"max_output_tokens":500}"#, "claude-sonnet-4-5"),
-            (
-                Plan::Off,
-                500,
-                vec![Loss::new("reasoning.effort", "max_output_tokens leaves no room for thinking")]
-            )
+            (Plan::Off, 500, vec![Loss::new("reasoning.effort", "max_output_tokens leaves no room for thinking")])
         );
     }
 

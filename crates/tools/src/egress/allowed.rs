@@ -36,6 +36,13 @@ impl Allowed {
     }
 }
 
+impl From<SocketAddr> for Allowed {
+    /// This very address and port.
+    fn from(address: SocketAddr) -> Self {
+        Self { place: Place::Block(Block::single(address.ip().to_canonical())), port: Some(address.port()) }
+    }
+}
+
 impl FromStr for Allowed {
     type Err = AllowedError;
 

@@ -1,0 +1,151 @@
+//! Model names: what the configuration calls by name, what an upstream is asked for by its own name, what it lists.
+
+use std::{collections::HashMap, sync::Arc};
+
+use amalgam_core::{BoxFuture, Candidate, Catalog, Fault, ModelCard, Route, Scope};
+use amalgam_models::Registry;
+
+use crate::config::{self, Choice as _, Config};
+
+/// Resolves names: configured name, then `UPSTREAM/model`, then an upstream that lists it.
+pub(crate) struct Names {
+    registry: Arc<Registry>,
+    /// Upstreams in the order in which they are asked, with the wire that each speaks.
+    upstreams: Vec<(String, &'static str)>,
+    configured: HashMap<String, Route>,
+    started_at: u64,
+}
+
+/// A fallback may have fallbacks of its own; the configuration refuses cycles, and this ends them anyway.
+const FALLBACK_DEPTH: usize = 8;
+
+impl Names {
+    /// Joins configured names to their upstreams.
+    pub(crate) fn new(config: &Config, registry: Arc<Registry>, started_at: u64) -> Self {
+        let upstreams = config.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.kind().name())).collect();
+        let mut names = Self { registry, upstreams, configured: HashMap::new(), started_at };
+        names.configured = config
+            .models
+            .iter()
+            .filter_map(|model| {
+                let mut candidates = Vec::new();
+                names.collect(config, &model.name, 0, &mut candidates);
+                let card = Arc::new(names.configured_card(model));
+                (!candidates.is_empty()).then(|| (model.name.clone(), Route { candidates: candidates.into(), card }))
+            })
+            .collect();
+        names
+    }
+
+    /// The candidates behind a name that stands in the configuration: itself, then its fallbacks.
+    fn collect(&self, config: &Config, name: &str, depth: usize, candidates: &mut Vec<Candidate>) {
+        if depth > FALLBACK_DEPTH {
+            return;
+        }
+        match config.models.iter().find(|model| model.name == name) {
+            Some(model) => {
+                candidates.extend(self.candidate(&model.upstream, &model.model));
+                for fallback in &model.fallback {
+                    self.collect(config, fallback, depth + 1, candidates);
+                }
+            }
+            None => {
+                let listed = config.upstreams.iter().find(|upstream| {
+                    upstream.remote().is_some_and(|remote| remote.models.iter().any(|model| model == name))
+                });
+                let (upstream, model) = match (name.split_once('/'), listed) {
+                    (Some((upstream, model)), _) if self.wire(upstream).is_some() => (upstream, model),
+                    (_, Some(upstream)) => (upstream.name.as_str(), name),
+                    // Whoever lists it is known only once the upstreams were asked: the first one that has no list is.
+                    _ => match config.upstreams.iter().find(|one| one.remote().is_some_and(|r| r.models.is_empty())) {
+                        Some(upstream) => (upstream.name.as_str(), name),
+                        None => return,
+                    },
+                };
+                candidates.extend(self.candidate(upstream, model));
+            }
+        }
+    }
+
+    fn candidate(&self, upstream: &str, model: &str) -> Option<Candidate> {
+        let handle = self.registry.get(upstream)?;
+        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned() })
+    }
+
+    fn wire(&self, upstream: &str) -> Option<&'static str> {
+        self.upstreams.iter().find(|(name, _)| name == upstream).map(|(_, wire)| *wire)
+    }
+
+    fn configured_card(&self, model: &config::Model) -> ModelCard {
+        ModelCard {
+            id: model.name.clone(),
+            owned_by: model.upstream.clone(),
+            wire: self.wire(&model.upstream).unwrap_or_default().to_owned(),
+            created: self.started_at,
+            context_window: model.context_window.map(u64::from),
+            max_output_tokens: model.max_output_tokens.map(u64::from),
+            modalities: model.modalities.iter().map(|modality| modality.name().to_owned()).collect(),
+            tools: model.tools,
+            structured_output: model.structured_output,
+            fallback: model.fallback.clone(),
+        }
+    }
+
+    /// What is known of a model that the configuration does not describe: what its wire can do.
+    fn listed_card(&self, id: &str, upstream: &str) -> ModelCard {
+        ModelCard {
+            id: id.to_owned(),
+            owned_by: upstream.to_owned(),
+            wire: self.wire(upstream).unwrap_or_default().to_owned(),
+            created: self.started_at,
+            modalities: vec!["text".to_owned(), "image".to_owned()],
+            tools: true,
+            structured_output: true,
+            ..ModelCard::default()
+        }
+    }
+
+    fn direct(&self, id: &str, upstream: &str, model: &str) -> Option<Route> {
+        let candidate = self.candidate(upstream, model)?;
+        Some(Route { candidates: Arc::new([candidate]), card: Arc::new(self.listed_card(id, upstream)) })
+    }
+
+    async fn find(&self, name: &str) -> Option<Route> {
+        if let Some(route) = self.configured.get(name) {
+            return Some(route.clone());
+        }
+        if let Some((upstream, model)) = name.split_once('/')
+            && !model.is_empty()
+            && let Some(route) = self.direct(name, upstream, model)
+        {
+            return Some(route);
+        }
+        for (upstream, _) in &self.upstreams {
+            if self.registry.serves(upstream, name).await {
+                return self.direct(name, upstream, name);
+            }
+        }
+        None
+    }
+}
+
+impl Catalog for Names {
+    fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
+        Box::pin(async move { Ok(self.find(name).await) })
+    }
+
+    fn list<'a>(&'a self, _scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>> {
+        Box::pin(async move {
+            let mut cards: Vec<ModelCard> = self.configured.values().map(|route| (*route.card).clone()).collect();
+            cards.sort_by(|one, other| one.id.cmp(&other.id));
+            for (upstream, _) in &self.upstreams {
+                for name in self.registry.listed(upstream).await {
+                    if !cards.iter().any(|card| card.id == name) {
+                        cards.push(self.listed_card(&name, upstream));
+                    }
+                }
+            }
+            cards
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! Composition of an upstream request as AGN-003 writes it down, literally.
+//!
+//! Pure: strings go in, a JSON body comes out. Parts that are texts are handed over ready; this decides where they stand
+//! and when they are left out.
+
+use std::borrow::Cow;
+
+use amalgam_protocol::{Raw, Shape, Writer};
+
+/// The mode of a turn that names none.
+pub const DEFAULT_MODE: &str = "general";
+
+/// What stays the same over a conversation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConversationContext<'a> {
+    /// The model that is asked.
+    pub model_name: &'a str,
+    /// The base prompt; sent even when it is empty.
+    pub system: &'a str,
+    /// Left out when unset: some models refuse it.
+    pub temperature: Option<f64>,
+}
+
+/// What one turn asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ComposeRequest<'a> {
+    /// Such as `general`; a blank one becomes that.
+    pub mode: &'a str,
+    /// What the user wants, as it was written.
+    pub instruction: &'a str,
+    /// The response that this one goes on from; blank counts as none.
+    pub response_continuation_id: Option<&'a str>,
+    /// A JSON array of tool schemas.
+    pub tools_json: Option<&'a str>,
+    /// The one tool that must be called.
+    pub tool_choice_name: Option<&'a str>,
+    /// A JSON array of tool results.
+    pub tool_results_json: Option<&'a str>,
+    /// Instructions of the caller for this request alone.
+    pub system_prompt: Option<&'a str>,
+}
+
+/// What is added to a turn from elsewhere.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ComposeBlocks<'a> {
+    /// A ready `[CONTEXT]` block.
+    pub rag_context_block: Option<&'a str>,
+    /// What [`tool_usage_block`] made.
+    pub tool_usage_metadata_block: Option<&'a str>,
+    /// Left out when unset.
+    pub stream: Option<bool>,
+}
+
+/// The body of the upstream request.
+pub fn compose(context: &ConversationContext<'_>, request: &ComposeRequest<'_>, blocks: &ComposeBlocks<'_>) -> Vec<u8> {
+    let continuation = request.response_continuation_id.filter(|id| !id.trim().is_empty());
+    let results = request.tool_results_json.and_then(tool_results_block);
+    let mut writer = Writer::with_capacity(1024);
+    writer.object(|writer| {
+        writer.key("model").string(context.model_name);
+        if let Some(temperature) = context.temperature {
+            writer.key("temperature").float(temperature);
+        }
+        if let Some(stream) = blocks.stream {
+            writer.key("stream").bool(stream);
+        }
+        if let Some(id) = continuation {
+            writer.key("previous_response_id").string(id);
+        }
+        writer.key("input").array(|writer| {
+            if continuation.is_none() {
+                let own = [filled(request.system_prompt), filled(blocks.tool_usage_metadata_block)];
+                write_message(writer, "system", context.system, own);
+            }
+            let said = user_text(request.mode, request.instruction);
+            write_message(writer, "user", &said, [filled(blocks.rag_context_block), results.as_deref()]);
+        });
+        if continuation.is_none() {
+            write_tools(writer, request.tools_json);
+        }
+        if let Some(name) = filled(request.tool_choice_name) {
+            writer.key("tool_choice").object(|writer| {
+                writer.key("type").string("tool");
+                writer.key("name").string(name);
+            });
+        }
+    });
+    writer.into_bytes()
+}
+
+fn filled(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.trim().is_empty())
+}
+
+fn user_text(mode: &str, instruction: &str) -> String {
+    let mode = filled(Some(mode)).unwrap_or(DEFAULT_MODE);
+    format!("[MODE: {mode}]\n\n[INSTRUCTION]\n{instruction}")
+}
+
+/// The first text is always there, the others where they have something to say.
+fn write_message(writer: &mut Writer, role: &str, first: &str, others: [Option<&str>; 2]) {
+    writer.object(|writer| {
+        writer.key("role").string(role);
+        writer.key("content").array(|writer| {
+            for text in std::iter::once(first).chain(others.into_iter().flatten()) {
+                writer.object(|writer| {
+                    writer.key("type").string("text");
+                    writer.key("text").string(text);
+                });
+            }
+        });
+    });
+}
+
+/// Objects of the array pass unchanged; a text that is no array, or holds no object, gives no tools.
+fn write_tools(writer: &mut Writer, tools_json: Option<&str>) {
+    let Some(tools) = tools_json.and_then(|text| Raw::parse(text.as_bytes()).ok()) else { return };
+    let mut objects = tools.elements().filter(|tool| tool.shape() == Shape::Object).peekable();
+    if objects.peek().is_some() {
+        writer.key("tools").array(|writer| objects.for_each(|tool| writer.raw(tool)));
+    }
+}
+
+/// Tool results in words, or nothing where `json` holds none.
+///
+/// Every line of a value is indented and every name stands on one line, so that a tool's output cannot pass for a result
+/// of another tool.
+pub fn tool_results_block(json: &str) -> Option<String> {
+    let results = Raw::parse(json.as_bytes()).ok()?;
+    let told: Vec<String> =
+        results.elements().filter(|result| result.shape() == Shape::Object).map(tell_result).collect();
+    (!told.is_empty()).then(|| format!("[TOOL_RESULTS]\n\n{}", told.join("\n\n")))
+}
+
+fn tell_result(result: Raw<'_>) -> String {
+    let either = |pascal: &str, camel: &str| result.get(pascal).or_else(|| result.get(camel));
+    let name = |pascal, camel| {
+        let text = either(pascal, camel).and_then(plain).map(|text| text.replace(['\r', '\n'], " "));
+        text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "(missing)".to_owned())
+    };
+    let mut told = format!("- CallId: {}\n  Name: {}", name("CallId", "callId"), name("Name", "name"));
+    for flag in ["IsServerTool", "WasExecuted"] {
+        if let Some(value) = result.get(flag).and_then(Raw::as_bool) {
+            told.push_str(&format!("\n  {flag}: {value}"));
+        }
+    }
+    for (label, value) in [
+        ("ArgumentsJson", either("ArgumentsJson", "argumentsJson")),
+        ("ResultJson", either("ResultJson", "resultJson")),
+        ("ErrorMessage", result.get("ErrorMessage")),
+    ] {
+        if let Some(text) = value.and_then(plain).filter(|text| !text.trim().is_empty()) {
+            told.push_str(&format!("\n  {label}:"));
+            let text = text.replace("\r\n", "\n").replace('\r', "\n");
+            text.trim_end().split('\n').for_each(|line| told.push_str(&format!("\n    {line}")));
+        }
+    }
+    told
+}
+
+/// A string's characters, or the JSON of anything else that is not null.
+fn plain(value: Raw<'_>) -> Option<Cow<'_, str>> {
+    match value.as_str() {
+        Some(text) => Some(text.decode()),
+        None => (!value.is_null()).then(|| Cow::Borrowed(value.text())),
+    }
+}
+
+/// Guidance on tools as one block, in the order given. Tools without guidance are left out; none at all gives no block.
+pub fn tool_usage_block<'a>(tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
+    let mut block = String::new();
+    for (name, guidance) in tools {
+        let guidance = guidance.trim();
+        if !guidance.is_empty() {
+            block.push_str(&format!(
+                "<<<APTIX_TOOL_USAGE_BEGIN name='{name}'>>>\n{guidance}\n<<<APTIX_TOOL_USAGE_END name='{name}'>>>\n\n"
+            ));
+        }
+    }
+    (!block.is_empty()).then(|| {
+        format!("<<<APTIX_SERVER_TOOL_USAGE_METADATA_BEGIN>>>\n{block}<<<APTIX_SERVER_TOOL_USAGE_METADATA_END>>>\n")
+    })
+}
+
+#[cfg(test)]
+#[path = "prompt_tests.rs"]
+mod tests;

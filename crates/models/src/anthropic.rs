@@ -1,0 +1,87 @@
+//! The Anthropic Messages API as a model.
+
+mod answer;
+mod content;
+mod convert;
+mod decode;
+mod losses;
+mod messages;
+mod thinking;
+
+use std::sync::Arc;
+
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal};
+use http::{HeaderName, HeaderValue};
+use secrecy::ExposeSecret;
+
+use crate::{
+    recovery,
+    settings::{Key, UpstreamKind, UpstreamSettings},
+    transport::Transport,
+};
+
+use self::decode::Decoder;
+
+const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// An upstream that speaks the Messages API.
+pub struct Anthropic {
+    name: String,
+    transport: Transport,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    max_output_tokens: u64,
+    fetches_images: bool,
+    recovers_history: bool,
+    seal: Arc<dyn Seal>,
+}
+
+impl Anthropic {
+    /// Prepares the way to one upstream; `seal` closes thoughts that the client carries.
+    pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
+        let UpstreamKind::Anthropic { version, max_output_tokens } = &settings.kind else {
+            return Err(Fault::internal(format_args!("upstream `{}` does not speak the Messages API", settings.name)));
+        };
+        let unsendable = |what| Fault::internal(format_args!("upstream `{}`: {what} cannot be sent", settings.name));
+        let version = HeaderValue::try_from(version).map_err(|_| unsendable("anthropic_version"))?;
+        let mut headers = vec![(VERSION, version)];
+        if let Key::Given(key) = &settings.key {
+            let mut value = HeaderValue::try_from(key.expose_secret()).map_err(|_| unsendable("the key"))?;
+            value.set_sensitive(true);
+            headers.push((API_KEY, value));
+        }
+        Ok(Self {
+            transport: Transport::new(&settings)?,
+            headers,
+            max_output_tokens: *max_output_tokens,
+            fetches_images: settings.fetch_images,
+            recovers_history: settings.history_recovery,
+            seal,
+            name: settings.name,
+        })
+    }
+}
+
+impl Model for Anthropic {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+        let upstream =
+            convert::Upstream { name: &self.name, max_output_tokens: self.max_output_tokens, seal: &*self.seal };
+        convert::prepare(request, &upstream)
+    }
+
+    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+        let decoder = Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
+        Box::pin(self.transport.ask("/messages", &self.headers, prepared, decoder))
+    }
+
+    fn wants_image_bytes(&self) -> bool {
+        self.fetches_images
+    }
+
+    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+        match self.recovers_history {
+            true => recovery::recover(request, error, |request| self.prepare(request)),
+            false => None,
+        }
+    }
+}

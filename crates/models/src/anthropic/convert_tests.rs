@@ -1,0 +1,454 @@
+use std::collections::HashMap;
+
+use amalgam_core::normalise;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Seals by saying so, which is enough to see what is bound to what.
+pub(in crate::anthropic) struct PlainSeal;
+
+impl Seal for PlainSeal {
+    fn seal(&self, context: &str, plain: &[u8]) -> String {
+        format!("{context}:{}", BASE64_STANDARD.encode(plain))
+    }
+
+    fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>> {
+        let rest = sealed.strip_prefix(context)?.strip_prefix(':')?;
+        BASE64_STANDARD.decode(rest).ok()
+    }
+}
+
+fn sealed(upstream: &str, context: &str, blocks: Value) -> String {
+    PlainSeal.seal(context, json!({"upstream": upstream, "blocks": blocks}).to_string().as_bytes())
+}
+
+fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prepared, Fault> {
+    let text = request.to_string();
+    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
+    let request = ModelRequest {
+        model: settings.model.as_deref().unwrap_or("claude-sonnet-4-5"),
+        settings: &settings,
+        history: &history,
+        delivery: Delivery::Stream,
+        seal_context: "tenant-1",
+        images,
+    };
+    prepare(&request, &Upstream { name: "claude", max_output_tokens: 4096, seal: &PlainSeal })
+}
+
+fn prepared(request: Value) -> Prepared {
+    try_prepare(&request, &HashMap::new()).unwrap()
+}
+
+fn body(prepared: &Prepared) -> Value {
+    serde_json::from_slice(&prepared.body).unwrap()
+}
+
+fn lost(prepared: &Prepared) -> Vec<String> {
+    prepared.losses.iter().map(|loss| loss.field.to_string()).collect()
+}
+
+fn converted(request: Value) -> (Value, Vec<String>) {
+    let prepared = prepared(request);
+    (body(&prepared), lost(&prepared))
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
+}
+
+fn output(id: &str, output: Value) -> Value {
+    json!({"type": "function_call_output", "call_id": id, "output": output})
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn weather() -> Value {
+    json!({"type": "function", "name": "weather", "description": "Tells \"it\"",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}})
+}
+
+#[test]
+fn a_plain_request_is_written_whole() {
+    let (body, losses) = converted(json!({
+        "model": "claude-sonnet-4-5", "instructions": "Be brief.", "input": "Hi \u{1F600} \"you\"",
+        "temperature": 0.5, "max_output_tokens": 100, "safety_identifier": "user-7", "service_tier": "default",
+        "store": false, "metadata": {"a": "b"}, "stop": "END"
+    }));
+    assert_eq!(
+        body,
+        json!({
+            "model": "claude-sonnet-4-5", "max_tokens": 100,
+            "system": [text("Be brief.")],
+            "messages": [{"role": "user", "content": [text("Hi \u{1F600} \"you\"")]}],
+            "temperature": 0.5, "metadata": {"user_id": "user-7"}, "service_tier": "standard_only",
+            "stop_sequences": ["END"], "stream": true
+        })
+    );
+    assert_eq!(losses, Vec::<String>::new());
+}
+
+#[test]
+fn sides_take_turns_and_results_come_first() {
+    // O-47
+    let (body, losses) = converted(json!({
+        "input": [
+            {"role": "developer", "content": "Rules."},
+            {"role": "user", "content": "One"},
+            {"role": "user", "content": [{"type": "input_text", "text": "Two"}, {"type": "input_text", "text": "  \n"}]},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "Looking", "annotations": []}]},
+            call("a", "weather", r#"{"city":"Oslo"}"#),
+            call("b.1", "weather", ""),
+            output("a", json!("rain")),
+            output("b.1", json!([{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,AAA="}])),
+            {"role": "developer", "content": "Now in French."},
+            {"role": "user", "content": "Go on"}
+        ],
+        "tools": [weather()]
+    }));
+    let renamed = body["messages"][1]["content"][2]["id"].as_str().unwrap().to_owned();
+    assert!(renamed.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{renamed}");
+    assert_eq!(body["system"], json!([text("Rules.")]));
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": [text("One"), text("Two")]},
+            {"role": "assistant", "content": [
+                text("Looking"),
+                {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Oslo"}},
+                {"type": "tool_use", "id": renamed, "name": "weather", "input": {}}
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "rain"},
+                {"type": "tool_result", "tool_use_id": renamed, "content": [
+                    text("see"),
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAA="}}
+                ]},
+                text("<developer>\nNow in French.\n</developer>"),
+                text("Go on")
+            ]}
+        ])
+    );
+    assert_eq!(losses, Vec::<String>::new());
+}
+
+#[test]
+fn the_user_speaks_first_and_last_whatever_the_history_holds() {
+    for input in
+        [json!([]), json!([{"role": "assistant", "content": "Hello"}]), json!([{"role": "user", "content": ""}])]
+    {
+        let (body, _) = converted(json!({"instructions": "x", "input": input}));
+        let messages = body["messages"].as_array().unwrap();
+        assert_eq!(messages.first().unwrap()["role"], "user");
+        assert_eq!(messages.last().unwrap()["role"], "user");
+        for pair in messages.windows(2) {
+            assert_ne!(pair[0]["role"], pair[1]["role"]);
+        }
+    }
+}
+
+#[test]
+fn outputs_that_look_empty_are_still_results() {
+    // O-46
+    let (body, losses) = converted(json!({
+        "input": [
+            call("a", "f", "[1]"), call("b", "f", "{}"), call("c", "f", "{}"), call("d", "f", "{}"),
+            output("a", json!("")), output("b", json!(false)), output("c", json!(0)), output("d", json!({}))
+        ],
+        "tools": [weather()]
+    }));
+    let results: Vec<&Value> = body["messages"][2]["content"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        results,
+        vec![
+            &json!({"type": "tool_result", "tool_use_id": "a"}),
+            &json!({"type": "tool_result", "tool_use_id": "b", "content": "false"}),
+            &json!({"type": "tool_result", "tool_use_id": "c", "content": "0"}),
+            &json!({"type": "tool_result", "tool_use_id": "d", "content": "{}"}),
+        ]
+    );
+    assert_eq!(body["messages"][1]["content"][0]["input"], json!({"arguments": "[1]"}));
+    assert_eq!(losses, vec!["input.arguments"]);
+}
+
+#[test]
+fn images_and_files_become_blocks() {
+    let pdf = BASE64_STANDARD.encode("%PDF-1.7 x");
+    let csv = BASE64_STANDARD.encode("a,b\n1,2");
+    let (body, losses) = converted(json!({"input": [{"role": "user", "content": [
+        {"type": "input_image", "image_url": "https://x.example/a.png", "detail": "auto"},
+        {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,/9j/"}},
+        {"type": "input_file", "filename": "a.pdf", "file_data": format!("data:application/pdf;base64,{pdf}")},
+        {"type": "input_file", "file_data": pdf},
+        {"type": "input_file", "filename": "t.csv", "file_data": format!("data:text/csv;base64,{csv}")},
+        {"type": "input_file", "file_url": "https://x.example/b.pdf"},
+        {"type": "input_image", "file_id": "file_1"},
+        {"type": "input_file", "filename": "x.bin", "file_data": "data:application/octet-stream;base64,gICA"},
+        {"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}},
+        {"type": "acme:thing", "value": 1},
+        {"type": "encrypted_content", "encrypted_content": "secret"},
+    ]}]}));
+    let pdf_source = json!({"type": "base64", "media_type": "application/pdf", "data": pdf});
+    assert_eq!(
+        body["messages"][0]["content"],
+        json!([
+            {"type": "image", "source": {"type": "url", "url": "https://x.example/a.png"}},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "/9j/"}},
+            {"type": "document", "source": pdf_source, "title": "a.pdf"},
+            {"type": "document", "source": pdf_source},
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a,b\n1,2"}, "title": "t.csv"},
+            {"type": "document", "source": {"type": "url", "url": "https://x.example/b.pdf"}},
+            text("[image not available]"),
+            text("[file not available]"),
+            text("[audio not available]"),
+            text(r#"{"type":"acme:thing","value":1}"#),
+        ])
+    );
+    assert_eq!(losses, vec!["input.image", "input.file", "input.audio", "input.acme:thing", "input.encrypted_content"]);
+}
+
+#[test]
+fn a_fetched_image_is_sent_as_bytes() {
+    let images = HashMap::from([("https://x.example/a".to_owned(), "data:image/webp;base64,UklG".to_owned())]);
+    let request =
+        json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x.example/a"}]}]});
+    let prepared = try_prepare(&request, &images).unwrap();
+    assert_eq!(
+        body(&prepared)["messages"][0]["content"][0]["source"],
+        json!({"type": "base64", "media_type": "image/webp", "data": "UklG"})
+    );
+}
+
+#[test]
+fn tools_are_offered_with_schemas_that_the_wire_takes() {
+    let (body, losses) = converted(json!({"input": "x", "tools": [
+        weather(),
+        {"type": "function", "name": "bare"},
+        {"type": "function", "name": "typeless", "parameters": {"properties": {"a": {}}}},
+        {"type": "function", "name": "either", "strict": true, "parameters": {"anyOf": [{"type": "object"}]}},
+        {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: A"}},
+        {"type": "namespace", "name": "ns", "tools": [{"type": "function", "name": "go"}]},
+        {"type": "web_search"}
+    ]}));
+    let tools = body["tools"].as_array().unwrap();
+    let empty = json!({"type": "object", "properties": {}});
+    assert_eq!(
+        tools[0],
+        json!({"name": "weather", "description": "Tells \"it\"",
+        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}})
+    );
+    assert_eq!(tools[1], json!({"name": "bare", "input_schema": empty}));
+    assert_eq!(tools[2]["input_schema"], json!({"type": "object", "properties": {"a": {}}}));
+    assert_eq!(tools[3]["input_schema"], empty);
+    assert!(tools[3]["description"].as_str().unwrap().contains(r#"{"anyOf":[{"type":"object"}]}"#));
+    assert_eq!(tools[4]["input_schema"]["required"], json!(["input"]));
+    assert_eq!(tools[5]["name"], "ns__go");
+    assert_eq!(body.get("tool_choice"), None);
+    assert_eq!(losses, vec!["tools[6]", "tools.strict", "tools.parameters"]);
+}
+
+#[test]
+fn every_choice_has_its_word() {
+    let choice = |tool_choice: Value, parallel: Value| {
+        let (body, losses) = converted(
+            json!({"input": "x", "tools": [weather()], "tool_choice": tool_choice, "parallel_tool_calls": parallel}),
+        );
+        assert_eq!(losses, Vec::<String>::new());
+        body["tool_choice"].clone()
+    };
+    let named = json!({"type": "function", "name": "weather"});
+    assert_eq!(choice(json!("auto"), Value::Null), Value::Null);
+    assert_eq!(choice(json!("auto"), json!(false)), json!({"type": "auto", "disable_parallel_tool_use": true}));
+    assert_eq!(choice(json!("required"), json!(true)), json!({"type": "any"}));
+    assert_eq!(choice(json!("required"), json!(false)), json!({"type": "any", "disable_parallel_tool_use": true}));
+    assert_eq!(choice(named, Value::Null), json!({"type": "tool", "name": "weather"}));
+    assert_eq!(choice(json!("none"), json!(false)), json!({"type": "none"}));
+}
+
+#[test]
+fn a_history_with_calls_has_tools_beside_it_also_when_none_is_offered() {
+    let (body, losses) = converted(json!({"input": [call("a", "gone", "{}"), output("a", json!("ok"))]}));
+    assert_eq!(body["tools"][0]["name"], "gone");
+    assert_eq!(body["tool_choice"], json!({"type": "none"}));
+    assert_eq!(losses, Vec::<String>::new());
+}
+
+#[test]
+fn a_schema_is_answered_through_a_tool_that_is_forced() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let format = json!({"format": {"type": "json_schema", "name": "num", "schema": schema, "strict": true}});
+    let alone = prepared(json!({"input": "x", "text": format}));
+    assert_eq!(body(&alone)["tools"][0]["input_schema"], schema);
+    assert_eq!(body(&alone)["tool_choice"], json!({"type": "tool", "name": "amalgam_json"}));
+    assert_eq!(alone.note.own.as_deref(), Some("tool amalgam_json"));
+    assert_eq!(lost(&alone), Vec::<String>::new());
+
+    let beside = body(&prepared(json!({"input": "x", "text": format, "tools": [weather()]})));
+    assert_eq!(beside["tool_choice"], json!({"type": "any"}));
+    assert_eq!(beside["tools"][1]["name"], "amalgam_json");
+
+    let forbidden = json!({"input": "x", "text": format, "tools": [weather()], "tool_choice": "none"});
+    assert_eq!(body(&prepared(forbidden))["tool_choice"], json!({"type": "tool", "name": "amalgam_json"}));
+
+    let demanded = prepared(json!({"input": "x", "text": format, "tools": [weather()], "tool_choice": "required"}));
+    assert_eq!(body(&demanded)["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(lost(&demanded), vec!["text.format"]);
+}
+
+#[test]
+fn a_schema_beside_thinking_is_asked_for_in_words() {
+    let format = json!({"format": {"type": "json_schema", "name": "num", "schema": {"type": "object"}}});
+    let request = json!({"input": "x", "text": format, "reasoning": {"effort": "low"}, "tools": [weather()]});
+    let (body, losses) = converted(request);
+    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 1024}));
+    assert_eq!(body.get("tool_choice"), None);
+    assert!(body["system"][0]["text"].as_str().unwrap().contains("`amalgam_json`"));
+    assert_eq!(losses, Vec::<String>::new());
+}
+
+#[test]
+fn a_schema_without_an_object_at_its_root_is_wrapped() {
+    let schema = json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}});
+    let prepared =
+        prepared(json!({"input": "x", "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}}));
+    let wrapped = body(&prepared)["tools"][0]["input_schema"].clone();
+    assert_eq!(wrapped["properties"]["answer"], schema);
+    assert_eq!(wrapped["$defs"], json!({"n": {"type": "integer"}}));
+    assert_eq!(prepared.note.own.as_deref(), Some("wrapped amalgam_json"));
+}
+
+#[test]
+fn a_json_object_is_asked_for_in_words() {
+    let prepared = prepared(json!({"instructions": "Hi", "input": "x", "text": {"format": {"type": "json_object"}}}));
+    let body = body(&prepared);
+    assert_eq!(body["system"].as_array().unwrap().len(), 2);
+    assert_eq!(body.get("tools"), None);
+    assert_eq!(prepared.note.own.as_deref(), Some("object"));
+}
+
+#[test]
+fn sampling_follows_what_the_generation_takes() {
+    let sampled = |model: &str, reasoning: Value| {
+        let (body, losses) = converted(
+            json!({"model": model, "input": "x", "temperature": 1.5, "top_p": 0.9, "top_k": 5, "reasoning": reasoning}),
+        );
+        (json!([body["temperature"], body["top_p"], body["top_k"]]), losses)
+    };
+    let fields = |fields: &[&str]| fields.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>();
+    assert_eq!(sampled("claude-3-opus", Value::Null), (json!([1, 0.9, 5]), fields(&["temperature"])));
+    assert_eq!(sampled("claude-sonnet-4-5", Value::Null), (json!([1, null, 5]), fields(&["top_p", "temperature"])));
+    assert_eq!(
+        sampled("claude-opus-4-7", Value::Null),
+        (json!([null, null, null]), fields(&["temperature", "top_p", "top_k"]))
+    );
+    assert_eq!(
+        sampled("claude-sonnet-4-5", json!({"effort": "low"})),
+        (json!([null, null, null]), fields(&["temperature", "top_p", "top_k"]))
+    );
+}
+
+#[test]
+fn newer_models_think_by_effort() {
+    let (body, losses) = converted(json!({"model": "claude-opus-4-7", "input": "x", "reasoning": {"effort": "high"}}));
+    assert_eq!(body["thinking"], json!({"type": "adaptive", "display": "summarized"}));
+    assert_eq!(body["output_config"], json!({"effort": "high"}));
+    assert_eq!(body["max_tokens"], 4096 + 16_384);
+    assert_eq!(losses, Vec::<String>::new());
+}
+
+fn reasoning(encrypted: &str) -> Value {
+    json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "shown"}], "encrypted_content": encrypted})
+}
+
+fn tool_loop(encrypted: &str, effort: &str) -> Value {
+    json!({
+        "input": [{"role": "user", "content": "x"}, reasoning(encrypted), call("a", "weather", "{}"), output("a", json!("ok"))],
+        "tools": [weather()], "reasoning": {"effort": effort}
+    })
+}
+
+#[test]
+fn own_thoughts_are_replayed_before_the_call_they_led_to() {
+    let blocks = json!([{"type": "thinking", "thinking": "hm \"x\"", "signature": "sig"}, {"type": "redacted_thinking", "data": "zz"}]);
+    let (body, losses) = converted(tool_loop(&sealed("claude", "tenant-1", blocks), "low"));
+    assert_eq!(
+        body["messages"][1]["content"],
+        json!([
+            {"type": "thinking", "thinking": "hm \"x\"", "signature": "sig"},
+            {"type": "redacted_thinking", "data": "zz"},
+            {"type": "tool_use", "id": "a", "name": "weather", "input": {}}
+        ])
+    );
+    assert_eq!(body["thinking"]["type"], "enabled");
+    assert_eq!(losses, Vec::<String>::new());
+}
+
+#[test]
+fn thoughts_of_others_stay_out_and_a_loop_without_its_thoughts_goes_on_without_thinking() {
+    let blocks = json!([{"type": "thinking", "thinking": "t", "signature": "s"}]);
+    for foreign in
+        [sealed("other", "tenant-1", blocks.clone()), sealed("claude", "tenant-2", blocks), "gAAAA".to_owned()]
+    {
+        let prepared = prepared(tool_loop(&foreign, "high"));
+        let text = String::from_utf8(prepared.body.to_vec()).unwrap();
+        assert!(!text.contains("shown") && !text.contains(&foreign), "{text}");
+        assert_eq!(body(&prepared).get("thinking"), None);
+        assert_eq!(body(&prepared)["max_tokens"], 4096);
+        assert_eq!(lost(&prepared), vec!["reasoning.effort", "input.reasoning"]);
+    }
+}
+
+#[test]
+fn a_model_that_decides_for_itself_goes_on_thinking_in_a_loop_without_thoughts() {
+    let mut request = tool_loop("gAAAA", "low");
+    request["model"] = json!("claude-opus-4-6");
+    let (body, losses) = converted(request);
+    assert_eq!(body["thinking"], json!({"type": "adaptive"}));
+    assert_eq!(losses, vec!["input.reasoning"]);
+}
+
+#[test]
+fn a_demanded_call_switches_thinking_off() {
+    let request =
+        json!({"input": "x", "tools": [weather()], "tool_choice": "required", "reasoning": {"effort": "low"}});
+    let (body, losses) = converted(request);
+    assert_eq!(body.get("thinking"), None);
+    assert_eq!(losses, vec!["reasoning.effort"]);
+}
+
+#[test]
+fn a_cache_key_marks_tools_system_and_history() {
+    let mark = json!({"type": "ephemeral"});
+    let request = json!({"instructions": "s", "input": "x", "tools": [weather()], "prompt_cache_key": "k"});
+    let (body, losses) = converted(request);
+    assert_eq!(body["system"][0]["cache_control"], mark);
+    assert_eq!(body["tools"][0]["cache_control"], mark);
+    assert_eq!(body["messages"][0]["content"][0]["cache_control"], mark);
+    assert_eq!(losses, Vec::<String>::new());
+    let (body, _) = converted(json!({"instructions": "s", "input": "x", "tools": [weather()]}));
+    assert!(!body.to_string().contains("cache_control"));
+}
+
+#[test]
+fn what_the_wire_has_no_place_for_is_said() {
+    let (_, losses) = converted(json!({
+        "input": [{"role": "user", "content": "x"}, {"type": "web_search_call", "id": "ws_1"}, {"type": "additional_tools", "tools": []}],
+        "presence_penalty": 0.5, "frequency_penalty": 0, "top_logprobs": 3, "truncation": "auto",
+        "text": {"verbosity": "low"}, "client_metadata": {"a": 1}, "seed": 7, "background": false
+    }));
+    assert_eq!(
+        losses,
+        vec!["input.web_search_call", "presence_penalty", "top_logprobs", "text.verbosity", "truncation", "seed"]
+    );
+}
+
+#[test]
+fn a_choice_of_a_tool_that_is_not_there_is_the_callers_mistake() {
+    let request = json!({"input": "x", "tools": [weather()], "tool_choice": {"type": "function", "name": "nope"}});
+    assert_eq!(try_prepare(&request, &HashMap::new()).unwrap_err().param.as_deref(), Some("tool_choice"));
+}

@@ -1,0 +1,521 @@
+//! Reads an answer of the Messages wire, streamed or whole: a whole one is walked as if its blocks had been streamed.
+
+use std::sync::Arc;
+
+use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelError, ModelEvent, Prepared, Seal, unwrap_custom};
+use amalgam_protocol::{Frame, Json, JsonStr, Literal, Raw, Usage, Writer};
+use bytes::Bytes;
+
+use crate::decode::Decode;
+
+use super::{
+    answer::{Answer, WRAPPER, bare_object},
+    thinking::Thoughts,
+};
+
+/// Reads one answer.
+pub(super) struct Decoder {
+    calls: CallMap,
+    answer: Answer,
+    sealing: Sealing,
+    /// Blocks that have begun and not ended, by their index.
+    open: Vec<(u64, Block)>,
+    /// Text that must not be passed on before it is known to be the answer.
+    held: Vec<Literal>,
+    /// Text was passed on since the last message ended.
+    speaking: bool,
+    /// Characters of the running message, to place annotations.
+    spoken: usize,
+    /// The answer came through its tool.
+    answered: bool,
+    usage: Usage,
+    /// Input tokens beside the cache, as the wire counts them.
+    fresh_input: u64,
+    stop_reason: Option<String>,
+    refusal: Option<String>,
+    done: bool,
+}
+
+/// Whether, by whom and for whom thoughts are sealed.
+struct Sealing {
+    wanted: bool,
+    upstream: String,
+    context: String,
+    seal: Arc<dyn Seal>,
+}
+
+enum Block {
+    Text {
+        from: usize,
+        citations: Vec<Json>,
+    },
+    Call {
+        custom: bool,
+        arguments: Arguments,
+    },
+    Answer {
+        arguments: Arguments,
+    },
+    Thinking {
+        text: Vec<u8>,
+        signature: Vec<u8>,
+        shown: bool,
+    },
+    Redacted {
+        data: Vec<u8>,
+    },
+    /// Tools that the upstream runs, and kinds that this version does not know.
+    PassedBy,
+}
+
+/// The input of a tool: as one value at the start, or in pieces.
+struct Arguments {
+    /// Given at the start, and used if nothing follows.
+    given: String,
+    /// Kept back until the end, where somebody needs the whole.
+    kept: Option<String>,
+    arrived: bool,
+}
+
+impl Arguments {
+    fn new(block: Raw<'_>, whole: bool) -> Self {
+        let given = block.get("input").filter(|input| !input.is_null()).map_or("{}", Raw::text);
+        Self { given: given.to_owned(), kept: whole.then(String::new), arrived: false }
+    }
+
+    /// The piece to pass on now, if any.
+    fn take(&mut self, piece: Literal) -> Option<Literal> {
+        self.arrived = true;
+        match &mut self.kept {
+            Some(kept) => {
+                kept.push_str(&piece.decode());
+                None
+            }
+            None => Some(piece),
+        }
+    }
+
+    /// What is left to pass on at the end: the whole where it was kept back, or what was given where nothing followed.
+    fn rest(self) -> Option<String> {
+        match (self.arrived, self.kept) {
+            (true, kept) => kept,
+            (false, _) => Some(self.given),
+        }
+    }
+}
+
+impl Decoder {
+    pub(super) fn new(prepared: &Prepared, upstream: &str, seal: Arc<dyn Seal>) -> Self {
+        let note = &prepared.note;
+        Self {
+            calls: prepared.calls.clone(),
+            answer: Answer::from_note(note.own.as_deref()),
+            sealing: Sealing {
+                wanted: note.wants_sealed_reasoning,
+                upstream: upstream.to_owned(),
+                context: note.seal_context.clone(),
+                seal,
+            },
+            open: Vec::new(),
+            held: Vec::new(),
+            speaking: false,
+            spoken: 0,
+            answered: false,
+            usage: Usage::default(),
+            fresh_input: 0,
+            stop_reason: None,
+            refusal: None,
+            done: false,
+        }
+    }
+
+    fn event(
+        &mut self,
+        kind: &str,
+        raw: Raw<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let index = || raw.get("index").and_then(Raw::as_u64).unwrap_or(0);
+        match kind {
+            "message_start" => self.begin(raw.get("message").unwrap_or(raw), events),
+            "content_block_start" => {
+                if let Some(block) = raw.get("content_block") {
+                    self.start(index(), block, whole, events);
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = raw.get("delta") {
+                    self.delta(index(), delta, whole, events);
+                }
+            }
+            "content_block_stop" => self.stop(index(), events),
+            "message_delta" => {
+                if let Some(delta) = raw.get("delta") {
+                    self.take_stop(delta);
+                }
+                if let Some(usage) = raw.get("usage") {
+                    self.count(usage);
+                }
+            }
+            "message_stop" => self.finish(events),
+            "error" => return Err(refusal(raw)),
+            // `ping`, and whatever the wire learns to say.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, message: Raw<'_>, events: &mut Vec<ModelEvent>) {
+        let word = |name| message.get_str(name).map(|text| text.into_owned());
+        events.push(ModelEvent::Begun { id: word("id"), model: word("model") });
+        if let Some(usage) = message.get("usage") {
+            self.count(usage);
+        }
+    }
+
+    fn start(&mut self, index: u64, block: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        self.stop(index, events);
+        let kind = block.get("type").and_then(Raw::as_str).unwrap_or_default();
+        match kind.escaped() {
+            "text" => {
+                self.open.push((index, self.text_block()));
+                self.delta_text(index, block, "text", whole, events);
+                for citation in block.get("citations").unwrap_or(Raw::NULL).elements() {
+                    self.cite(index, citation);
+                }
+            }
+            "thinking" => {
+                self.end_message(events);
+                self.open.push((index, Block::Thinking { text: Vec::new(), signature: Vec::new(), shown: false }));
+                self.delta_thinking(index, block, whole, events);
+                self.delta_signature(index, block);
+            }
+            "redacted_thinking" => {
+                self.end_message(events);
+                let data = block.get("data").and_then(Raw::as_str).unwrap_or_default();
+                self.open.push((index, Block::Redacted { data: data.escaped().into() }));
+            }
+            "tool_use" => self.start_call(index, block, events),
+            _ => self.open.push((index, Block::PassedBy)),
+        }
+    }
+
+    fn start_call(&mut self, index: u64, block: Raw<'_>, events: &mut Vec<ModelEvent>) {
+        let name = block.get_str("name").unwrap_or_default();
+        if let Answer::Tool { name: own, wrapped } = &self.answer
+            && *own == *name
+        {
+            // A second answer would make the first one unreadable.
+            let block = match self.answered {
+                true => Block::PassedBy,
+                false => Block::Answer { arguments: Arguments::new(block, *wrapped) },
+            };
+            self.answered = true;
+            self.held.clear();
+            return self.open.push((index, block));
+        }
+        self.release(events);
+        self.end_message(events);
+        let target = self.calls.target(&name);
+        let custom = target.kind == CallKind::Custom;
+        let call_id = block.get_str("id").filter(|id| !id.is_empty()).map(|id| id.into_owned());
+        let call = CallHead { kind: target.kind, call_id, name: target.name, namespace: target.namespace };
+        events.push(ModelEvent::CallStart { key: index, call });
+        self.open.push((index, Block::Call { custom, arguments: Arguments::new(block, custom) }));
+    }
+
+    fn delta(&mut self, index: u64, delta: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        let kind = delta.get("type").and_then(Raw::as_str).unwrap_or_default();
+        match kind.escaped() {
+            "text_delta" => {
+                // Some servers forget to say that a text begins.
+                if self.block(index).is_none() {
+                    self.open.push((index, self.text_block()));
+                }
+                self.delta_text(index, delta, "text", whole, events);
+            }
+            "input_json_delta" => self.delta_input(index, delta, whole, events),
+            "thinking_delta" => self.delta_thinking(index, delta, whole, events),
+            "signature_delta" => self.delta_signature(index, delta),
+            "citations_delta" => {
+                if let Some(citation) = delta.get("citation") {
+                    self.cite(index, citation);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn delta_text(&mut self, index: u64, from: Raw<'_>, name: &str, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        let text = from.get(name).and_then(Raw::as_str).unwrap_or_default();
+        if text.is_empty() || !matches!(self.block(index), Some(Block::Text { .. })) {
+            return;
+        }
+        let piece = Literal::within(whole, text);
+        match self.answer {
+            Answer::Plain => self.say(piece, characters(text), events),
+            // Beside the answer's tool, text is chatter.
+            Answer::Tool { .. } if self.answered => {}
+            Answer::Object | Answer::Tool { .. } => self.held.push(piece),
+        }
+    }
+
+    fn delta_input(&mut self, index: u64, delta: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        let text = delta.get("partial_json").and_then(Raw::as_str).unwrap_or_default();
+        if text.is_empty() {
+            return;
+        }
+        let piece = Literal::within(whole, text);
+        match self.block(index) {
+            Some(Block::Call { arguments, .. }) => {
+                if let Some(delta) = arguments.take(piece) {
+                    events.push(ModelEvent::CallDelta { key: index, delta });
+                }
+            }
+            Some(Block::Answer { arguments }) => {
+                if let Some(delta) = arguments.take(piece) {
+                    self.say(delta, 0, events);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn delta_thinking(&mut self, index: u64, from: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        let thinking = from.get("thinking").and_then(Raw::as_str).unwrap_or_default();
+        let wanted = self.sealing.wanted;
+        if let Some(Block::Thinking { text, shown, .. }) = self.block(index)
+            && !thinking.is_empty()
+        {
+            *shown = true;
+            if wanted {
+                text.extend_from_slice(thinking.escaped().as_bytes());
+            }
+            events.push(ModelEvent::ReasoningSummary(Literal::within(whole, thinking)));
+        }
+    }
+
+    fn delta_signature(&mut self, index: u64, from: Raw<'_>) {
+        let piece = from.get("signature").and_then(Raw::as_str).unwrap_or_default();
+        if let Some(Block::Thinking { signature, .. }) = self.block(index) {
+            signature.extend_from_slice(piece.escaped().as_bytes());
+        }
+    }
+
+    /// Keeps a citation that names an address; others point into documents that the client knows by no id.
+    fn cite(&mut self, index: u64, citation: Raw<'_>) {
+        if let Some(Block::Text { citations, .. }) = self.block(index)
+            && citation.get("url").and_then(Raw::as_str).is_some()
+        {
+            citations.push(citation.into());
+        }
+    }
+
+    fn stop(&mut self, index: u64, events: &mut Vec<ModelEvent>) {
+        let Some(place) = self.open.iter().position(|(key, _)| *key == index) else { return };
+        let (_, block) = self.open.remove(place);
+        match block {
+            Block::Text { from, citations } => {
+                for citation in citations.iter().filter(|_| self.speaking) {
+                    events.push(ModelEvent::Annotation(annotation(citation.raw(), from, self.spoken)));
+                }
+            }
+            Block::Call { custom, arguments } => {
+                if let Some(rest) = arguments.rest() {
+                    let rest = if custom { unwrap_custom(&rest) } else { rest };
+                    events.push(ModelEvent::CallDelta { key: index, delta: Literal::from_text(&rest) });
+                }
+                events.push(ModelEvent::CallEnd { key: index });
+            }
+            Block::Answer { arguments } => {
+                let wrapped = matches!(self.answer, Answer::Tool { wrapped: true, .. });
+                if let Some(rest) = arguments.rest() {
+                    let inner = Raw::parse(rest.as_bytes()).ok().filter(|_| wrapped).and_then(|raw| raw.get(WRAPPER));
+                    self.say(Literal::from_text(inner.map_or(&*rest, Raw::text)), 0, events);
+                }
+                self.end_message(events);
+            }
+            Block::Thinking { text, signature, shown } => {
+                let mut thoughts = Thoughts::default();
+                thoughts.add(&text, &signature);
+                if shown || self.sealing.wanted {
+                    events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealing.close(thoughts) });
+                }
+            }
+            Block::Redacted { data } => {
+                let mut thoughts = Thoughts::default();
+                thoughts.add_redacted(&data);
+                if self.sealing.wanted {
+                    events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealing.close(thoughts) });
+                }
+            }
+            Block::PassedBy => {}
+        }
+    }
+
+    fn finish(&mut self, events: &mut Vec<ModelEvent>) {
+        while let Some((index, _)) = self.open.first() {
+            self.stop(*index, events);
+        }
+        self.release(events);
+        if let Some(refusal) = self.refusal.take() {
+            self.speaking = true;
+            events.push(ModelEvent::Refusal(Literal::from_text(&refusal)));
+        }
+        self.end_message(events);
+        events.push(ModelEvent::Usage(self.usage));
+        events.push(ModelEvent::Finish(match self.stop_reason.as_deref() {
+            Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
+            Some("refusal") => Finish::ContentFilter,
+            Some("pause_turn") => Finish::Incomplete("pause_turn".to_owned()),
+            // `end_turn`, `stop_sequence`, `tool_use`, and none that we know.
+            _ => Finish::Stop,
+        }));
+        self.done = true;
+    }
+
+    /// Passes on what was held back, once it is clear that it is the answer or goes beside a call.
+    fn release(&mut self, events: &mut Vec<ModelEvent>) {
+        let held = std::mem::take(&mut self.held);
+        match self.answer {
+            _ if held.is_empty() => {}
+            Answer::Object => {
+                let text: String = held.iter().map(Literal::decode).collect();
+                self.say(Literal::from_text(bare_object(&text)), 0, events);
+            }
+            Answer::Plain | Answer::Tool { .. } => held.into_iter().for_each(|piece| self.say(piece, 0, events)),
+        }
+    }
+
+    fn say(&mut self, delta: Literal, characters: usize, events: &mut Vec<ModelEvent>) {
+        self.speaking = true;
+        self.spoken += characters;
+        events.push(ModelEvent::Text { delta, logprobs: None });
+    }
+
+    fn end_message(&mut self, events: &mut Vec<ModelEvent>) {
+        if std::mem::take(&mut self.speaking) {
+            events.push(ModelEvent::MessageEnd);
+        }
+        self.spoken = 0;
+    }
+
+    fn take_stop(&mut self, from: Raw<'_>) {
+        if let Some(reason) = from.get_str("stop_reason") {
+            self.stop_reason = Some(reason.into_owned());
+        }
+        let details = from.get("stop_details").filter(|details| details.get_str("type").as_deref() == Some("refusal"));
+        if let Some(explanation) = details.and_then(|details| details.get_str("explanation")) {
+            self.refusal = Some(explanation.into_owned());
+        }
+    }
+
+    /// Counts are running totals; one that is not repeated still stands. The wire counts cached input apart from the rest.
+    fn count(&mut self, usage: Raw<'_>) {
+        let read = |name: &str, into: &mut u64| {
+            if let Some(count) = usage.get(name).and_then(Raw::as_u64) {
+                *into = count;
+            }
+        };
+        read("input_tokens", &mut self.fresh_input);
+        read("cache_read_input_tokens", &mut self.usage.cached_tokens);
+        read("cache_creation_input_tokens", &mut self.usage.cache_write_tokens);
+        read("output_tokens", &mut self.usage.output_tokens);
+        if let Some(thoughts) = usage.get("output_tokens_details").and_then(|details| details.get("thinking_tokens")) {
+            self.usage.reasoning_tokens = thoughts.as_u64().unwrap_or_default();
+        }
+        self.usage.input_tokens = self.fresh_input + self.usage.cached_tokens + self.usage.cache_write_tokens;
+    }
+
+    fn text_block(&self) -> Block {
+        Block::Text { from: self.spoken, citations: Vec::new() }
+    }
+
+    fn block(&mut self, index: u64) -> Option<&mut Block> {
+        self.open.iter_mut().find(|(key, _)| *key == index).map(|(_, block)| block)
+    }
+}
+
+impl Sealing {
+    fn close(&self, thoughts: Thoughts) -> Option<String> {
+        self.wanted.then(|| thoughts.seal(&self.upstream, &self.context, &*self.seal))
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        // Proxies that speak several wires end all of them the same way.
+        if self.done || &*frame.data == b"[DONE]" {
+            return Ok(());
+        }
+        let raw = Raw::parse(&frame.data).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+        let kind = match raw.get_str("type") {
+            Some(kind) => kind,
+            None => String::from_utf8_lossy(frame.event.as_deref().unwrap_or_default()),
+        };
+        self.event(&kind, raw, &frame.data, events)
+    }
+
+    fn end(&mut self, _events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        Err(ModelError::CutShort)
+    }
+
+    fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let raw = Raw::parse(&body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+        if raw.get_str("type").as_deref() == Some("error") || raw.get("error").is_some() {
+            return Err(refusal(raw));
+        }
+        let Some(content) = raw.get("content") else {
+            return Err(ModelError::Unreadable("a message without content".to_owned()));
+        };
+        self.begin(raw, events);
+        self.take_stop(raw);
+        for (index, block) in (0_u64..).zip(content.elements()) {
+            self.start(index, block, &body, events);
+            self.stop(index, events);
+        }
+        self.finish(events);
+        Ok(())
+    }
+}
+
+/// An error inside an answer, with the status that the same error has outside of one.
+fn refusal(raw: Raw<'_>) -> ModelError {
+    let error = raw.get("error").unwrap_or(raw);
+    let code = error.get_str("type").map(|kind| kind.into_owned());
+    let status = match code.as_deref() {
+        Some("invalid_request_error") => 400,
+        Some("authentication_error") => 401,
+        Some("permission_error") => 403,
+        Some("not_found_error") => 404,
+        Some("request_too_large") => 413,
+        Some("rate_limit_error") => 429,
+        Some("timeout_error") => 504,
+        Some("overloaded_error") => 529,
+        _ => 500,
+    };
+    let message = error.get_str("message").map(|message| message.into_owned());
+    ModelError::Refused { status, retry_after: None, message, code, param: None, body: raw.text().to_owned() }
+}
+
+fn annotation(citation: Raw<'_>, from: usize, to: usize) -> Json {
+    let mut writer = Writer::with_capacity(128);
+    writer.object(|writer| {
+        writer.key("type").string("url_citation");
+        writer.key("start_index").number(from as u64);
+        writer.key("end_index").number(to as u64);
+        writer.key("url").raw(citation.get("url").unwrap_or(Raw::NULL));
+        let title = citation.get("title").and_then(Raw::as_str).unwrap_or_default();
+        writer.key("title").json_str(title);
+    });
+    Json::from_writer(writer)
+}
+
+fn characters(text: JsonStr<'_>) -> usize {
+    text.decode().chars().count()
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+//! Chat Completions: OpenAI, Ollama, vLLM, llama.cpp, LM Studio and every other server that speaks it.
+//!
+//! `convert` and its children write the request, `decode` and its children read the answer; this file joins them with
+//! the transport. A server that never says what an answer cost is counted for, in `estimate`.
+
+mod calls;
+mod constrained;
+mod convert;
+mod decode;
+mod failure;
+mod files;
+mod messages;
+mod parts;
+
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared};
+use http::Uri;
+
+use crate::{
+    estimate, recovery,
+    settings::{SystemRole, ToolCalls, UpstreamKind, UpstreamSettings},
+    transport::Transport,
+};
+
+use self::decode::Decoder;
+
+const PATH: &str = "/chat/completions";
+
+/// An upstream that speaks Chat Completions.
+pub struct Chat {
+    transport: Transport,
+    wire: Wire,
+    fetches_images: bool,
+    recovers_history: bool,
+}
+
+/// What this server wants otherwise than others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wire {
+    tool_calls: ToolCalls,
+    system_role: SystemRole,
+    stream_usage: bool,
+    /// OpenAI's newer models refuse `max_tokens` and want `max_completion_tokens`; most other servers know only the
+    /// former. Taken for granted on OpenAI's and Azure's hosts, and wherever instructions go by `developer`.
+    newer_limit: bool,
+    /// Reasoning models such as DeepSeek's and Kimi's want their thoughts back while a tool turn is under way, as
+    /// `reasoning_content`; most servers pass by what they do not know. Hosts that refuse unknown fields of a message
+    /// get none.
+    replays_reasoning: bool,
+}
+
+impl Chat {
+    /// Prepares the way to one upstream; connects to nothing yet.
+    pub fn new(settings: UpstreamSettings) -> Result<Self, Fault> {
+        let UpstreamKind::Chat { tool_calls, system_role, stream_usage } = settings.kind else {
+            return Err(Fault::internal(format_args!("upstream `{}` is not of kind chat", settings.name)));
+        };
+        let host = settings.base_url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_ascii_lowercase));
+        let within = |domains: &[&str]| {
+            host.as_deref().is_some_and(|host| {
+                let below = |domain: &&str| {
+                    host.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+                };
+                domains.iter().any(below)
+            })
+        };
+        let newer_limit = system_role == SystemRole::Developer || within(&["openai.com", "azure.com"]);
+        let strict = newer_limit || within(&["groq.com", "mistral.ai", "cerebras.ai"]);
+        Ok(Self {
+            transport: Transport::new(&settings)?,
+            wire: Wire { tool_calls, system_role, stream_usage, newer_limit, replays_reasoning: !strict },
+            fetches_images: settings.fetch_images,
+            recovers_history: settings.history_recovery,
+        })
+    }
+}
+
+impl Model for Chat {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+        convert::prepare(self.wire, request)
+    }
+
+    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+        Box::pin(async move {
+            let stream = self.transport.ask(PATH, &[], prepared, Decoder::new(prepared)).await?;
+            Ok(estimate::counted(stream, prepared.body.clone()))
+        })
+    }
+
+    fn wants_image_bytes(&self) -> bool {
+        self.fetches_images
+    }
+
+    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+        match self.recovers_history {
+            true => recovery::recover(request, error, |request| self.prepare(request)),
+            false => None,
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Tools for models that have none: the tool list becomes a JSON schema for the answer, and the answer becomes calls.
+//!
+//! Under the schema the model writes `{"calls": [{"tool": …, "arguments": …}]}` or `{"answer": …}`. A model that writes
+//! something else has answered in prose, and that is passed on as text. An answer that is a string is passed on while
+//! it is being written.
+
+use amalgam_core::{Choice, ModelEvent, Toolset};
+use amalgam_protocol::{JsonStr, Literal, Raw, Shape, TextFormat, Writer};
+
+use super::calls::Calls;
+
+/// Tells the decoder that the answer was asked for by our schema.
+pub(super) const NOTE: &str = "constrained";
+
+/// What the model is told about its tools.
+pub(super) fn preamble(toolset: &Toolset<'_>, format: &TextFormat<'_>) -> String {
+    let mut text = String::from("Reply with one JSON object and nothing else.\n");
+    let several = match toolset.parallel {
+        Some(false) => "exactly one call",
+        _ => "one or more calls",
+    };
+    text.push_str(&format!(
+        "To call tools, reply {{\"calls\": [{{\"tool\": NAME, \"arguments\": {{...}}}}]}} with {several}; \
+         their output comes in the next message.\n"
+    ));
+    text.push_str(match (may_answer(toolset), format) {
+        (false, _) => "You must call a tool now.\n",
+        (true, TextFormat::JsonSchema(_) | TextFormat::JsonObject) => {
+            "To answer without calling tools, reply {\"answer\": {...}} with the JSON value that was asked for.\n"
+        }
+        (true, _) => "To answer without calling tools, reply {\"answer\": \"your text\"}.\n",
+    });
+    text.push_str("\nTools:\n");
+    for offer in &toolset.offers {
+        let mut description = Writer::default();
+        if let Some(words) = &offer.description {
+            words.write(&mut description);
+        }
+        let description = Raw::parse(description.bytes()).ok().and_then(Raw::as_str).map(JsonStr::decode);
+        let arguments = offer.parameters.map_or("{}", Raw::text);
+        text.push_str(&format!(
+            "\n{}: {}\nJSON Schema of its arguments: {arguments}\n",
+            offer.name,
+            description.unwrap_or_default()
+        ));
+    }
+    text
+}
+
+/// The JSON schema of an answer.
+pub(super) fn schema(toolset: &Toolset<'_>, format: &TextFormat<'_>) -> Vec<u8> {
+    let mut definitions = Writer::default();
+    let mut writer = Writer::default();
+    writer.object(|writer| {
+        writer.key("anyOf").array(|writer| {
+            one_field(writer, "calls", |writer| {
+                writer.object(|writer| {
+                    writer.key("type").string("array");
+                    writer.key("minItems").number(1);
+                    if toolset.parallel == Some(false) {
+                        writer.key("maxItems").number(1);
+                    }
+                    writer.key("items").object(|writer| {
+                        writer.key("anyOf").array(|writer| {
+                            for (index, offer) in toolset.offers.iter().enumerate() {
+                                let place = format!("tool_{index}");
+                                call_schema(writer, &offer.name, |writer| {
+                                    embed(writer, &mut definitions, offer.parameters, &place);
+                                });
+                            }
+                        });
+                    });
+                });
+            });
+            if may_answer(toolset) {
+                one_field(writer, "answer", |writer| match format {
+                    TextFormat::JsonSchema(format) => embed(writer, &mut definitions, Some(format.schema), "answer"),
+                    TextFormat::JsonObject => embed(writer, &mut definitions, None, "answer"),
+                    TextFormat::Text | TextFormat::Other(_) => writer.valid(br#"{"type":"string"}"#),
+                });
+            }
+        });
+        if !definitions.bytes().is_empty() {
+            writer.key("$defs").valid(&[b"{", definitions.bytes(), b"}"].concat());
+        }
+    });
+    writer.into_bytes()
+}
+
+fn may_answer(toolset: &Toolset<'_>) -> bool {
+    matches!(toolset.choice, Choice::Auto | Choice::None)
+}
+
+/// An object of exactly this field.
+fn one_field(writer: &mut Writer, name: &str, schema: impl FnOnce(&mut Writer)) {
+    writer.object(|writer| {
+        writer.key("type").string("object");
+        writer.key("properties").object(|writer| schema(writer.key(name)));
+        writer.key("required").array(|writer| writer.string(name));
+        writer.key("additionalProperties").bool(false);
+    });
+}
+
+fn call_schema(writer: &mut Writer, name: &str, arguments: impl FnOnce(&mut Writer)) {
+    writer.object(|writer| {
+        writer.key("type").string("object");
+        writer.key("properties").object(|writer| {
+            writer.key("tool").object(|writer| {
+                writer.key("type").string("string");
+                writer.key("enum").array(|writer| writer.string(name));
+            });
+            arguments(writer.key("arguments"));
+        });
+        writer.key("required").array(|writer| {
+            writer.string("tool");
+            writer.string("arguments");
+        });
+        writer.key("additionalProperties").bool(false);
+    });
+}
+
+/// Writes a client's schema inside ours. One that refers to its own parts moves to the definitions, where the
+/// references are made to lead.
+fn embed(writer: &mut Writer, definitions: &mut Writer, schema: Option<Raw<'_>>, place: &str) {
+    match schema {
+        None => writer.valid(br#"{"type":"object"}"#),
+        Some(schema) if !schema.text().contains("$ref") => writer.raw(schema),
+        Some(schema) => {
+            let root = format!("#/$defs/{place}");
+            relocate(definitions.key(place), schema, &root);
+            writer.object(|writer| writer.key("$ref").string(&root));
+        }
+    }
+}
+
+/// Copies a schema, with its references to `#` led to `root`. The depth is bounded by the request's.
+fn relocate(writer: &mut Writer, schema: Raw<'_>, root: &str) {
+    match schema.shape() {
+        Shape::Object => writer.object(|writer| {
+            for (key, value) in schema.fields() {
+                let name = key.decode();
+                let target = value.as_str().filter(|_| name == "$ref").map(JsonStr::decode);
+                match target.as_deref().and_then(|target| target.strip_prefix('#')) {
+                    Some(rest) => writer.key(&name).string(&format!("{root}{rest}")),
+                    None => relocate(writer.key(&name), value, root),
+                }
+            }
+        }),
+        Shape::Array => writer.array(|writer| schema.elements().for_each(|element| relocate(writer, element, root))),
+        _ => writer.raw(schema),
+    }
+}
+
+/// Reads the text of an answer by our schema.
+#[derive(Debug, Default)]
+pub(super) struct AnswerReader {
+    /// What has come and was not passed on.
+    text: String,
+    state: State,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Anything is possible still.
+    #[default]
+    Unknown,
+    /// Inside the string of `{"answer": "…`.
+    Answering,
+    /// The string has ended; what follows closes the object.
+    Answered,
+}
+
+impl AnswerReader {
+    /// Takes a piece of the text. What is certain to be the answer's text is passed on.
+    pub(super) fn push(&mut self, piece: &str, events: &mut Vec<ModelEvent>) {
+        if self.state == State::Answered {
+            return;
+        }
+        self.text.push_str(piece);
+        if self.state == State::Unknown {
+            let Some(start) = answer_start(&self.text) else { return };
+            self.text.drain(..start);
+            self.state = State::Answering;
+        }
+        let (length, closed) = string_run(self.text.as_bytes());
+        let run: String = self.text.drain(..length).collect();
+        if !run.is_empty() {
+            events.push(ModelEvent::Text { delta: tidy(&run), logprobs: None });
+        }
+        if closed {
+            self.state = State::Answered;
+        }
+    }
+
+    /// The answer is over: gives the calls or the text that it holds and that were not passed on.
+    pub(super) fn conclude(&mut self, calls: &mut Calls, events: &mut Vec<ModelEvent>) {
+        let text = std::mem::take(&mut self.text);
+        // In an answer that was cut off, half an escape may be left; it is nothing that could be shown.
+        if self.state != State::Unknown {
+            return;
+        }
+        let object = unfenced(&text);
+        let Ok(raw) = Raw::parse(object.as_bytes()) else { return say(&text, events) };
+        let wanted: Vec<Raw<'_>> = match raw.get("calls") {
+            Some(list) if list.shape() == Shape::Array => list.elements().collect(),
+            _ if raw.get("tool").is_some() => vec![raw],
+            _ => Vec::new(),
+        };
+        if !wanted.is_empty() && wanted.iter().all(|call| call.get("tool").is_some_and(|name| name.as_str().is_some()))
+        {
+            for call in wanted {
+                let name = call.get_str("tool").unwrap_or_default();
+                calls.add_whole(&name, call.get("arguments").unwrap_or(Raw::NULL), events);
+            }
+            return;
+        }
+        match raw.get("answer") {
+            Some(answer) => match answer.as_str() {
+                Some(answer) => say(&answer.decode(), events),
+                None => say(answer.text(), events),
+            },
+            None => say(&text, events),
+        }
+    }
+}
+
+/// The text of a JSON string that a model wrote. Bare control characters and escapes that do not exist are what models
+/// get wrong when nothing holds them to the schema.
+fn tidy(run: &str) -> Literal {
+    let quoted = format!("\"{run}\"");
+    if let Some(text) = Raw::parse(quoted.as_bytes()).ok().and_then(Raw::as_str) {
+        return text.into();
+    }
+    let mut escaped = Vec::with_capacity(run.len() + 16);
+    let mut rest = run.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\\' => match rest.next() {
+                Some(next @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't')) => escaped.extend([b'\\', next as u8]),
+                Some(next) => escaped.extend_from_slice(Literal::from_text(&format!("\\{next}")).escaped()),
+                None => {}
+            },
+            other => escaped.extend_from_slice(Literal::from_text(other.encode_utf8(&mut [0; 4])).escaped()),
+        }
+    }
+    Literal::from_escaped(&escaped)
+}
+
+fn say(text: &str, events: &mut Vec<ModelEvent>) {
+    if !text.is_empty() {
+        events.push(ModelEvent::Text { delta: Literal::from_text(text), logprobs: None });
+    }
+}
+
+/// Where the string begins in `{"answer": "…`; nothing while that is not certain.
+fn answer_start(text: &str) -> Option<usize> {
+    let mut rest = text.trim_start();
+    for token in ["{", "\"answer\"", ":"] {
+        rest = rest.strip_prefix(token)?.trim_start();
+    }
+    rest.strip_prefix('"').map(|rest| text.len() - rest.len())
+}
+
+/// How much of an escaped string is whole escapes and characters, and whether its closing quote comes next.
+fn string_run(bytes: &[u8]) -> (usize, bool) {
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        at += match byte {
+            b'"' => return (at, true),
+            b'\\' => match escape_length(bytes.get(at..).unwrap_or_default()) {
+                Some(length) => length,
+                None => return (at, false),
+            },
+            _ => 1,
+        };
+    }
+    (at, false)
+}
+
+/// The length of the escape that begins here, once it is whole. The two halves of a surrogate pair stay together.
+fn escape_length(bytes: &[u8]) -> Option<usize> {
+    match bytes.get(1)? {
+        b'u' => {
+            let high = matches!(bytes.get(2..4)?, [b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B']);
+            bytes.get(..6)?;
+            match high {
+                true => bytes.get(..12).map(|_| 12),
+                false => Some(6),
+            }
+        }
+        _ => Some(2),
+    }
+}
+
+/// The text inside a code fence that some models cannot leave out.
+fn unfenced(text: &str) -> &str {
+    let trimmed = text.trim();
+    let inner = trimmed.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    inner.map_or(trimmed, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
+}
+
+#[cfg(test)]
+#[path = "constrained_tests.rs"]
+mod tests;

@@ -1,0 +1,425 @@
+//! Answers of Chat Completions, streamed or whole, in all the dialects that servers speak.
+
+use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, Prepared};
+use amalgam_protocol::{Frame, Json, JsonStr, Literal, Raw, Shape, Usage, Writer};
+use bytes::Bytes;
+
+use crate::decode::Decode;
+
+use super::{
+    calls::Calls,
+    constrained::{self, AnswerReader},
+    failure,
+};
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    calls: Calls,
+    wants_logprobs: bool,
+    /// Reads the text where it was asked for by our tool schema.
+    answer: Option<AnswerReader>,
+    begun: bool,
+    /// Text or a refusal was passed on.
+    said: bool,
+    /// Thoughts are open.
+    thinking: bool,
+    /// A message has come, if only an empty one.
+    answered: bool,
+    /// Something of an answer has come: text, thoughts or calls.
+    heard: bool,
+    /// What was said after a call began: it would end a call whose arguments are still to come.
+    late: Vec<ModelEvent>,
+    usage: Option<Usage>,
+    finish: Option<Finish>,
+    over: bool,
+}
+
+/// The pieces of one message or delta, in the order in which they are passed on.
+#[derive(Default)]
+struct Delta<'a> {
+    thoughts: Option<Raw<'a>>,
+    content: Option<Raw<'a>>,
+    refusal: Option<JsonStr<'a>>,
+    annotations: Option<Raw<'a>>,
+    tool_calls: Option<Raw<'a>>,
+    function_call: Option<Raw<'a>>,
+}
+
+/// Whether tool calls are fragments or whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Delta,
+    Message,
+}
+
+impl Decoder {
+    pub(super) fn new(prepared: &Prepared) -> Self {
+        let constrained = prepared.note.own.as_deref() == Some(constrained::NOTE);
+        Self {
+            calls: Calls::new(prepared.calls.clone()),
+            wants_logprobs: prepared.note.wants_logprobs,
+            answer: constrained.then(AnswerReader::default),
+            begun: false,
+            said: false,
+            thinking: false,
+            answered: false,
+            heard: false,
+            late: Vec::new(),
+            usage: None,
+            finish: None,
+            over: false,
+        }
+    }
+
+    /// One chunk of a stream, or the whole answer.
+    fn chunk(&mut self, raw: Raw<'_>, data: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let mut choices = None;
+        let mut error = None;
+        let (mut id, mut model) = (None, None);
+        for (key, value) in raw.fields() {
+            match key.escaped() {
+                "choices" => choices = Some(value),
+                "usage" => self.count(value),
+                // Groq's place for it.
+                "x_groq" => value.get("usage").into_iter().for_each(|usage| self.count(usage)),
+                "error" if !value.is_null() => error = Some(value),
+                "object" if value.text() == "\"error\"" => error = error.or(Some(raw)),
+                "id" if !self.begun => id = value.as_str(),
+                "model" if !self.begun => model = value.as_str(),
+                _ => {}
+            }
+        }
+        if let Some(error) = error {
+            return self.fail(error, events);
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            let text =
+                |text: Option<JsonStr<'_>>| text.filter(|text| !text.is_empty()).map(|text| text.decode().into_owned());
+            events.push(ModelEvent::Begun { id: text(id), model: text(model) });
+        }
+        let first = |choice: &Raw<'_>| choice.get("index").and_then(Raw::as_u64).unwrap_or_default() == 0;
+        match choices.and_then(|choices| choices.elements().find(first)) {
+            Some(choice) => self.choice(choice, data, events),
+            None => Ok(()),
+        }
+    }
+
+    fn choice(&mut self, choice: Raw<'_>, data: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let (mut delta, mut message, mut logprobs, mut reason) = (None, None, None, None);
+        for (key, value) in choice.fields() {
+            match key.escaped() {
+                "delta" if value.shape() == Shape::Object => delta = Some(value),
+                "message" if value.shape() == Shape::Object => message = Some(value),
+                "logprobs" if self.wants_logprobs => logprobs = value.get("content"),
+                "finish_reason" => reason = value.as_str(),
+                // Moonshot's place for it.
+                "usage" => self.count(value),
+                "error" if !value.is_null() => return self.fail(value, events),
+                _ => {}
+            }
+        }
+        self.answered |= delta.is_some() || message.is_some();
+        let logprobs = logprobs.filter(|list| list.shape() == Shape::Array);
+        match (delta, message) {
+            (Some(delta), _) => self.delta(delta, Piece::Delta, logprobs, data, events),
+            (None, Some(message)) => self.delta(message, Piece::Message, logprobs, data, events),
+            (None, None) => {}
+        }
+        if let Some(finish) = reason.and_then(finish_of)
+            && matches!(self.finish, None | Some(Finish::Stop))
+        {
+            self.finish = Some(finish);
+        }
+        Ok(())
+    }
+
+    fn delta(
+        &mut self,
+        raw: Raw<'_>,
+        piece: Piece,
+        logprobs: Option<Raw<'_>>,
+        data: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        let mut delta = Delta::default();
+        for (key, value) in raw.fields().filter(|(_, value)| !value.is_null()) {
+            match key.escaped() {
+                "content" => delta.content = Some(value),
+                "refusal" => delta.refusal = value.as_str(),
+                // The same thoughts under two names count once.
+                "reasoning_content" | "reasoning" | "thinking" => {
+                    delta.thoughts = delta.thoughts.filter(|known| known.text() != "\"\"").or(Some(value));
+                }
+                "annotations" => delta.annotations = Some(value),
+                "tool_calls" => delta.tool_calls = Some(value),
+                "function_call" => delta.function_call = Some(value),
+                _ => {}
+            }
+        }
+        if let Some(thoughts) = delta.thoughts {
+            self.think(thoughts, data, events);
+        }
+        if let Some(content) = delta.content {
+            self.content(content, logprobs, data, events);
+        }
+        if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
+            self.say(ModelEvent::Refusal(Literal::within(data, refusal)), events);
+        }
+        for annotation in delta.annotations.into_iter().flat_map(Raw::elements) {
+            if self.said
+                && let Some(annotation) = annotation_of(annotation)
+            {
+                self.say(ModelEvent::Annotation(annotation), events);
+            }
+        }
+        if delta.tool_calls.is_some_and(|list| list.elements().next().is_some()) || delta.function_call.is_some() {
+            self.heard = true;
+            self.stop_thinking(events);
+        }
+        match (delta.tool_calls, piece) {
+            (Some(list), Piece::Delta) => self.calls.fragments(list, data, events),
+            (Some(list), Piece::Message) => self.calls.whole(list, data, events),
+            (None, _) => {}
+        }
+        if let Some(call) = delta.function_call {
+            self.calls.function_call(call, data, events);
+        }
+    }
+
+    /// A text, or the list of parts that some servers send.
+    fn content(&mut self, content: Raw<'_>, logprobs: Option<Raw<'_>>, data: &Bytes, events: &mut Vec<ModelEvent>) {
+        if let Some(text) = content.as_str() {
+            return self.text(text, logprobs, data, events);
+        }
+        for part in content.elements() {
+            if let Some(text) = part.as_str() {
+                self.text(text, None, data, events);
+            } else if let Some(thoughts) = part.get("thinking") {
+                self.think(thoughts, data, events);
+            } else if let Some(refusal) = part.get("refusal").and_then(Raw::as_str) {
+                self.say(ModelEvent::Refusal(Literal::within(data, refusal)), events);
+            } else if let Some(text) = part.get("text").and_then(Raw::as_str) {
+                self.text(text, None, data, events);
+            }
+        }
+    }
+
+    fn text(&mut self, text: JsonStr<'_>, logprobs: Option<Raw<'_>>, data: &Bytes, events: &mut Vec<ModelEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        self.heard = true;
+        match &mut self.answer {
+            Some(answer) => {
+                let mut found = Vec::new();
+                answer.push(&text.decode(), &mut found);
+                found.into_iter().for_each(|event| self.say(event, events));
+            }
+            None => {
+                let logprobs = logprobs.map(logprobs_of);
+                self.say(ModelEvent::Text { delta: Literal::within(data, text), logprobs }, events);
+            }
+        }
+    }
+
+    fn say(&mut self, event: ModelEvent, events: &mut Vec<ModelEvent>) {
+        (self.said, self.heard) = (true, true);
+        if self.calls.is_empty() {
+            self.stop_thinking(events);
+            return events.push(event);
+        }
+        self.late.push(event);
+    }
+
+    /// A text, an object around one, or a list of either.
+    fn think(&mut self, thoughts: Raw<'_>, data: &Bytes, events: &mut Vec<ModelEvent>) {
+        match thoughts.shape() {
+            Shape::String => {
+                let Some(text) = thoughts.as_str().filter(|text| !text.is_empty()) else { return };
+                self.heard = true;
+                let event = ModelEvent::ReasoningSummary(Literal::within(data, text));
+                match self.calls.is_empty() {
+                    true => {
+                        self.thinking = true;
+                        events.push(event);
+                    }
+                    false => self.late.push(event),
+                }
+            }
+            Shape::Array => thoughts.elements().for_each(|element| self.think(element, data, events)),
+            Shape::Object => {
+                let texts = ["content", "text", "summary", "thinking"];
+                if let Some(text) = texts.iter().find_map(|name| thoughts.get(name).filter(|text| !text.is_null())) {
+                    self.think(text, data, events);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stop_thinking(&mut self, events: &mut Vec<ModelEvent>) {
+        if std::mem::take(&mut self.thinking) {
+            events.push(ModelEvent::ReasoningEnd { encrypted_content: None });
+        }
+    }
+
+    /// The last word counts; one that says nothing is none.
+    fn count(&mut self, raw: Raw<'_>) {
+        let mut usage = Usage::read(raw);
+        if usage.cached_tokens == 0 {
+            // DeepSeek's name for it.
+            usage.cached_tokens = raw.get("prompt_cache_hit_tokens").and_then(Raw::as_u64).unwrap_or_default();
+        }
+        if usage.input_tokens > 0 || usage.output_tokens > 0 {
+            self.usage = Some(usage);
+        }
+    }
+
+    /// An error in place of an answer is an answer's error; one inside an answer ends it.
+    fn fail(&mut self, error: Raw<'_>, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let error = failure::read(error);
+        if !self.heard {
+            return Err(error);
+        }
+        self.finish = Some(Finish::Failed(Box::new(error.into_fault())));
+        self.conclude(events);
+        Ok(())
+    }
+
+    fn conclude(&mut self, events: &mut Vec<ModelEvent>) {
+        self.over = true;
+        let finish = self.finish.take().unwrap_or(Finish::Stop);
+        self.stop_thinking(events);
+        if let Some(mut answer) = self.answer.take() {
+            answer.conclude(&mut self.calls, events);
+        }
+        self.calls.conclude(finish != Finish::Stop, events);
+        let blank =
+            |event: &ModelEvent| matches!(event, ModelEvent::Text { delta, .. } if delta.decode().trim().is_empty());
+        if !self.late.iter().all(blank) {
+            events.append(&mut self.late);
+        }
+        events.extend(self.usage.take().map(ModelEvent::Usage));
+        events.push(ModelEvent::Finish(finish));
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        match frame.data.trim_ascii() {
+            _ if self.over => Ok(()),
+            b"" => Ok(()),
+            b"[DONE]" if self.finish.is_none() && !self.heard => Err(ModelError::CutShort),
+            b"[DONE]" => {
+                self.conclude(events);
+                Ok(())
+            }
+            _ => {
+                let raw = Raw::parse(&frame.data).map_err(unreadable)?;
+                self.chunk(raw, &frame.data, events)
+            }
+        }
+    }
+
+    fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        match self.finish {
+            // Several servers leave `[DONE]` out.
+            Some(_) => {
+                self.conclude(events);
+                Ok(())
+            }
+            None => Err(ModelError::CutShort),
+        }
+    }
+
+    fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let raw = Raw::parse(&body).map_err(unreadable)?;
+        self.chunk(raw, &body, events)?;
+        if !self.answered {
+            return Err(ModelError::Unreadable("an answer without a message".to_owned()));
+        }
+        if !self.over {
+            self.conclude(events);
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(error: amalgam_protocol::SyntaxError) -> ModelError {
+    ModelError::Unreadable(error.to_string())
+}
+
+/// Why an answer is over. An unknown reason is an end like any other; an empty one is none.
+fn finish_of(reason: JsonStr<'_>) -> Option<Finish> {
+    let failed = |kind, message: &'static str| {
+        Finish::Failed(Box::new(Fault::new(kind, message).detail(format_args!("finish_reason {}", reason.escaped()))))
+    };
+    Some(match reason.escaped() {
+        "" | "null" => return None,
+        "length" | "max_tokens" | "model_length" => Finish::Length,
+        "content_filter" => Finish::ContentFilter,
+        "insufficient_system_resource" => {
+            failed(FaultKind::UpstreamDown, "The upstream ran out of resources before the answer was complete.")
+        }
+        "error" => failed(FaultKind::UpstreamDown, "The upstream failed before the answer was complete."),
+        "abort" => failed(FaultKind::UpstreamBroken, "The upstream gave up before the answer was complete."),
+        _ => Finish::Stop,
+    })
+}
+
+/// Log probabilities as the Responses wire writes them: every entry with all four fields.
+fn logprobs_of(list: Raw<'_>) -> Json {
+    let is_full = |entry: Raw<'_>| {
+        let array = |name| entry.get(name).is_some_and(|value| value.shape() == Shape::Array);
+        array("bytes") && array("top_logprobs")
+    };
+    if list.elements().all(is_full) {
+        return Json::from(list);
+    }
+    let mut writer = Writer::with_capacity(list.text().len() * 2);
+    writer.array(|writer| {
+        for entry in list.elements() {
+            writer.object(|writer| {
+                write_token(writer, entry);
+                let others = entry.get("top_logprobs").into_iter().flat_map(Raw::elements);
+                writer
+                    .key("top_logprobs")
+                    .array(|writer| others.for_each(|other| writer.object(|writer| write_token(writer, other))));
+            });
+        }
+    });
+    Json::from_writer(writer)
+}
+
+fn write_token(writer: &mut Writer, entry: Raw<'_>) {
+    let token = entry.get("token").and_then(Raw::as_str).unwrap_or_default();
+    writer.key("token").json_str(token);
+    writer.key("logprob").raw(entry.get("logprob").unwrap_or(Raw::NULL));
+    writer.key("bytes");
+    match entry.get("bytes").filter(|bytes| bytes.shape() == Shape::Array) {
+        Some(bytes) => writer.raw(bytes),
+        None => writer.array(|writer| token.decode().bytes().for_each(|byte| writer.number(u64::from(byte)))),
+    }
+}
+
+/// A citation as the Responses wire writes it: its fields are not nested.
+fn annotation_of(annotation: Raw<'_>) -> Option<Json> {
+    let kind = annotation.get("type")?.as_str()?;
+    let nested = match annotation.get(&kind.decode()) {
+        Some(nested) if nested.shape() == Shape::Object => nested,
+        _ => return Some(annotation.into()),
+    };
+    let mut writer = Writer::with_capacity(nested.text().len() + 32);
+    writer.object(|writer| {
+        writer.key("type").json_str(kind);
+        for (key, value) in nested.fields() {
+            writer.key(&key.decode()).raw(value);
+        }
+    });
+    Some(Json::from_writer(writer))
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,339 @@
+//! A conversation as chat messages.
+//!
+//! Strict servers and chat templates decide the shape: one instruction message at the front; text and calls of the model
+//! in one message; all outputs right behind it, in the order of the calls, as plain strings; whatever an output or an
+//! instruction holds beyond text in a user message after them. Content that is text alone is always one string, parts
+//! joined by line ends, since many servers take nothing else there.
+
+use amalgam_core::{Call, CallKind, Entry, History, Loss, ModelRequest, Output};
+use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, Raw, Role, Shape, Writer};
+
+use crate::settings::{SystemRole, ToolCalls};
+
+use super::{
+    Wire,
+    parts::{ChatPart, Escaped, PartReader, kept, own, write_joined},
+};
+
+/// Between the parts of one content.
+const LINE: &[u8] = b"\\n";
+/// Between contents that were messages of their own.
+const PARAGRAPH: &[u8] = b"\\n\\n";
+
+/// Writes the messages of a history; `preamble` joins the instructions.
+pub(super) fn write<'a>(
+    writer: &mut Writer,
+    wire: Wire,
+    request: &ModelRequest<'a>,
+    preamble: Option<String>,
+    losses: &mut Vec<Loss>,
+) {
+    let history = request.history;
+    let parts = PartReader { images: request.images, losses };
+    let mut conversation = Conversation {
+        writer,
+        parts,
+        wire,
+        leading: Some(Vec::new()),
+        preamble,
+        turn: Turn::default(),
+        media: Vec::new(),
+    };
+    let live = live_from(history);
+    for entry in &history.instructions {
+        conversation.take(entry, false);
+    }
+    for (index, entry) in history.entries.iter().enumerate() {
+        conversation.take(entry, index >= live);
+    }
+    conversation.flush();
+    conversation.lead();
+}
+
+/// Where the tool turn begins that is still under way: behind the last word of the user.
+fn live_from(history: &History<'_>) -> usize {
+    let said = |entry: &Entry<'_>| matches!(entry, Entry::Message { role: Role::User, .. } | Entry::Note(_));
+    history.entries.iter().rposition(said).map_or(0, |index| index + 1)
+}
+
+struct Conversation<'a, 'w> {
+    writer: &'w mut Writer,
+    parts: PartReader<'a, 'w>,
+    wire: Wire,
+    /// Instructions at the front, until something else is said.
+    leading: Option<Vec<Escaped<'a>>>,
+    preamble: Option<String>,
+    turn: Turn<'a>,
+    /// What could not stand where it was said.
+    media: Vec<ChatPart<'a>>,
+}
+
+/// What the model said and asked for in one go, with the outputs that it got.
+#[derive(Default)]
+struct Turn<'a> {
+    texts: Vec<Escaped<'a>>,
+    thoughts: Vec<Escaped<'a>>,
+    calls: Vec<Call<'a>>,
+    outputs: Vec<Output<'a>>,
+}
+
+impl<'a> Conversation<'a, '_> {
+    fn take(&mut self, entry: &Entry<'a>, live: bool) {
+        match entry {
+            Entry::Message { role: Role::System | Role::Developer, content, .. } => self.instruct(content),
+            Entry::Message { role: Role::User, content, .. } => {
+                self.flush();
+                let parts = self.parts.read(content);
+                self.user(parts);
+            }
+            Entry::Note(text) => {
+                self.flush();
+                self.user(vec![ChatPart::Text(own(text))]);
+            }
+            Entry::Message { role: Role::Assistant, content, .. } => {
+                if !self.turn.calls.is_empty() {
+                    self.flush();
+                }
+                let text = self.text_of(content);
+                self.turn.texts.extend(text);
+            }
+            Entry::Reasoning(item) => self.think(item, live),
+            Entry::Call(call) => {
+                if !self.turn.outputs.is_empty() {
+                    self.flush();
+                }
+                self.turn.calls.push(call.clone());
+            }
+            Entry::Output(output) => self.turn.outputs.push(output.clone()),
+            // The tools of such an item are offered already.
+            Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }) => {}
+            Entry::Opaque(item) => {
+                let kind = item.raw.get_str("type").unwrap_or_default();
+                let reason = "this upstream has no such item; it was left out";
+                self.parts.losses.push(Loss::new(format!("input.{kind}"), reason));
+            }
+        }
+    }
+
+    /// The text of a content that must be one; anything else waits for the next user message.
+    fn text_of(&mut self, content: &Content<'a>) -> Option<Escaped<'a>> {
+        let mut texts = Vec::new();
+        for part in self.parts.read(content) {
+            match part {
+                ChatPart::Text(text) => texts.push(text),
+                other => self.media.push(other),
+            }
+        }
+        match texts.len() {
+            0 | 1 => texts.pop(),
+            _ => Some(texts.join(LINE).into()),
+        }
+    }
+
+    fn instruct(&mut self, content: &Content<'a>) {
+        self.flush();
+        let Some(text) = self.text_of(content) else { return };
+        match &mut self.leading {
+            Some(leading) => leading.push(text),
+            None => self.plain(role_of(self.wire.system_role), &[text]),
+        }
+    }
+
+    fn think(&mut self, item: &Item<'a>, live: bool) {
+        let ItemKind::Reasoning(reasoning) = &item.kind else { return };
+        if !self.turn.outputs.is_empty() {
+            self.flush();
+        }
+        let given = |parts: &[Part<'a>]| parts.iter().filter_map(Part::text).map(kept).collect::<Vec<_>>();
+        let mut thoughts = given(&reasoning.content.0);
+        if thoughts.is_empty() {
+            thoughts = given(&reasoning.summary.0);
+        }
+        // Thoughts of turns that are over are of no use to any model, and no server wants them.
+        match live && !thoughts.is_empty() {
+            true if self.wire.replays_reasoning => self.turn.thoughts.append(&mut thoughts),
+            true => {
+                let reason = "this upstream does not take thoughts back; they were left out";
+                self.parts.losses.push(Loss::new("input.reasoning", reason));
+            }
+            false => {}
+        }
+    }
+
+    /// Writes what waits: the model's turn, its outputs, and what could not stand in them.
+    fn flush(&mut self) {
+        let turn = std::mem::take(&mut self.turn);
+        if !turn.texts.is_empty() || !turn.calls.is_empty() {
+            self.lead();
+            match self.wire.tool_calls {
+                ToolCalls::Native => self.native(&turn),
+                ToolCalls::Constrained => self.told(&turn),
+            }
+        }
+        if !self.media.is_empty() {
+            let media = std::mem::take(&mut self.media);
+            self.user(media);
+        }
+    }
+
+    /// Writes the instructions at the front as one message: several templates refuse a second one.
+    fn lead(&mut self) {
+        let Some(mut leading) = self.leading.take() else { return };
+        leading.extend(self.preamble.take().map(|text| own(&text)));
+        if !leading.is_empty() {
+            self.plain(role_of(self.wire.system_role), &leading);
+        }
+    }
+
+    fn plain(&mut self, role: &str, texts: &[Escaped<'a>]) {
+        self.writer.object(|writer| {
+            writer.key("role").string(role);
+            write_joined(writer.key("content"), texts, PARAGRAPH);
+        });
+    }
+
+    fn user(&mut self, parts: Vec<ChatPart<'a>>) {
+        self.lead();
+        let texts: Option<Vec<Escaped<'a>>> = parts
+            .iter()
+            .map(|part| match part {
+                ChatPart::Text(text) => Some(text.clone()),
+                _ => None,
+            })
+            .collect();
+        self.writer.object(|writer| {
+            writer.key("role").string("user");
+            writer.key("content");
+            match texts {
+                Some(texts) => write_joined(writer, &texts, LINE),
+                None => writer.array(|writer| parts.iter().for_each(|part| part.write(writer))),
+            }
+        });
+    }
+
+    fn native(&mut self, turn: &Turn<'a>) {
+        self.writer.object(|writer| {
+            writer.key("role").string("assistant");
+            match turn.texts.is_empty() {
+                true => writer.key("content").null(),
+                false => write_joined(writer.key("content"), &turn.texts, PARAGRAPH),
+            }
+            if !turn.thoughts.is_empty() {
+                write_joined(writer.key("reasoning_content"), &turn.thoughts, PARAGRAPH);
+            }
+            if !turn.calls.is_empty() {
+                writer.key("tool_calls").array(|writer| turn.calls.iter().for_each(|call| write_call(writer, call)));
+            }
+        });
+        for output in turn.outputs_in_order() {
+            let text = self.output_text(output);
+            self.writer.object(|writer| {
+                writer.key("role").string("tool");
+                writer.key("tool_call_id").string(&output.call_id);
+                writer.key("content").escaped(&[&text]);
+            });
+        }
+    }
+
+    /// Calls as answers by our schema and outputs as labelled text, for a model that cannot call.
+    fn told(&mut self, turn: &Turn<'a>) {
+        let mut texts = turn.texts.clone();
+        if !turn.calls.is_empty() {
+            texts.push(own(&calls_as_answer(&turn.calls)));
+        }
+        self.plain("assistant", &texts);
+        let mut results = Vec::new();
+        for output in turn.outputs_in_order() {
+            let name = turn.calls.iter().find(|call| call.call_id == output.call_id).map(Call::wire_name);
+            let label = format!("[output of tool {} ({})]\n", name.unwrap_or_default(), output.call_id);
+            let text = self.output_text(output);
+            results.push(ChatPart::Text([&own(&label), &text[..]].concat().into()));
+        }
+        if !results.is_empty() {
+            results.append(&mut self.media);
+            self.user(results);
+        }
+    }
+
+    fn output_text(&mut self, output: &Output<'a>) -> Escaped<'a> {
+        let waiting = self.media.len();
+        let text = self.text_of(&output.content).unwrap_or_default();
+        let text = match text.is_empty() && self.media.len() > waiting {
+            true => own("The output follows below."),
+            false => text,
+        };
+        // A patch or a command that failed often says so here and nowhere else.
+        let status = match output.kind {
+            CallKind::Client(_) => {
+                output.item.get_str("status").filter(|status| status != "completed" || text.is_empty())
+            }
+            CallKind::Function | CallKind::Custom => None,
+        };
+        match status {
+            Some(status) => [&own(&format!("status: {status}\n")), &text[..]].concat().into(),
+            None => text,
+        }
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// Outputs in the order of their calls.
+    fn outputs_in_order(&self) -> Vec<&Output<'a>> {
+        let place = |output: &Output<'a>| {
+            self.calls.iter().position(|call| call.kind == output.kind && call.call_id == output.call_id)
+        };
+        let mut outputs: Vec<_> = self.outputs.iter().collect();
+        outputs.sort_by_key(|output| place(output).unwrap_or(usize::MAX));
+        outputs
+    }
+}
+
+fn role_of(role: SystemRole) -> &'static str {
+    match role {
+        SystemRole::System => "system",
+        SystemRole::Developer => "developer",
+        SystemRole::User => "user",
+    }
+}
+
+fn write_call(writer: &mut Writer, call: &Call<'_>) {
+    writer.object(|writer| {
+        writer.key("id").string(&call.call_id);
+        writer.key("type").string("function");
+        writer.key("function").object(|writer| {
+            writer.key("name").string(&call.wire_name());
+            writer.key("arguments").literal(&arguments_of(call));
+        });
+    });
+}
+
+/// Arguments that are no JSON object make some servers refuse the whole history; the model's own words stay readable inside.
+fn arguments_of(call: &Call<'_>) -> Literal {
+    let arguments = call.wire_arguments();
+    let text = arguments.decode();
+    match Raw::parse(text.as_bytes()) {
+        Ok(raw) if raw.shape() == Shape::Object => arguments,
+        _ => {
+            let mut writer = Writer::default();
+            writer.object(|writer| writer.key("arguments").string(&text));
+            Literal::from_text(&String::from_utf8_lossy(writer.bytes()))
+        }
+    }
+}
+
+/// The calls as the model would write them under our schema.
+fn calls_as_answer(calls: &[Call<'_>]) -> String {
+    let mut writer = Writer::default();
+    writer.object(|writer| {
+        writer.key("calls").array(|writer| {
+            for call in calls {
+                let arguments = arguments_of(call).decode();
+                writer.object(|writer| {
+                    writer.key("tool").string(&call.wire_name());
+                    writer.key("arguments").valid(arguments.as_bytes());
+                });
+            }
+        });
+    });
+    String::from_utf8_lossy(writer.bytes()).into_owned()
+}

@@ -1,0 +1,79 @@
+//! The built-in demo: a model that needs no key and no network, always answers the same, and uses every feature.
+
+mod hints;
+mod mind;
+mod schema;
+mod script;
+
+use std::time::Duration;
+
+use amalgam_core::{
+    BoxFuture, Delivery, Fault, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, Toolset,
+};
+use futures_util::stream;
+
+use crate::settings::{UpstreamKind, UpstreamSettings};
+
+use self::script::Script;
+
+/// The built-in demo.
+pub struct Demo {
+    pace: Duration,
+}
+
+impl Demo {
+    /// A demo that pauses between words as its settings say.
+    pub fn new(settings: UpstreamSettings) -> Result<Self, Fault> {
+        match settings.kind {
+            UpstreamKind::Demo { pace } => Ok(Self { pace }),
+            _ => Err(Fault::internal(format_args!("upstream `{}` is not the demo", settings.name))),
+        }
+    }
+}
+
+impl Model for Demo {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+        let toolset = Toolset::plain(request.settings, request.history)?;
+        let script = mind::think(request, &toolset)?;
+        let mut losses = request.history.losses.clone();
+        losses.extend(toolset.losses.iter().cloned());
+        losses.extend(mind::losses(request.settings));
+        Ok(Prepared {
+            body: serde_json::to_vec(&script).map_err(Fault::internal)?.into(),
+            losses,
+            delivery: request.delivery,
+            calls: toolset.call_map(),
+            note: Note { own: Some(request.model.to_owned()), ..Note::default() },
+        })
+    }
+
+    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+        Box::pin(async move {
+            let script: Script =
+                serde_json::from_slice(&prepared.body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+            let batches = script.batches(prepared.note.own.as_deref().unwrap_or("demo"), &prepared.calls);
+            Ok(match prepared.delivery {
+                Delivery::Whole => Box::pin(stream::iter([Ok(batches.concat())])) as ModelStream,
+                Delivery::Stream => paced(batches, self.pace),
+            })
+        })
+    }
+}
+
+/// One batch after the other, with a pause before every one that shows something.
+fn paced(batches: Vec<Vec<ModelEvent>>, pace: Duration) -> ModelStream {
+    Box::pin(stream::unfold(batches.into_iter(), move |mut rest| async move {
+        let batch = rest.next()?;
+        let shows = batch.iter().any(|event| {
+            matches!(event, ModelEvent::Text { .. } | ModelEvent::ReasoningSummary(_) | ModelEvent::CallDelta { .. })
+        });
+        if shows && !pace.is_zero() {
+            tokio::time::sleep(pace).await;
+        }
+        Some((Ok(batch), rest))
+    }))
+}
+
+#[cfg(test)]
+#[path = "demo_tests.rs"]
+mod tests;

@@ -1,0 +1,58 @@
+use futures_util::{StreamExt, stream};
+
+use super::*;
+
+fn text(text: &str) -> ModelEvent {
+    ModelEvent::Text { delta: Literal::from_text(text), logprobs: None }
+}
+
+async fn counted_events(batches: Vec<Result<Vec<ModelEvent>, ModelError>>, prompt: &str) -> Vec<ModelEvent> {
+    let stream = counted(Box::pin(stream::iter(batches)), Bytes::copy_from_slice(prompt.as_bytes()));
+    stream.map(|batch| batch.expect("no batch fails")).collect::<Vec<_>>().await.concat()
+}
+
+#[tokio::test]
+async fn an_answer_without_usage_gets_an_estimate_before_its_end() {
+    let prompt = r#"{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hello world"},
+        {"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}]}"#;
+    let thought = ModelEvent::ReasoningSummary(Literal::from_text("hello"));
+    let batches =
+        vec![Ok(vec![thought.clone(), text("hello")]), Ok(vec![text(" world"), ModelEvent::Finish(Finish::Length)])];
+
+    let events = counted_events(batches, prompt).await;
+
+    let usage = Usage {
+        input_tokens: 2 + PER_MESSAGE + PER_IMAGE,
+        output_tokens: 3,
+        reasoning_tokens: 1,
+        estimated: true,
+        ..Usage::default()
+    };
+    let expected =
+        [thought, text("hello"), text(" world"), ModelEvent::Usage(usage), ModelEvent::Finish(Finish::Length)];
+    assert_eq!(events, expected);
+}
+
+#[tokio::test]
+async fn usage_of_the_upstreams_own_passes_as_it_is_and_so_does_an_error() {
+    let usage = Usage { input_tokens: 7, ..Usage::default() };
+    let events = vec![text("a"), ModelEvent::Usage(usage), ModelEvent::Finish(Finish::Stop)];
+    assert_eq!(counted_events(vec![Ok(events.clone())], "{}").await, events);
+
+    let batches = vec![Ok(vec![text("a")]), Err(ModelError::CutShort)];
+    let mut stream = counted(Box::pin(stream::iter(batches)), Bytes::new());
+    assert_eq!(stream.next().await.unwrap().unwrap(), [text("a")]);
+    assert!(matches!(stream.next().await, Some(Err(ModelError::CutShort))));
+    assert!(stream.next().await.is_none());
+}
+
+#[test]
+fn a_long_text_is_counted_by_its_beginning() {
+    let mut all = Text::default();
+    let word = b"hello ";
+    let times = COUNTED_BYTES / word.len() * 3;
+    (0..times).for_each(|_| all.push(word));
+    assert_eq!(all.kept.len(), COUNTED_BYTES);
+    let expected = times as u64;
+    assert!(all.count().abs_diff(expected) < expected / 100, "{} for {expected}", all.count());
+}

@@ -1,0 +1,77 @@
+//! Responses upstreams: OpenAI and everything that speaks like it.
+
+mod agn003;
+mod convert;
+mod decode;
+mod envelope;
+mod failure;
+mod items;
+mod open;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal};
+
+use crate::{
+    recovery,
+    settings::{Dialect, UpstreamKind, UpstreamSettings},
+    transport::Transport,
+};
+
+use self::decode::Decoder;
+
+const PATH: &str = "/responses";
+
+/// A model behind a Responses API.
+pub struct Responses {
+    name: String,
+    dialect: Dialect,
+    fetch_images: bool,
+    history_recovery: bool,
+    transport: Transport,
+    seal: Arc<dyn Seal>,
+}
+
+impl Responses {
+    /// The upstream that `settings` describe; nothing is connected yet.
+    pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
+        let UpstreamKind::Responses { dialect } = settings.kind else {
+            return Err(Fault::internal(format_args!("upstream `{}` is not of kind responses", settings.name)));
+        };
+        Ok(Self {
+            transport: Transport::new(&settings)?,
+            name: settings.name,
+            dialect,
+            fetch_images: settings.fetch_images,
+            history_recovery: settings.history_recovery,
+            seal,
+        })
+    }
+}
+
+impl Model for Responses {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+        Ok(match self.dialect {
+            Dialect::Standard => convert::convert(request, &self.name, &*self.seal),
+            Dialect::Agn003 => agn003::convert(request),
+        })
+    }
+
+    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+        let decoder = Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
+        Box::pin(self.transport.ask(PATH, &[], prepared, decoder))
+    }
+
+    fn wants_image_bytes(&self) -> bool {
+        self.fetch_images
+    }
+
+    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+        match self.history_recovery {
+            true => recovery::recover(request, error, |request| self.prepare(request)),
+            false => None,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A request as a Responses upstream is sent it: items and settings as the caller wrote them, except what must change.
+//!
+//! State stays here: nothing is stored upstream, and no id of ours is ever looked up there.
+
+use amalgam_core::{Delivery, Entry, History, ModelRequest, Note, Prepared, Seal};
+use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
+
+use super::items::{self, Context};
+
+/// Translates a request. Losses of the history itself are told elsewhere.
+pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Seal) -> Prepared {
+    let settings = request.settings;
+    let mut context = Context {
+        upstream,
+        seal,
+        seal_context: request.seal_context,
+        images: request.images,
+        losses: Vec::new(),
+    };
+    let mut writer = Writer::with_capacity(capacity(request.history));
+    writer.object(|writer| {
+        writer.key("model").string(request.model);
+        write_said(writer, request.history, &mut context);
+        write_settings(writer, settings);
+        writer.key("store").bool(false);
+        if request.delivery == Delivery::Stream {
+            writer.key("stream").bool(true);
+            if let Some(options) = settings.stream_options {
+                writer.key("stream_options").raw(options);
+            }
+        }
+    });
+    Prepared {
+        body: writer.into_bytes().into(),
+        losses: context.losses,
+        delivery: request.delivery,
+        calls: Default::default(),
+        note: note(request),
+    }
+}
+
+/// What reading the answer needs to know.
+pub(super) fn note(request: &ModelRequest<'_>) -> Note {
+    let included = |name: &str| request.settings.include.iter().any(|included| included == name);
+    Note {
+        seal_context: request.seal_context.to_owned(),
+        wants_sealed_reasoning: included("reasoning.encrypted_content"),
+        wants_logprobs: included("message.output_text.logprobs"),
+        ..Note::default()
+    }
+}
+
+/// Most of a body is its items; what is too small grows.
+fn capacity(history: &History<'_>) -> usize {
+    let size = |entry: &Entry<'_>| match entry {
+        Entry::Message { item: Some(item), .. } => item.text().len(),
+        Entry::Message { content: Content::Text(text), .. } => text.escaped().len(),
+        Entry::Message { .. } => 256,
+        Entry::Note(text) => text.len(),
+        Entry::Call(call) => call.item.text().len(),
+        Entry::Output(output) => output.item.text().len(),
+        Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len(),
+    };
+    4096 + history.instructions.iter().chain(&history.entries).map(|entry| size(entry) + 64).sum::<usize>()
+}
+
+/// Instructions that are one text travel as such; anything richer stands before the input.
+fn write_said(writer: &mut Writer, history: &History<'_>, context: &mut Context<'_>) {
+    let before: &[Entry<'_>] = match history.instructions.as_slice() {
+        [Entry::Message { role: Role::System, content: Content::Text(text), item: None }] => {
+            writer.key("instructions").json_str(*text);
+            &[]
+        }
+        entries => entries,
+    };
+    writer.key("input").array(|writer| {
+        for entry in before.iter().chain(&history.entries) {
+            items::write(writer, entry, context);
+        }
+    });
+}
+
+/// Everything that the caller set, but for what is said and for what is ours: state and delivery.
+fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
+    let string = |writer: &mut Writer, key: &str, value: &Option<std::borrow::Cow<'_, str>>| {
+        if let Some(value) = value {
+            writer.key(key).string(value);
+        }
+    };
+    let raw = |writer: &mut Writer, key: &str, value: Option<Raw<'_>>| {
+        if let Some(value) = value {
+            writer.key(key).raw(value);
+        }
+    };
+    let number = |writer: &mut Writer, key: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            writer.key(key).number(value);
+        }
+    };
+    let float = |writer: &mut Writer, key: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            writer.key(key).float(value);
+        }
+    };
+    if !settings.tools.is_empty() {
+        writer.key("tools").array(|writer| settings.tools.iter().for_each(|tool| write_tool(writer, tool)));
+    }
+    if let Some(choice) = &settings.tool_choice {
+        choice.write(writer.key("tool_choice"));
+    }
+    if let Some(parallel) = settings.parallel_tool_calls {
+        writer.key("parallel_tool_calls").bool(parallel);
+    }
+    number(writer, "max_tool_calls", settings.max_tool_calls);
+    write_text(writer, &settings.text);
+    raw(writer, "reasoning", settings.reasoning.as_ref().map(|reasoning| reasoning.raw));
+    if !settings.include.is_empty() {
+        writer.key("include").array(|writer| settings.include.iter().for_each(|name| writer.string(name)));
+    }
+    number(writer, "max_output_tokens", settings.max_output_tokens);
+    float(writer, "temperature", settings.temperature);
+    float(writer, "top_p", settings.top_p);
+    float(writer, "presence_penalty", settings.presence_penalty);
+    float(writer, "frequency_penalty", settings.frequency_penalty);
+    number(writer, "top_logprobs", settings.top_logprobs);
+    string(writer, "truncation", &settings.truncation);
+    raw(writer, "metadata", settings.metadata);
+    string(writer, "service_tier", &settings.service_tier);
+    string(writer, "safety_identifier", &settings.safety_identifier);
+    string(writer, "prompt_cache_key", &settings.prompt_cache_key);
+    string(writer, "prompt_cache_retention", &settings.prompt_cache_retention);
+    string(writer, "user", &settings.user);
+    raw(writer, "prompt", settings.prompt);
+    raw(writer, "context_management", settings.context_management);
+    for (key, value) in &settings.extra {
+        writer.key(&key.decode()).raw(*value);
+    }
+}
+
+/// A tool as it was written; a function in the chat shape is brought up one level.
+fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
+    match (&tool.kind, tool.raw.get("function")) {
+        (ToolKind::Function(_), Some(nested)) if nested.shape() == Shape::Object && tool.raw.get("name").is_none() => {
+            writer.object(|writer| {
+                writer.key("type").string("function");
+                for (key, value) in nested.fields() {
+                    writer.key(&key.decode()).raw(value);
+                }
+            });
+        }
+        _ => writer.raw(tool.raw),
+    }
+}
+
+/// `text` as it was written; a schema in the chat shape is brought up one level.
+fn write_text(writer: &mut Writer, text: &Text<'_>) {
+    let Some(raw) = text.raw else {
+        if *text != Text::default() {
+            text.write(writer.key("text"));
+        }
+        return;
+    };
+    let nested = |format: Raw<'_>| format.get("json_schema").is_some_and(|schema| schema.shape() == Shape::Object);
+    let Some(format) = raw.get("format").filter(|format| nested(*format)) else {
+        return writer.key("text").raw(raw);
+    };
+    writer.key("text").object(|writer| {
+        for (key, value) in raw.fields() {
+            writer.key(&key.decode());
+            match key.is("format") {
+                false => writer.raw(value),
+                true => writer.object(|writer| {
+                    writer.key("type").string("json_schema");
+                    for (key, value) in format.get("json_schema").map(Raw::fields).into_iter().flatten() {
+                        writer.key(&key.decode()).raw(value);
+                    }
+                }),
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+#[path = "convert_tests.rs"]
+mod tests;

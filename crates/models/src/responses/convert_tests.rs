@@ -1,0 +1,228 @@
+use std::collections::HashMap;
+
+use amalgam_core::{Loss, normalise};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::responses::{envelope, testing::PlainSeal};
+
+/// The body that is sent for a request, and what is lost.
+fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<Loss>) {
+    let images = HashMap::from([("https://x/cat.png".to_owned(), "data:image/png;base64,AAAA".to_owned())]);
+    let text = request.to_string();
+    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
+    let request = ModelRequest {
+        model: "real-model",
+        settings: &settings,
+        history: &history,
+        delivery,
+        seal_context: "tenant 1",
+        images: &images,
+    };
+    let prepared = convert(&request, "here", &PlainSeal);
+    (serde_json::from_slice(&prepared.body).unwrap(), prepared.losses)
+}
+
+fn input(items: Value) -> (Value, Vec<Loss>) {
+    let (body, losses) = converted(&json!({"model": "m", "input": items}), Delivery::Whole);
+    (body["input"].clone(), losses)
+}
+
+#[test]
+fn everything_that_the_caller_set_is_passed_on_and_state_is_not() {
+    let request = json!({
+        "model": "alias", "instructions": "Be kind.", "input": "Hi \"you\"\n",
+        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "x-own": 1}, {"type": "web_search"}],
+        "tool_choice": {"type": "tool", "name": "f"}, "parallel_tool_calls": false, "max_tool_calls": 3,
+        "text": {"format": {"type": "json_object"}, "verbosity": "low", "x": 1},
+        "reasoning": {"effort": "low", "context": "all"}, "include": ["reasoning.encrypted_content"],
+        "max_output_tokens": 50, "temperature": 0.7, "top_p": 0.5, "presence_penalty": -1.5, "frequency_penalty": 0.5,
+        "top_logprobs": 2, "truncation": "auto", "metadata": {"k": "v"}, "service_tier": "flex",
+        "safety_identifier": "s", "prompt_cache_key": "p", "prompt_cache_retention": "24h", "user": "u",
+        "prompt": {"id": "t"}, "context_management": [{"type": "compaction"}],
+        "previous_response_id": "resp_1", "conversation": "conv_1", "background": true, "store": true, "stream": true,
+        "stream_options": {"include_obfuscation": false}, "client_metadata": {"a": [1]}, "x \"odd\"": null,
+    });
+    let (body, losses) = converted(&request, Delivery::Stream);
+
+    let mut expected = request.clone();
+    for gone in ["previous_response_id", "conversation", "background"] {
+        expected.as_object_mut().unwrap().remove(gone);
+    }
+    expected["model"] = json!("real-model");
+    expected["input"] = json!([{"type": "message", "role": "user", "content": "Hi \"you\"\n"}]);
+    expected["tool_choice"] = json!({"type": "function", "name": "f"});
+    expected["store"] = json!(false);
+    assert_eq!((body, losses), (expected, vec![]));
+}
+
+#[test]
+fn a_small_request_stays_small() {
+    let (body, losses) = converted(&json!({"model": "m", "input": "Hi", "stream_options": {}}), Delivery::Whole);
+    let expected = json!({
+        "model": "real-model", "input": [{"type": "message", "role": "user", "content": "Hi"}], "store": false,
+    });
+    assert_eq!((body, losses), (expected, vec![]));
+}
+
+#[test]
+fn instructions_that_are_items_stand_before_the_input() {
+    let instructions = json!([{"role": "developer", "content": "One"}, {"role": "system", "content": "Two"}]);
+    let (body, _) = converted(&json!({"instructions": instructions, "input": "Hi"}), Delivery::Whole);
+    let expected = json!([
+        {"type": "message", "role": "developer", "content": "One"},
+        {"type": "message", "role": "system", "content": "Two"},
+        {"type": "message", "role": "user", "content": "Hi"},
+    ]);
+    assert_eq!((body.get("instructions"), &body["input"]), (None, &expected));
+}
+
+#[test]
+fn items_pass_byte_for_byte_where_nothing_must_change() {
+    let items = [
+        r#"{ "type":"message","id":"msg_AM-1","role":"assistant","phase":"final_answer","content":[{"type":"output_text","text":"\u00e9\/","annotations":[],"own":1.50}] }"#,
+        r#"{"type":"function_call","id":"fc_1","call_id":"c1","name":"f","namespace":"n","arguments":"{ \"a\": 1.0 }"}"#,
+        r#"{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"x"}]}"#,
+        r#"{"type":"custom_tool_call","call_id":"c2","name":"g","input":"raw"}"#,
+        r#"{"type":"custom_tool_call_output","call_id":"c2","output":"ok"}"#,
+        r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#,
+        r#"{"type":"acme:thing","deep":{"er":[1.0e3]}}"#,
+        r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"foreign"}"#,
+        r#"{"type":"reasoning","id":"rs_2","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]}"#,
+    ];
+    let body = format!(r#"{{"input":[{}]}}"#, items.join(", "));
+    let settings = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let history = normalise(None, settings.input.as_ref());
+    let request = ModelRequest {
+        model: "m",
+        settings: &settings,
+        history: &history,
+        delivery: Delivery::Whole,
+        seal_context: "",
+        images: &HashMap::new(),
+    };
+    let prepared = convert(&request, "here", &PlainSeal);
+    let expected = format!(r#"{{"model":"m","input":[{}],"store":false}}"#, items.join(","));
+    assert_eq!(std::str::from_utf8(&prepared.body).unwrap(), expected);
+    assert_eq!(prepared.losses, []);
+}
+
+#[test]
+fn messages_get_a_type_and_parts_get_the_name_of_their_role() {
+    let (items, losses) = input(json!([
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "output_text", "text": "b", "annotations": []}]},
+        {"role": "assistant", "id": "msg_1", "content": [{"type": "text", "text": "c"}, {"type": "input_text", "text": "d"}, {"type": "refusal", "refusal": "no"}]},
+        {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "e"}]},
+    ]));
+    let expected = json!([
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+        {"type": "message", "role": "assistant", "id": "msg_1", "content": [
+            {"type": "output_text", "text": "c", "annotations": []}, {"type": "output_text", "text": "d", "annotations": []},
+            {"type": "refusal", "refusal": "no"}]},
+        {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "e"}]},
+    ]);
+    assert_eq!((items, losses), (expected, vec![]));
+}
+
+#[test]
+fn images_are_sent_in_the_published_shape_and_as_bytes_where_they_were_fetched() {
+    let (items, _) = input(json!([{"type": "message", "role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "https://x/dog.png", "detail": "low"}},
+        {"type": "input_image", "image_url": "https://x/cat.png", "detail": "high"},
+        {"type": "input_image", "image_url": "https://x/dog.png"},
+    ]}]));
+    let expected = json!([
+        {"type": "input_image", "image_url": "https://x/dog.png", "detail": "low"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "high"},
+        {"type": "input_image", "image_url": "https://x/dog.png"},
+    ]);
+    assert_eq!(items[0]["content"], expected);
+}
+
+#[test]
+fn the_chat_shapes_of_tools_and_schemas_are_brought_up_one_level() {
+    let request = json!({
+        "input": "Hi",
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}, "strict": true}}],
+        "text": {"verbosity": "low", "format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "own": 1}}},
+    });
+    let (body, _) = converted(&request, Delivery::Whole);
+    assert_eq!(body["tools"], json!([{"type": "function", "name": "f", "parameters": {}, "strict": true}]));
+    let text = json!({"verbosity": "low", "format": {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "own": 1}});
+    assert_eq!(body["text"], text);
+}
+
+#[test]
+fn a_call_id_that_was_used_before_is_replaced_in_call_and_output() {
+    // O-44
+    let pair = [
+        json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}),
+        json!({"type": "function_call_output", "call_id": "c", "output": [{"type": "text", "text": "x"}]}),
+    ];
+    let user = json!({"role": "user", "content": "again"});
+    let (items, _) = input(json!([pair[0], pair[1], user, pair[0], pair[1]]));
+    let ids: Vec<&str> = items.as_array().unwrap().iter().filter_map(|item| item["call_id"].as_str()).collect();
+    assert_eq!((ids[0], ids[1], ids[2] != "c", ids[2] == ids[3]), ("c", "c", true, true));
+    assert_eq!(items[4]["output"], json!([{"type": "input_text", "text": "x"}]));
+}
+
+#[test]
+fn a_call_without_its_output_becomes_a_note_of_the_users() {
+    let (items, _) = input(json!([{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]));
+    let note = &items[0];
+    assert_eq!((&note["type"], &note["role"], &note["content"][0]["type"]), (&json!("message"), &json!("user"), &json!("input_text")));
+}
+
+#[test]
+fn thoughts_go_back_to_the_upstream_that_had_them_and_nowhere_else() {
+    let sealed = |upstream: &str, context: &str| {
+        let raw = Raw::parse(br#"{"id":"rs_real","content":"gAAA\/secret"}"#).unwrap();
+        let content = raw.get("content").unwrap().as_str().unwrap();
+        envelope::seal(upstream, raw.get("id").unwrap().as_str(), content, context, &PlainSeal)
+    };
+    let item = |sealed: &str, summary: &str| {
+        let parts = if summary.is_empty() { json!([]) } else { json!([{"type": "summary_text", "text": summary}]) };
+        json!({"type": "reasoning", "id": "rs_AM-1", "summary": parts, "encrypted_content": sealed})
+    };
+    let own = json!({"type": "reasoning", "id": "rs_real", "encrypted_content": "gAAA/secret", "summary": [{"type": "summary_text", "text": "s"}]});
+    let told = json!({"type": "message", "role": "assistant", "content": [
+        {"type": "output_text", "text": "[Summary of earlier reasoning]\ns", "annotations": []}]});
+
+    assert_eq!(input(json!([item(&sealed("here", "tenant 1"), "s")])), (json!([own]), vec![]));
+    for foreign in [sealed("elsewhere", "tenant 1"), sealed("here", "tenant 2"), "ams1.broken".to_owned()] {
+        let (items, losses) = input(json!([item(&foreign, "s"), item(&foreign, "")]));
+        assert_eq!(items, json!([told]), "{foreign}");
+        assert_eq!(losses.len(), 1, "each loss is told once");
+        assert!(!items.to_string().contains("secret") && !items.to_string().contains("ams1"));
+    }
+}
+
+#[test]
+fn thoughts_that_nobody_could_read_are_told_by_their_summary() {
+    let (items, losses) = input(json!([
+        {"type": "reasoning", "id": "rs_AM-1", "summary": []},
+        {"type": "reasoning", "id": "rs_AM-2", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": ""},
+    ]));
+    assert_eq!(items.as_array().unwrap().len(), 1);
+    assert_eq!(items[0]["content"][0]["text"], "[Summary of earlier reasoning]\ns");
+    assert_eq!(losses.len(), 1);
+}
+
+#[test]
+fn the_note_remembers_what_reading_needs() {
+    let text = r#"{"include":["reasoning.encrypted_content","message.output_text.logprobs"]}"#;
+    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let history = History::default();
+    let images = HashMap::new();
+    let request = ModelRequest {
+        model: "m",
+        settings: &settings,
+        history: &history,
+        delivery: Delivery::Whole,
+        seal_context: "tenant 1",
+        images: &images,
+    };
+    let note = note(&request);
+    assert_eq!((note.seal_context.as_str(), note.wants_sealed_reasoning, note.wants_logprobs), ("tenant 1", true, true));
+}

@@ -1,0 +1,503 @@
+//! The events of a Responses upstream, clean or not, as the events of a model.
+//!
+//! Messages, thoughts and calls are taken apart, so that order, ids and numbers can be made anew; every other item passes
+//! along whole. A whole answer goes the same way as the last event of a stream, so that both give the same items.
+
+use std::sync::Arc;
+
+use amalgam_core::{CallKind, Finish, ModelError, ModelEvent, Note, Seal};
+use amalgam_protocol::{Event, EventKind, Frame, Json, Literal, Raw, Shape, Usage};
+use bytes::Bytes;
+
+use crate::decode::Decode;
+
+use super::{
+    envelope, failure,
+    open::{Differs, Kind, OpenItem, Voice},
+};
+
+/// An answer repeats the tools of its request a few levels deeper.
+const DEPTH: usize = 128;
+
+/// Reads one answer.
+pub(super) struct Decoder {
+    upstream: String,
+    seal: Arc<dyn Seal>,
+    note: Note,
+    open: Vec<OpenItem>,
+    next_key: u64,
+    begun: bool,
+    /// Something was said before the last event.
+    said: bool,
+    /// An item ended before its time.
+    truncated: bool,
+    /// Events that could not be read.
+    unreadable: Unreadable,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Unreadable {
+    None,
+    Some,
+    /// And nothing was read since.
+    Last,
+}
+
+impl Decoder {
+    pub(super) fn new(upstream: &str, seal: Arc<dyn Seal>, note: Note) -> Self {
+        Self {
+            upstream: upstream.to_owned(),
+            seal,
+            note,
+            open: Vec::new(),
+            next_key: 0,
+            begun: false,
+            said: false,
+            truncated: false,
+            unreadable: Unreadable::None,
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let Some(kind) = event.kind else { return self.unknown(event, whole, events) };
+        match kind {
+            EventKind::Created | EventKind::Queued | EventKind::InProgress => {
+                if let Some(response) = event.response {
+                    self.begin(response, events);
+                }
+            }
+            EventKind::Keepalive => {}
+            EventKind::TextDelta => self.delta(Voice::Text, event, whole, events),
+            EventKind::RefusalDelta => self.delta(Voice::Refusal, event, whole, events),
+            EventKind::SummaryTextDelta => self.delta(Voice::Summary, event, whole, events),
+            EventKind::ReasoningTextDelta | EventKind::ReasoningDelta => self.delta(Voice::Thought, event, whole, events),
+            EventKind::ArgumentsDelta => self.call_delta(CallKind::Function, event, whole, events),
+            EventKind::CustomInputDelta => self.call_delta(CallKind::Custom, event, whole, events),
+            EventKind::TextDone => return self.done(Voice::Text, "text", event, whole, events),
+            EventKind::RefusalDone => return self.done(Voice::Refusal, "refusal", event, whole, events),
+            EventKind::SummaryTextDone => return self.done(Voice::Summary, "text", event, whole, events),
+            EventKind::ReasoningTextDone | EventKind::ReasoningDone => {
+                return self.done(Voice::Thought, "text", event, whole, events);
+            }
+            EventKind::ArgumentsDone => return self.call_done(CallKind::Function, "arguments", event, whole, events),
+            EventKind::CustomInputDone => return self.call_done(CallKind::Custom, "input", event, whole, events),
+            EventKind::AnnotationAdded => {
+                if let Some(annotation) = event.raw.get("annotation") {
+                    self.said = true;
+                    let item = self.item(event, Kind::is_message, || Kind::Message(Default::default()));
+                    item.annotate(event.part_index, Json::within(whole, annotation), events);
+                }
+            }
+            EventKind::ItemAdded => {
+                if let Some(item) = event.item {
+                    self.item_added(event, item, whole, events);
+                }
+            }
+            EventKind::ItemDone => {
+                if let Some(item) = event.item {
+                    return self.item_done(event, item, whole, events);
+                }
+            }
+            EventKind::PartAdded | EventKind::SummaryPartAdded => {}
+            EventKind::PartDone => return self.part_done(event, whole, events),
+            EventKind::SummaryPartDone => {
+                self.part_done(event, whole, events)?;
+                if let Some(position) = self.find(event, Kind::is_reasoning) {
+                    self.open[position].end_part(Voice::Summary, events);
+                }
+            }
+            // O-21: the object is inside, or is the event itself.
+            EventKind::Completed | EventKind::Incomplete | EventKind::Failed | EventKind::Cancelled => {
+                return self.terminal(Some(kind), event.response.unwrap_or(event.raw), whole, events);
+            }
+            EventKind::Error => self.fail(event.raw, events),
+            _ => self.progress(event, whole, events),
+        }
+        Ok(())
+    }
+
+    fn unknown(&mut self, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        // Some servers break off with a bare error object.
+        if event.name.is_empty() && event.raw.get("error").is_some_and(|error| !error.is_null()) {
+            self.fail(event.raw, events);
+        } else if !event.name.is_empty() {
+            self.progress(event, whole, events);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, response: Raw<'_>, events: &mut Vec<ModelEvent>) {
+        if !self.begun {
+            self.begun = true;
+            let text = |name: &str| response.get_str(name).map(|text| text.into_owned());
+            events.push(ModelEvent::Begun { id: text("id"), model: text("model") });
+        }
+    }
+
+    fn fail(&mut self, said: Raw<'_>, events: &mut Vec<ModelEvent>) {
+        let error = said.get("error").filter(|error| !error.is_null()).unwrap_or(said);
+        events.push(ModelEvent::Finish(Finish::Failed(Box::new(failure::fault(error)))));
+    }
+
+    // Which item an event is about: by its place, by its id, or the last one that it can be about.
+
+    fn find(&self, event: &Event<'_>, fits: fn(&Kind) -> bool) -> Option<usize> {
+        let by = |test: &dyn Fn(&OpenItem) -> bool| self.open.iter().rposition(|item| fits(&item.kind) && test(item));
+        let by_index = event.output_index.and_then(|index| by(&|item| item.index == Some(index)));
+        let by_id = || event.item_id.and_then(|id| by(&|item| item.id.as_deref().is_some_and(|known| id.is(known))));
+        // An item of another place is another item; one of no known place may be any.
+        let by_kind = || by(&|item| event.output_index.is_none() || item.index.is_none());
+        by_index.or_else(by_id).or_else(by_kind)
+    }
+
+    fn item(&mut self, event: &Event<'_>, fits: fn(&Kind) -> bool, make: fn() -> Kind) -> &mut OpenItem {
+        let position = match self.find(event, fits) {
+            Some(position) => position,
+            None => self.push(event.output_index, event.item_id.map(|id| id.decode().into_owned()), make()),
+        };
+        &mut self.open[position]
+    }
+
+    fn push(&mut self, index: Option<u64>, id: Option<String>, kind: Kind) -> usize {
+        let key = self.next_key;
+        self.next_key += 1;
+        self.open.push(OpenItem { key, index, id, kind });
+        self.open.len() - 1
+    }
+
+    fn delta(&mut self, voice: Voice, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
+        self.said = true;
+        let logprobs = self.logprobs(event.raw, whole);
+        let item = match voice {
+            Voice::Text | Voice::Refusal => {
+                self.item(event, Kind::is_message, || Kind::Message(Default::default()))
+            }
+            Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
+        };
+        item.say(voice, event.part_index, Literal::within(whole, delta), logprobs, events);
+    }
+
+    /// Only where the client asked for them: the walk costs more than the rest of a delta.
+    fn logprobs(&self, raw: Raw<'_>, whole: &Bytes) -> Option<Json> {
+        if !self.note.wants_logprobs {
+            return None;
+        }
+        let list = raw.get("logprobs").filter(|list| list.elements().next().is_some())?;
+        Some(Json::within(whole, list))
+    }
+
+    fn done(
+        &mut self,
+        voice: Voice,
+        field: &str,
+        event: &Event<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
+        self.said |= !full.is_empty();
+        let logprobs = self.logprobs(event.raw, whole);
+        let item = match voice {
+            Voice::Text | Voice::Refusal => {
+                self.item(event, Kind::is_message, || Kind::Message(Default::default()))
+            }
+            Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
+        };
+        let settled = item.complete(voice, event.part_index, full, logprobs, whole, events);
+        self.settle(settled)
+    }
+
+    fn part_done(&mut self, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let Some(part) = event.part else { return Ok(()) };
+        let Some(position) = self.find(event, |kind| kind.is_message() || kind.is_reasoning()) else { return Ok(()) };
+        let logprobs = self.note.wants_logprobs;
+        let settled = self.open[position].complete_part(event.part_index, part, logprobs, whole, events);
+        self.settle(settled)
+    }
+
+    fn call_delta(&mut self, kind: CallKind, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
+        self.said = true;
+        self.call(kind, event).call_delta(Literal::within(whole, delta), events);
+    }
+
+    fn call_done(
+        &mut self,
+        kind: CallKind,
+        field: &str,
+        event: &Event<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
+        self.said = true;
+        let settled = self.call(kind, event).complete_call(full, whole, events);
+        self.settle(settled)
+    }
+
+    fn call(&mut self, kind: CallKind, event: &Event<'_>) -> &mut OpenItem {
+        self.item(event, Kind::is_call, match kind {
+            CallKind::Custom => || Kind::call(CallKind::Custom),
+            _ => || Kind::call(CallKind::Function),
+        })
+    }
+
+    fn item_added(&mut self, event: &Event<'_>, item: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        self.said = true;
+        let id = item.get_str("id").map(|id| id.into_owned());
+        let position = self.push(event.output_index, id, Kind::of(item));
+        let open = &mut self.open[position];
+        match &open.kind {
+            Kind::Message(_) => events.push(message_start(item)),
+            Kind::Reasoning { .. } => {}
+            // Arguments in here are repeated in deltas or at the end.
+            Kind::Call { .. } => open.begin_call(item, events),
+            Kind::Passing => events.push(ModelEvent::ItemStart { key: open.key, item: Json::within(whole, item) }),
+        }
+    }
+
+    fn item_done(
+        &mut self,
+        event: &Event<'_>,
+        item: Raw<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        self.said = true;
+        let fits: fn(&Kind) -> bool = match Kind::of(item) {
+            Kind::Message(_) => Kind::is_message,
+            Kind::Reasoning { .. } => Kind::is_reasoning,
+            Kind::Call { .. } => Kind::is_call,
+            Kind::Passing => |kind| matches!(kind, Kind::Passing),
+        };
+        let own_id = item.get("id").and_then(Raw::as_str);
+        let event = Event { item_id: event.item_id.or(own_id), ..event.clone() };
+        let open = match self.find(&event, fits) {
+            Some(position) => self.open.remove(position),
+            None => self.begin_item(item, events),
+        };
+        self.end_item(open, item, whole, events)
+    }
+
+    /// An item that nobody announced.
+    fn begin_item(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) -> OpenItem {
+        let kind = Kind::of(item);
+        if kind.is_message() {
+            events.push(message_start(item));
+        }
+        let key = self.next_key;
+        self.next_key += 1;
+        OpenItem { key, index: None, id: None, kind }
+    }
+
+    /// The item as it stands at its end: what was not said of it follows.
+    fn end_item(
+        &mut self,
+        mut open: OpenItem,
+        item: Raw<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        self.truncated |= item.get_str("status").as_deref() == Some("incomplete");
+        let logprobs = self.note.wants_logprobs;
+        let parts = |open: &mut OpenItem, field: &str, events: &mut Vec<ModelEvent>| {
+            let list = item.get(field).map(Raw::elements).into_iter().flatten();
+            list.zip(0..).try_for_each(|(part, index)| open.complete_part(Some(index), part, logprobs, whole, events))
+        };
+        let settled = match &open.kind {
+            Kind::Message(_) => {
+                let settled = match item.get("content").and_then(Raw::as_str) {
+                    Some(text) => open.complete(Voice::Text, None, text, None, whole, events),
+                    None => parts(&mut open, "content", events),
+                };
+                events.push(ModelEvent::MessageEnd);
+                settled
+            }
+            Kind::Reasoning { .. } => {
+                let mut settled = parts(&mut open, "summary", events);
+                if settled.is_ok() {
+                    open.end_part(Voice::Summary, events);
+                    settled = parts(&mut open, "content", events);
+                }
+                events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealed(item) });
+                settled
+            }
+            Kind::Call { .. } => open.end_call(item, whole, events),
+            Kind::Passing => {
+                events.push(ModelEvent::ItemEnd { key: open.key, item: Json::within(whole, item) });
+                Ok(())
+            }
+        };
+        self.settle(settled)
+    }
+
+    fn sealed(&self, item: Raw<'_>) -> Option<String> {
+        if !self.note.wants_sealed_reasoning {
+            return None;
+        }
+        let content = item.get("encrypted_content")?.as_str().filter(|content| !content.is_empty())?;
+        let id = item.get("id").and_then(Raw::as_str);
+        Some(envelope::seal(&self.upstream, id, content, &self.note.seal_context, &*self.seal))
+    }
+
+    /// Text that differs from its own end is the upstream's affair, unless we passed over an event: then text is missing.
+    fn settle(&self, settled: Result<(), Differs>) -> Result<(), ModelError> {
+        match settled {
+            Err(Differs) if self.unreadable != Unreadable::None => {
+                Err(ModelError::Unreadable("an event with a part of the answer is not JSON".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn progress(&mut self, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+        let about_an_item = event.output_index.is_some() || event.item_id.is_some();
+        let key = match about_an_item {
+            true => self.find(event, |_| true).map(|position| self.open[position].key),
+            false => None,
+        };
+        // What is said of an item that is not here is of no use to anybody.
+        if key.is_some() || !about_an_item {
+            events.push(ModelEvent::ItemProgress { key, event: Json::within(whole, event.raw) });
+        }
+    }
+
+    /// The response as it stands at its end: of a stream, or as a whole answer.
+    fn terminal(
+        &mut self,
+        kind: Option<EventKind>,
+        response: Raw<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        self.begin(response, events);
+        let output = response.get("output").map(Raw::elements);
+        match self.said {
+            // Everything comes at once.
+            false => {
+                for item in output.into_iter().flatten() {
+                    let open = self.begin_item(item, events);
+                    self.end_item(open, item, whole, events)?;
+                }
+            }
+            true => self.end_open(output.into_iter().flatten().collect(), whole, events)?,
+        }
+        if let Some(usage) = response.get("usage").filter(|usage| usage.shape() == Shape::Object) {
+            events.push(ModelEvent::Usage(Usage::read(usage)));
+        }
+        let finish = self.finish(kind, response)?;
+        events.push(ModelEvent::Finish(finish));
+        Ok(())
+    }
+
+    /// Items that nobody ended: the last one may have more in the final object, and a call its name.
+    fn end_open(&mut self, output: Vec<Raw<'_>>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let open = std::mem::take(&mut self.open);
+        let last = open.len().saturating_sub(1);
+        for (position, mut item) in open.into_iter().enumerate() {
+            let same_kind = |final_item: &Raw<'_>| std::mem::discriminant(&Kind::of(*final_item)) == std::mem::discriminant(&item.kind);
+            let by_id = output.iter().find(|final_item| {
+                item.id.is_some() && final_item.get_str("id").as_deref() == item.id.as_deref() && same_kind(final_item)
+            });
+            let by_index = || output.get(usize::try_from(item.index?).ok()?).filter(|final_item| same_kind(final_item));
+            let final_item = by_id.or_else(by_index).copied();
+            match (final_item, &item.kind) {
+                (Some(final_item), kind) if position == last || kind.is_call() => {
+                    self.end_item(item, final_item, whole, events)?;
+                }
+                (_, Kind::Message(_)) => events.push(ModelEvent::MessageEnd),
+                (_, Kind::Reasoning { .. }) => events.push(ModelEvent::ReasoningEnd { encrypted_content: None }),
+                (_, Kind::Call { .. }) => {
+                    let settled = item.end_call(Raw::NULL, whole, events);
+                    self.settle(settled)?;
+                }
+                // The emitter closes it with what it has.
+                (_, Kind::Passing) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&self, kind: Option<EventKind>, response: Raw<'_>) -> Result<Finish, ModelError> {
+        let error = response.get("error").filter(|error| !error.is_null());
+        let status = response.get_str("status");
+        let status = match kind {
+            Some(EventKind::Failed) => "failed",
+            Some(EventKind::Cancelled) => "cancelled",
+            Some(EventKind::Incomplete) => "incomplete",
+            Some(_) if error.is_some() => "failed",
+            Some(_) => status.as_deref().filter(|status| *status == "failed" || *status == "incomplete").unwrap_or("completed"),
+            None if error.is_some() => "failed",
+            None => status.as_deref().unwrap_or("completed"),
+        };
+        let reason = response.get("incomplete_details").and_then(|details| details.get_str("reason"));
+        Ok(match status {
+            "failed" => Finish::Failed(Box::new(failure::fault(error.unwrap_or(Raw::EMPTY_OBJECT)))),
+            "cancelled" => return Err(ModelError::CutShort),
+            "queued" | "in_progress" => {
+                return Err(ModelError::Unreadable(format!("a response that is still `{status}`")));
+            }
+            // Some say `completed` although they were cut off.
+            _ => match reason.as_deref() {
+                Some("max_output_tokens" | "max_tokens" | "length") => Finish::Length,
+                Some("content_filter") => Finish::ContentFilter,
+                Some(reason) => Finish::Incomplete(reason.to_owned()),
+                None if status == "incomplete" || self.truncated => Finish::Length,
+                None => Finish::Stop,
+            },
+        })
+    }
+}
+
+fn new_reasoning() -> Kind {
+    Kind::Reasoning { summary: Default::default(), content: Default::default() }
+}
+
+fn message_start(item: Raw<'_>) -> ModelEvent {
+    ModelEvent::MessageStart { phase: item.get_str("phase").map(|phase| phase.into_owned()) }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        if frame.data.is_empty() || &*frame.data == b"[DONE]" {
+            return Ok(());
+        }
+        let raw = match Raw::parse_within(&frame.data, DEPTH) {
+            Ok(raw) if raw.shape() == Shape::Object => raw,
+            // O-20: one event that cannot be read does not spoil the others.
+            _ => {
+                self.unreadable = Unreadable::Last;
+                return Ok(());
+            }
+        };
+        if self.unreadable == Unreadable::Last {
+            self.unreadable = Unreadable::Some;
+        }
+        let line = frame.event.as_deref().and_then(|line| std::str::from_utf8(line).ok());
+        let event = Event::read(raw, line);
+        self.event(&event, &frame.data, events)
+    }
+
+    fn end(&mut self, _events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        Err(match self.unreadable {
+            Unreadable::Last => ModelError::Unreadable("the last event is not JSON".to_owned()),
+            _ => ModelError::CutShort,
+        })
+    }
+
+    fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let unreadable = |what: &str| ModelError::Unreadable(what.to_owned());
+        let raw = Raw::parse_within(&body, DEPTH).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+        let is_response = raw.get("output").is_some_and(|output| output.shape() == Shape::Array);
+        let failed = raw.get("error").is_some_and(|error| !error.is_null());
+        match is_response || failed {
+            true => self.terminal(None, raw, &body, events),
+            false => Err(unreadable("not a response object")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

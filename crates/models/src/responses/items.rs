@@ -1,0 +1,249 @@
+//! One step of a history as an input item: the caller's bytes wherever nothing must change.
+
+use std::collections::HashMap;
+
+use amalgam_core::{Entry, Loss, Seal};
+use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reasoning, Role, Shape, TextKind, Writer};
+
+use super::envelope;
+
+/// What writing items needs from outside, and what it could not carry over.
+pub(super) struct Context<'a> {
+    /// The operator's name of the upstream.
+    pub(super) upstream: &'a str,
+    pub(super) seal: &'a dyn Seal,
+    pub(super) seal_context: &'a str,
+    /// Images that were fetched, as `data:` URIs by their address.
+    pub(super) images: &'a HashMap<String, String>,
+    pub(super) losses: Vec<Loss>,
+}
+
+impl Context<'_> {
+    fn lose(&mut self, reason: &'static str) {
+        let loss = Loss::new("input.reasoning", reason);
+        if !self.losses.contains(&loss) {
+            self.losses.push(loss);
+        }
+    }
+}
+
+pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Context<'_>) {
+    match entry {
+        Entry::Message { role, content, item } => write_message(writer, *role, content, *item, context),
+        Entry::Note(text) => write_text_message(writer, Role::User, text),
+        Entry::Call(call) => write_named(writer, call.item, call.renamed.then_some(&*call.call_id)),
+        Entry::Output(output) if must_change_content(Role::User, &output.content, context) => {
+            let renamed = output.renamed.then_some(&*output.call_id);
+            write_fields(writer, output.item, |writer, key, value| match key {
+                "output" => write_content(writer, Role::User, &output.content, context),
+                _ => write_call_id(writer, output.item, key, value, renamed),
+            });
+        }
+        Entry::Output(output) => write_named(writer, output.item, output.renamed.then_some(&*output.call_id)),
+        Entry::Reasoning(item) => write_reasoning(writer, item, context),
+        Entry::Opaque(item) => writer.raw(item.raw),
+    }
+}
+
+/// Writes an item whose call id may have been replaced.
+fn write_named(writer: &mut Writer, item: Raw<'_>, renamed: Option<&str>) {
+    match renamed {
+        None => writer.raw(item),
+        Some(_) => {
+            write_fields(writer, item, |writer, key, value| write_call_id(writer, item, key, value, renamed));
+        }
+    }
+}
+
+fn write_call_id(writer: &mut Writer, item: Raw<'_>, key: &str, value: Raw<'_>, renamed: Option<&str>) {
+    // The output of a local shell call names its call in `id`.
+    let names_the_call = key == "call_id" || (key == "id" && item.get("call_id").is_none());
+    match renamed {
+        Some(call_id) if names_the_call => writer.string(call_id),
+        _ => writer.raw(value),
+    }
+}
+
+/// Writes an object with the same keys; `write` writes each value.
+fn write_fields(writer: &mut Writer, object: Raw<'_>, mut write: impl FnMut(&mut Writer, &str, Raw<'_>)) {
+    writer.object(|writer| {
+        for (key, value) in object.fields() {
+            let key = key.decode();
+            write(writer.key(&key), &key, value);
+        }
+    });
+}
+
+fn write_message(
+    writer: &mut Writer,
+    role: Role,
+    content: &Content<'_>,
+    item: Option<Raw<'_>>,
+    context: &Context<'_>,
+) {
+    let Some(item) = item else {
+        return writer.object(|writer| {
+            writer.key("type").string("message");
+            writer.key("role").string(role.name());
+            write_content(writer.key("content"), role, content, context);
+        });
+    };
+    let typed = item.get("type").is_some_and(|kind| kind.shape() == Shape::String);
+    let same_content = !must_change_content(role, content, context);
+    if typed && same_content {
+        return writer.raw(item);
+    }
+    writer.object(|writer| {
+        // Some upstreams refuse a message that does not say that it is one.
+        if !typed {
+            writer.key("type").string("message");
+        }
+        for (key, value) in item.fields() {
+            match &*key.decode() {
+                "type" if !typed => {}
+                "content" if !same_content => write_content(writer.key("content"), role, content, context),
+                key => writer.key(key).raw(value),
+            }
+        }
+    });
+}
+
+pub(super) fn write_text_message(writer: &mut Writer, role: Role, text: &str) {
+    writer.object(|writer| {
+        writer.key("type").string("message");
+        writer.key("role").string(role.name());
+        writer.key("content").array(|writer| {
+            writer.object(|writer| {
+                writer.key("type").string(if role == Role::Assistant { "output_text" } else { "input_text" });
+                writer.key("text").string(text);
+                if role == Role::Assistant {
+                    writer.key("annotations").array(|_| {});
+                }
+            });
+        });
+    });
+}
+
+fn must_change_content(role: Role, content: &Content<'_>, context: &Context<'_>) -> bool {
+    match content {
+        Content::Text(_) | Content::Value(_) => false,
+        Content::Parts(parts) => parts.iter().any(|part| must_change(role, part, context)),
+    }
+}
+
+fn must_change(role: Role, part: &Part<'_>, context: &Context<'_>) -> bool {
+    match &part.kind {
+        PartKind::Text { kind: TextKind::Plain, .. } => true,
+        PartKind::Text { kind: TextKind::Input, .. } => role == Role::Assistant,
+        PartKind::Text { kind: TextKind::Output, .. } => role != Role::Assistant,
+        PartKind::Image(image) => is_chat_image(part) || fetched(image, context).is_some(),
+        _ => false,
+    }
+}
+
+fn write_content(writer: &mut Writer, role: Role, content: &Content<'_>, context: &Context<'_>) {
+    match content {
+        Content::Text(text) => writer.json_str(*text),
+        Content::Value(value) => writer.raw(*value),
+        Content::Parts(parts) => {
+            writer.array(|writer| parts.iter().for_each(|part| write_part(writer, role, part, context)));
+        }
+    }
+}
+
+fn write_part(writer: &mut Writer, role: Role, part: &Part<'_>, context: &Context<'_>) {
+    if !must_change(role, part, context) {
+        return writer.raw(part.raw);
+    }
+    match &part.kind {
+        PartKind::Image(image) => write_image(writer, part.raw, image, context),
+        _ => {
+            let output = role == Role::Assistant;
+            writer.object(|writer| {
+                writer.key("type").string(if output { "output_text" } else { "input_text" });
+                for (key, value) in part.raw.fields().filter(|(key, _)| !key.is("type")) {
+                    // A text of the model has these; a text of the user must not.
+                    if output || !matches!(key.escaped(), "annotations" | "logprobs") {
+                        writer.key(&key.decode()).raw(value);
+                    }
+                }
+                if output && part.raw.get("annotations").is_none() {
+                    writer.key("annotations").array(|_| {});
+                }
+            });
+        }
+    }
+}
+
+/// `{"type": "image_url"}` is the chat shape.
+fn is_chat_image(part: &Part<'_>) -> bool {
+    part.raw.get("image_url").is_some_and(|url| url.shape() == Shape::Object)
+        || part.raw.get("type").and_then(Raw::as_str).is_some_and(|kind| kind.is("image_url"))
+}
+
+fn fetched<'c>(image: &Image<'_>, context: &Context<'c>) -> Option<&'c str> {
+    context.images.get(&*image.url?.0.decode()).map(String::as_str)
+}
+
+fn write_image(writer: &mut Writer, part: Raw<'_>, image: &Image<'_>, context: &Context<'_>) {
+    // The chat shape has it one level deeper.
+    let nested = part.get("image_url").and_then(|url| url.get_str("detail"));
+    writer.object(|writer| {
+        writer.key("type").string("input_image");
+        match (fetched(image, context), image.url) {
+            (Some(data), _) => writer.key("image_url").string(data),
+            (None, Some(url)) => writer.key("image_url").json_str(url.0),
+            (None, None) => {}
+        }
+        if let Some(file_id) = &image.file_id {
+            writer.key("file_id").string(file_id);
+        }
+        writer.key("detail").string(image.detail.as_deref().or(nested.as_deref()).unwrap_or("auto"));
+    });
+}
+
+/// Thoughts go back to the upstream that had them. Elsewhere, and without what makes them readable, an item of thoughts
+/// is refused: then its summary is told as what it is.
+fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'_>) {
+    let ItemKind::Reasoning(reasoning) = &item.kind else { return writer.raw(item.raw) };
+    let Some(sealed) = reasoning.encrypted_content.map(|sealed| sealed.decode()).filter(|sealed| !sealed.is_empty()) else {
+        // Open models give their thoughts in the clear and take them back so.
+        if !reasoning.content.0.is_empty() {
+            return writer.raw(item.raw);
+        }
+        context.lose("thoughts without encrypted_content cannot be sent back; a summary is sent as text");
+        return write_summary(writer, reasoning);
+    };
+    if !context.seal.is_sealed(&sealed) {
+        return writer.raw(item.raw);
+    }
+    match envelope::open(&sealed, context.upstream, context.seal_context, context.seal) {
+        Some(original) => writer.object(|writer| {
+            let own = Raw::parse(&original).unwrap_or(Raw::NULL);
+            writer.key("type").string("reasoning");
+            for (key, value) in own.fields().filter(|(key, _)| !key.is("upstream")) {
+                writer.key(&key.decode()).raw(value);
+            }
+            for (key, value) in item.raw.fields() {
+                if !matches!(key.escaped(), "type" | "id" | "encrypted_content") {
+                    writer.key(&key.decode()).raw(value);
+                }
+            }
+            if item.raw.get("summary").is_none() {
+                writer.key("summary").array(|_| {});
+            }
+        }),
+        None => {
+            context.lose("thoughts of another upstream, or another tenant, cannot be read; a summary is sent as text");
+            write_summary(writer, reasoning);
+        }
+    }
+}
+
+fn write_summary(writer: &mut Writer, reasoning: &Reasoning<'_>) {
+    let texts: Vec<_> = reasoning.summary.0.iter().filter_map(Part::text).map(|text| text.decode()).collect();
+    let summary = texts.join("\n\n");
+    if !summary.trim().is_empty() {
+        write_text_message(writer, Role::Assistant, &format!("[Summary of earlier reasoning]\n{summary}"));
+    }
+}

@@ -1,0 +1,317 @@
+//! Items of an answer while they are not complete: what was said of them, and what the end adds.
+//!
+//! A clean upstream says everything in deltas and repeats it at the end. Others say it only at the end, or only in part;
+//! so the text that was passed on is kept until the item is complete, and whatever is missing then follows.
+
+use amalgam_core::{CallHead, CallKind, ModelEvent};
+use amalgam_protocol::{Json, JsonStr, Literal, Raw};
+use bytes::Bytes;
+
+/// An item that has begun.
+#[derive(Debug)]
+pub(super) struct OpenItem {
+    pub(super) key: u64,
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<String>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Message(Parts),
+    Reasoning {
+        summary: Parts,
+        content: Parts,
+    },
+    Call {
+        kind: CallKind,
+        /// Its name is known and was passed on.
+        begun: bool,
+        said: Said,
+    },
+    /// Passed along as it is.
+    Passing,
+}
+
+/// The text of one part so far, escaped, and how many annotations it has.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    escaped: Vec<u8>,
+    annotations: usize,
+}
+
+/// Parts by the upstream's index; the current one is the last that something was said of.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    list: Vec<(u64, Said)>,
+    current: Option<u64>,
+}
+
+/// The end of an item contradicts what was said of it.
+#[derive(Debug)]
+pub(super) struct Differs;
+
+impl Kind {
+    /// What an item of this type is to us.
+    pub(super) fn of(item: Raw<'_>) -> Self {
+        match item.get("type").and_then(Raw::as_str).map(JsonStr::escaped) {
+            Some("message") => Self::Message(Parts::default()),
+            Some("reasoning") => Self::Reasoning { summary: Parts::default(), content: Parts::default() },
+            Some("function_call") => Self::call(CallKind::Function),
+            Some("custom_tool_call") => Self::call(CallKind::Custom),
+            // A message that does not say that it is one.
+            None if item.get("role").is_some() => Self::Message(Parts::default()),
+            _ => Self::Passing,
+        }
+    }
+
+    pub(super) fn call(kind: CallKind) -> Self {
+        Self::Call { kind, begun: false, said: Said::default() }
+    }
+
+    pub(super) fn is_message(&self) -> bool {
+        matches!(self, Self::Message(_))
+    }
+
+    pub(super) fn is_reasoning(&self) -> bool {
+        matches!(self, Self::Reasoning { .. })
+    }
+
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, Self::Call { .. })
+    }
+}
+
+impl Said {
+    fn add(&mut self, delta: &Literal) {
+        self.escaped.extend_from_slice(delta.escaped());
+    }
+
+    /// What `full` has beyond what was said. `whole` is the message that `full` was read from.
+    fn rest(&self, full: JsonStr<'_>, whole: &Bytes) -> Result<Option<Literal>, Differs> {
+        let text = full.escaped().as_bytes();
+        if self.escaped.is_empty() {
+            return Ok((!full.is_empty()).then(|| Literal::within(whole, full)));
+        }
+        if let Some(rest) = text.strip_prefix(&*self.escaped) {
+            return Ok((!rest.is_empty()).then(|| Literal::from_escaped(rest)));
+        }
+        // An end that repeats nothing says nothing.
+        if full.is_empty() {
+            return Ok(None);
+        }
+        // The same characters may be escaped in another way.
+        let said = Literal::from_escaped(&self.escaped).decode();
+        match full.decode().strip_prefix(&*said) {
+            Some("") => Ok(None),
+            Some(rest) => Ok(Some(Literal::from_text(rest))),
+            None => Err(Differs),
+        }
+    }
+}
+
+impl Parts {
+    /// The part of this index, or the current one. `end` is sent when another one was current.
+    fn at(&mut self, index: Option<u64>, end: ModelEvent, events: &mut Vec<ModelEvent>) -> &mut Said {
+        let index = index.or(self.current).unwrap_or(0);
+        if self.current.is_some_and(|current| current != index) {
+            events.push(end);
+        }
+        self.current = Some(index);
+        let position = match self.list.iter().position(|(known, _)| *known == index) {
+            Some(position) => position,
+            None => {
+                self.list.push((index, Said::default()));
+                self.list.len() - 1
+            }
+        };
+        &mut self.list[position].1
+    }
+
+    fn end(&mut self, end: ModelEvent, events: &mut Vec<ModelEvent>) {
+        if self.current.is_some() {
+            events.push(end);
+        }
+    }
+}
+
+/// What a piece of text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Voice {
+    Text,
+    Refusal,
+    Summary,
+    Thought,
+}
+
+impl Voice {
+    fn event(self, delta: Literal, logprobs: Option<Json>) -> ModelEvent {
+        match self {
+            Self::Text => ModelEvent::Text { delta, logprobs },
+            Self::Refusal => ModelEvent::Refusal(delta),
+            Self::Summary => ModelEvent::ReasoningSummary(delta),
+            Self::Thought => ModelEvent::ReasoningText(delta),
+        }
+    }
+
+    fn end(self) -> ModelEvent {
+        match self {
+            Self::Text | Self::Refusal => ModelEvent::PartEnd,
+            Self::Summary | Self::Thought => ModelEvent::ReasoningSummaryEnd,
+        }
+    }
+}
+
+impl OpenItem {
+    fn parts(&mut self, voice: Voice) -> Option<&mut Parts> {
+        match (&mut self.kind, voice) {
+            (Kind::Message(parts), Voice::Text | Voice::Refusal) => Some(parts),
+            (Kind::Reasoning { summary, .. }, Voice::Summary) => Some(summary),
+            (Kind::Reasoning { content, .. }, Voice::Thought) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// A piece of a message or of thoughts.
+    pub(super) fn say(
+        &mut self,
+        voice: Voice,
+        part: Option<u64>,
+        delta: Literal,
+        logprobs: Option<Json>,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        let Some(parts) = self.parts(voice) else { return };
+        parts.at(part, voice.end(), events).add(&delta);
+        events.push(voice.event(delta, logprobs));
+    }
+
+    /// The whole of a part, once it is complete: what was not said of it follows.
+    pub(super) fn complete(
+        &mut self,
+        voice: Voice,
+        part: Option<u64>,
+        full: JsonStr<'_>,
+        logprobs: Option<Json>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), Differs> {
+        let Some(parts) = self.parts(voice) else { return Ok(()) };
+        let index = part.or(parts.current).unwrap_or(0);
+        let known = parts.list.iter().find(|(known, _)| *known == index);
+        let rest = match known {
+            Some((_, said)) => said.rest(full, whole)?,
+            None => Said::default().rest(full, whole)?,
+        };
+        if let Some(rest) = rest {
+            parts.at(Some(index), voice.end(), events).add(&rest);
+            events.push(voice.event(rest, logprobs));
+        }
+        Ok(())
+    }
+
+    /// An annotation of a part; `index` is its own, where the upstream says it.
+    pub(super) fn annotate(&mut self, part: Option<u64>, annotation: Json, events: &mut Vec<ModelEvent>) {
+        let Some(parts) = self.parts(Voice::Text) else { return };
+        parts.at(part, ModelEvent::PartEnd, events).annotations += 1;
+        events.push(ModelEvent::Annotation(annotation));
+    }
+
+    /// A part is over.
+    pub(super) fn end_part(&mut self, voice: Voice, events: &mut Vec<ModelEvent>) {
+        if let Some(parts) = self.parts(voice) {
+            parts.end(voice.end(), events);
+        }
+    }
+
+    /// A part as it stands at its end: text, refusal, or a kind that has a text of its own.
+    pub(super) fn complete_part(
+        &mut self,
+        index: Option<u64>,
+        part: Raw<'_>,
+        logprobs: bool,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), Differs> {
+        let voice = match part.get("type").and_then(Raw::as_str).map(JsonStr::escaped) {
+            Some("refusal") => Voice::Refusal,
+            Some("summary_text") => Voice::Summary,
+            Some("reasoning_text") => Voice::Thought,
+            _ if self.kind.is_reasoning() => Voice::Thought,
+            _ => Voice::Text,
+        };
+        let text = part.get(if voice == Voice::Refusal { "refusal" } else { "text" }).and_then(Raw::as_str);
+        let Some(text) = text else { return Ok(()) };
+        let list = part.get("logprobs").filter(|list| logprobs && list.elements().next().is_some());
+        self.complete(voice, index, text, list.map(|list| Json::within(whole, list)), whole, events)?;
+        if voice == Voice::Text {
+            let told = |parts: &mut Parts| {
+                let index = index.or(parts.current).unwrap_or(0);
+                parts.list.iter().find(|(known, _)| *known == index).map_or(0, |(_, said)| said.annotations)
+            };
+            let told = self.parts(voice).map_or(0, told);
+            for annotation in part.get("annotations").map(Raw::elements).into_iter().flatten().skip(told) {
+                self.annotate(index, Json::within(whole, annotation), events);
+            }
+        }
+        Ok(())
+    }
+
+    /// The call begins as soon as its name is known.
+    pub(super) fn begin_call(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) {
+        let Kind::Call { kind, begun: begun @ false, .. } = &mut self.kind else { return };
+        let Some(name) = item.get_str("name").filter(|name| !name.is_empty()) else { return };
+        *begun = true;
+        let text = |field: &str| item.get_str(field).filter(|text| !text.is_empty()).map(|text| text.into_owned());
+        let call = CallHead { kind: *kind, call_id: text("call_id"), name: name.into_owned(), namespace: text("namespace") };
+        events.push(ModelEvent::CallStart { key: self.key, call });
+    }
+
+    /// More of a call's arguments or input; kept while the call has no name.
+    pub(super) fn call_delta(&mut self, delta: Literal, events: &mut Vec<ModelEvent>) {
+        let Kind::Call { begun, said, .. } = &mut self.kind else { return };
+        said.add(&delta);
+        if *begun {
+            events.push(ModelEvent::CallDelta { key: self.key, delta });
+        }
+    }
+
+    /// The whole of a call's arguments or input.
+    pub(super) fn complete_call(
+        &mut self,
+        full: JsonStr<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), Differs> {
+        let Kind::Call { said, .. } = &self.kind else { return Ok(()) };
+        if let Some(rest) = said.rest(full, whole)? {
+            self.call_delta(rest, events);
+        }
+        Ok(())
+    }
+
+    /// A call that ends: everything that waited for its name follows it.
+    pub(super) fn end_call(&mut self, item: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), Differs> {
+        let Kind::Call { kind, begun: was_begun, .. } = &self.kind else { return Ok(()) };
+        let was_begun = *was_begun;
+        let field = if *kind == CallKind::Custom { "input" } else { "arguments" };
+        self.begin_call(item, events);
+        let Kind::Call { begun: true, said, .. } = &self.kind else { return Ok(()) };
+        if !was_begun && !said.escaped.is_empty() {
+            events.push(ModelEvent::CallDelta { key: self.key, delta: Literal::from_escaped(&said.escaped) });
+        }
+        match item.get(field) {
+            Some(value) => match value.as_str() {
+                Some(full) => self.complete_call(full, whole, events)?,
+                // Arguments as an object: some servers forget that they are a string.
+                None if said.escaped.is_empty() && !value.is_null() => {
+                    self.call_delta(Literal::from_text(value.text()), events);
+                }
+                None => {}
+            },
+            None => {}
+        }
+        events.push(ModelEvent::CallEnd { key: self.key });
+        Ok(())
+    }
+}

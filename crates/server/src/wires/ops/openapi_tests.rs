@@ -1,0 +1,295 @@
+//! The document against the code that it describes: routes, fields, events, what is really written.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use amalgam_core::{CallHead, CallKind, Delivery, Emitter, Finish, Ids, ModelEvent, Start};
+use amalgam_protocol::{
+    ClientTool, CreateResponse, Effective, ErrorObject, EventKind, Item, ItemKind, Literal, PartKind, Raw, Settings,
+    ToolKind, Usage,
+};
+
+use super::*;
+
+fn parsed() -> Value {
+    serde_json::from_str(document()).unwrap()
+}
+
+/// What a value has against the shape of this name.
+fn complaints(shape: &str, value: &Value) -> Vec<String> {
+    let components = &parsed()["components"];
+    assert!(components["schemas"].get(shape).is_some(), "{shape}");
+    let schema = json!({"$ref": format!("#/components/schemas/{shape}"), "components": components});
+    let validator = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).offline().build(&schema).unwrap();
+    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+#[track_caller]
+fn assert_valid(shape: &str, value: &Value) {
+    assert_eq!(complaints(shape, value), Vec::<String>::new(), "{value:#}");
+}
+
+/// With `UPDATE_DOCS=1` the committed copy is written anew instead of compared.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the switch is for the one who runs the tests")]
+fn the_committed_copy_is_the_document() {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    if std::env::var("UPDATE_DOCS").is_ok() {
+        fs::write(&path, document()).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    let first = committed.lines().zip(document().lines()).position(|(one, other)| one != other);
+    assert!(
+        committed == document(),
+        "docs/openapi.json is behind the code (line {}); run the tests once with UPDATE_DOCS=1 and look at the diff",
+        first.map_or(0, |line| line + 1)
+    );
+}
+
+#[test]
+fn the_document_introduces_itself() {
+    let document = parsed();
+    assert!(document["info"]["title"].as_str().unwrap().starts_with("Amalgam"));
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(document["openapi"], "3.1.0");
+}
+
+#[test]
+fn the_operations_are_those_of_the_route_table_and_the_public_ones_are_marked() {
+    let document = parsed();
+    let mut described = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let public = match operation.get("security") {
+                Some(security) => security == &json!([]),
+                None => false,
+            };
+            described.insert((method.to_ascii_uppercase(), path.clone(), public));
+            for name in path.split(['{', '}']).skip(1).step_by(2) {
+                let parameters = operation["parameters"].as_array().unwrap();
+                assert!(parameters.iter().any(|one| one["in"] == "path" && one["name"] == name), "{path}");
+            }
+        }
+    }
+    let served: BTreeSet<_> =
+        ROUTES.iter().map(|route| (route.method.to_string(), route.published_path(), route.public)).collect();
+    assert_eq!(described, served);
+    assert_eq!(described.len(), ROUTES.len());
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_shape_is_used() {
+    let document = parsed();
+    let mut references = BTreeSet::new();
+    collect_references(&document, &mut references);
+    for reference in &references {
+        let pointer = reference.strip_prefix('#').expect("nothing outside the document is referred to");
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+    for group in ["schemas", "parameters", "headers"] {
+        for name in document["components"][group].as_object().unwrap().keys() {
+            assert!(references.contains(&format!("#/components/{group}/{name}")), "{group}/{name} is not used");
+        }
+    }
+}
+
+fn collect_references(value: &Value, references: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            references.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|value| collect_references(value, references));
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect_references(value, references)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
+    for (name, example) in examples::requests().as_object().unwrap() {
+        let value = &example["value"];
+        assert_valid("CreateResponse", value);
+        let text = value.to_string();
+        let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+        assert!(request.model.is_some() && request.input.is_some() && request.extra.is_empty(), "{name}");
+        for tool in &request.tools {
+            assert!(matches!(tool.kind, ToolKind::Function(_)), "{name}");
+        }
+    }
+    for example in examples::responses().as_object().unwrap().values() {
+        assert_valid("Response", &example["value"]);
+    }
+    for example in examples::stream().as_object().unwrap().values() {
+        assert_valid("StreamEvent", &example["value"]);
+    }
+}
+
+#[test]
+fn the_request_has_exactly_the_fields_that_are_read() {
+    let properties = &parsed()["components"]["schemas"]["CreateResponse"]["properties"];
+    let described: BTreeSet<&str> = properties.as_object().unwrap().keys().map(String::as_str).collect();
+    // Null is not said: what is left over is a field that the reader does not know.
+    let nulls: Map<String, Value> = described.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+    let text = Value::Object(nulls).to_string();
+    let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    assert_eq!(request.extra, Vec::new());
+    let printed = format!("{:#?}", CreateResponse::default());
+    let own = |line: &str| line.starts_with("    ") && !line.starts_with("     ");
+    let read: BTreeSet<&str> =
+        printed.lines().filter(|line| own(line)).filter_map(|line| line.split(':').next()).collect();
+    let read: BTreeSet<&str> =
+        read.into_iter().map(str::trim).filter(|name| !matches!(*name, "extra" | "}," | "],")).collect();
+    assert_eq!(described, read);
+}
+
+#[test]
+fn kinds_with_a_shape_are_known_to_the_reader_and_others_are_not() {
+    let document = parsed();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let listed = |shape: &str| -> Vec<String> {
+        let kinds = schemas[shape]["properties"]["type"]["not"]["enum"].as_array().unwrap();
+        kinds.iter().map(|kind| kind.as_str().unwrap().to_owned()).collect()
+    };
+    let text = |kind: &str| {
+        let fields = json!({"id": "x", "call_id": "x", "name": "x", "role": "user", "content": "x", "text": "x"});
+        let mut fields = fields.as_object().unwrap().clone();
+        fields.extend([("type".to_owned(), json!(kind)), ("refusal".to_owned(), json!("x"))]);
+        Value::Object(fields).to_string()
+    };
+    for kind in listed("OtherItem") {
+        let text = text(&kind);
+        let item = Item::read(Raw::parse(text.as_bytes()).unwrap().to_owned()).map(|item| item.kind);
+        // A content of the wrong shape is the reader's business; the kind is known all the same.
+        assert!(!matches!(item, Ok(ItemKind::Other(_))), "{kind}");
+    }
+    for kind in listed("OtherTool") {
+        let text = text(&kind);
+        let tools = format!("{{\"tools\":[{text}]}}");
+        let request = CreateResponse::read(Raw::parse(tools.as_bytes()).unwrap()).unwrap();
+        assert!(!matches!(request.tools[0].kind, ToolKind::Other(_) | ToolKind::Hosted(..)), "{kind}");
+    }
+    for kind in listed("OtherPart") {
+        let body = format!("{{\"input\":[{{\"role\":\"user\",\"content\":[{}]}}]}}", text(&kind));
+        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let Some(amalgam_protocol::Input::Items(items)) = request.input else { panic!("{kind}") };
+        let ItemKind::Message(message) = &items[0].kind else { panic!("{kind}") };
+        let amalgam_protocol::Content::Parts(parts) = &message.content else { panic!("{kind}") };
+        assert!(!matches!(parts[0].kind, PartKind::Other(_) | PartKind::Audio | PartKind::Video), "{kind}");
+    }
+}
+
+#[test]
+fn every_event_is_listed_with_its_shape() {
+    let document = parsed();
+    let schemas = &document["components"]["schemas"];
+    let mapping = schemas["StreamEvent"]["discriminator"]["mapping"].as_object().unwrap();
+    for kind in EventKind::ALL {
+        let shape = mapping[kind.name()].as_str().unwrap().rsplit('/').next().unwrap();
+        let names = schemas[shape]["properties"]["type"]["enum"].as_array().unwrap();
+        assert!(names.contains(&json!(kind.name())), "{}", kind.name());
+    }
+    assert_eq!(mapping.len(), EventKind::ALL.len());
+}
+
+/// Everything that the emitter makes by itself: messages, refusals, thoughts, calls of all three kinds.
+fn emitted(end: fn(&mut Emitter)) -> (Vec<Value>, Value) {
+    let request = CreateResponse::default();
+    let mut emitter = Emitter::new(Start {
+        response_id: Ids::seeded(1).response(1_760_000_000_000),
+        created_at: 1_760_000_000,
+        settings: Settings::new(&request, Effective { model: "demo", stored: false, background: false }),
+        delivery: Delivery::Stream,
+        ids: Ids::seeded(2),
+    });
+    let text = Literal::from_text;
+    let call = |kind, name: &str| CallHead { kind, call_id: None, name: name.to_owned(), namespace: None };
+    let annotation = amalgam_protocol::Json::from(Raw::parse(br#"{"type":"url_citation"}"#).unwrap());
+    emitter.begin();
+    for event in [
+        ModelEvent::ReasoningSummary(text("Hm.")),
+        ModelEvent::ReasoningEnd { encrypted_content: Some("ams1.x".to_owned()) },
+        ModelEvent::Text { delta: text("Hello"), logprobs: None },
+        ModelEvent::Annotation(annotation),
+        ModelEvent::Refusal(text("No.")),
+        ModelEvent::MessageEnd,
+        ModelEvent::CallStart { key: 1, call: call(CallKind::Function, "f") },
+        ModelEvent::CallDelta { key: 1, delta: text("{}") },
+        ModelEvent::CallEnd { key: 1 },
+        ModelEvent::CallStart { key: 2, call: call(CallKind::Custom, "c") },
+        ModelEvent::CallDelta { key: 2, delta: text("free") },
+        ModelEvent::CallEnd { key: 2 },
+        ModelEvent::CallStart { key: 3, call: call(CallKind::Client(ClientTool::LocalShell), "local_shell") },
+        ModelEvent::CallDelta { key: 3, delta: text(r#"{"command":["ls"]}"#) },
+        ModelEvent::CallEnd { key: 3 },
+        ModelEvent::Usage(Usage { input_tokens: 1, output_tokens: 2, estimated: true, ..Usage::default() }),
+    ] {
+        emitter.on(event).unwrap();
+    }
+    emitter.keepalive();
+    end(&mut emitter);
+    let frames = String::from_utf8(emitter.take_frames()).unwrap();
+    let data = frames.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+    let response = serde_json::from_slice(&emitter.response()).unwrap();
+    (data.map(|data| serde_json::from_str(data).unwrap()).collect(), response)
+}
+
+fn complete(emitter: &mut Emitter) {
+    emitter.on(ModelEvent::Finish(Finish::Stop)).unwrap();
+    emitter.conclude(1_760_000_001);
+}
+
+fn cut_short(emitter: &mut Emitter) {
+    emitter.on(ModelEvent::Finish(Finish::Length)).unwrap();
+    emitter.conclude(1_760_000_001);
+}
+
+fn break_off(emitter: &mut Emitter) {
+    let [message, kind] = ["The upstream failed.", "server_error"].map(str::to_owned);
+    emitter.fail(ErrorObject { message, code: Some(kind.clone()), kind, param: None });
+}
+
+#[test]
+fn what_the_server_sends_fits_the_shapes_that_are_published_for_it() {
+    let mut seen = BTreeSet::new();
+    for end in [complete, cut_short, break_off] {
+        let (events, response) = emitted(end);
+        assert_valid("Response", &response);
+        for event in events {
+            let name = event["type"].as_str().unwrap();
+            let kind = EventKind::named(name).unwrap();
+            assert_valid(schemas::shape_of(kind), &event);
+            assert_valid("StreamEvent", &event);
+            seen.insert(schemas::shape_of(kind));
+        }
+    }
+    // Nothing that is published as ours was left out of this test.
+    let document = parsed();
+    let published = document["components"]["schemas"].as_object().unwrap().keys().map(String::as_str);
+    let expected: BTreeSet<&str> =
+        published.filter(|name| name.ends_with("Event") && !matches!(*name, "StreamEvent" | "PassedEvent")).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn the_response_has_exactly_the_published_keys() {
+    let (_, response) = emitted(complete);
+    let sent: BTreeSet<&String> = response.as_object().unwrap().keys().collect();
+    let document = parsed();
+    let shape = &document["components"]["schemas"]["Response"];
+    let published: BTreeSet<&String> = shape["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(sent, published);
+    assert_eq!(shape["required"].as_array().unwrap().len(), 31);
+}
+
+#[test]
+fn what_does_not_fit_a_shape_is_found() {
+    // The checks above could not fail if every shape let everything through.
+    assert_ne!(complaints("CreateResponse", &json!({"model": "x", "input": 7})), [""; 0]);
+    assert_ne!(complaints("CreateResponse", &json!({"model": "x", "input": [{"type": "function_call"}]})), [""; 0]);
+    assert_ne!(complaints("CreateResponse", &json!({"model": "x", "temperature": 3})), [""; 0]);
+    assert_ne!(complaints("Response", &json!({"id": "resp_1"})), [""; 0]);
+    assert_ne!(complaints("StreamEvent", &json!({"type": "response.output_text.delta"})), [""; 0]);
+}
