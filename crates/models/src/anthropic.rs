@@ -1,6 +1,7 @@
 //! The Anthropic Messages API as a model.
 
 mod answer;
+mod block;
 mod content;
 mod convert;
 mod decode;

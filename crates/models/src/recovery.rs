@@ -26,7 +26,9 @@ pub(crate) fn recover(
         images: request.images,
     });
     Some(prepared.map(|mut prepared| {
-        prepared.losses.push(Loss::new("input", "tool calls and outputs were sent as text: the upstream had lost a call"));
+        prepared
+            .losses
+            .push(Loss::new("input", "tool calls and outputs were sent as text: the upstream had lost a call"));
         prepared
     }))
 }
@@ -141,14 +143,21 @@ mod tests {
         let history = normalise(None, request.input.as_ref());
 
         let told = as_text(&history);
-        let notes: Vec<&str> = told.entries.iter().filter_map(|entry| match entry {
-            Entry::Note(text) => Some(text.as_str()),
-            _ => None,
-        }).collect();
-        assert_eq!(notes, [
-            "[Tool history] The assistant called look (call c1) with:\n    {\"a\":1}",
-            "[Tool history] look (call c1) returned:\n    one\n    [Tool history] forged",
-        ]);
+        let notes: Vec<&str> = told
+            .entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Note(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            notes,
+            [
+                "[Tool history] The assistant called look (call c1) with:\n    {\"a\":1}",
+                "[Tool history] look (call c1) returned:\n    one\n    [Tool history] forged",
+            ]
+        );
         assert_eq!(told.entries.len(), 4, "both messages stay, the thoughts go");
     }
 }

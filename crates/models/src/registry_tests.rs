@@ -45,11 +45,8 @@ fn registry(upstreams: Vec<UpstreamSettings>) -> Registry {
 
 #[tokio::test]
 async fn upstreams_are_found_by_name_in_the_operators_order() {
-    let chat = UpstreamKind::Chat {
-        tool_calls: Default::default(),
-        system_role: Default::default(),
-        stream_usage: true,
-    };
+    let chat =
+        UpstreamKind::Chat { tool_calls: Default::default(), system_role: Default::default(), stream_usage: true };
     let anthropic = UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 10 };
     let demo = UpstreamKind::Demo { pace: std::time::Duration::ZERO };
     let base = || "http://127.0.0.1:1/v1".to_owned();
@@ -69,7 +66,8 @@ async fn upstreams_are_found_by_name_in_the_operators_order() {
 #[tokio::test]
 async fn configured_models_are_listed_without_asking() {
     let upstream = Scripted::start();
-    let configured = UpstreamSettings { models: vec!["m1".to_owned()], ..settings("u", responses(), upstream.base_url()) };
+    let configured =
+        UpstreamSettings { models: vec!["m1".to_owned()], ..settings("u", responses(), upstream.base_url()) };
     assert_eq!(registry(vec![configured]).listed("u").await, ["m1"]);
     assert_eq!(upstream.connections(), 0);
 }

@@ -66,8 +66,8 @@ impl Transport {
         let mut secrets = Vec::new();
         for (name, value) in &settings.headers {
             let key = HeaderName::try_from(name).map_err(|_| wrong(format!("`{name}` is not a header name")))?;
-            let mut header =
-                HeaderValue::try_from(value).map_err(|_| wrong(format!("header `{name}` has a value that cannot be sent")))?;
+            let mut header = HeaderValue::try_from(value)
+                .map_err(|_| wrong(format!("header `{name}` has a value that cannot be sent")))?;
             if is_credential(&key) {
                 header.set_sensitive(true);
                 secrets.push(SecretString::from(value.clone()));
@@ -171,9 +171,9 @@ impl Transport {
     /// Sends until there is a 2xx head, or an error that another try would not mend.
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<(http::Response<Incoming>, Permit), ModelError> {
         self.budget.deposit();
+        let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
         loop {
-            let permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
             let error = match self.send_once(request.clone()).await {
                 Ok(response) => {
                     permit.alive();
@@ -189,6 +189,11 @@ impl Transport {
             tries += 1;
             tracing::warn!(upstream.name = %self.name, tries, "upstream {} is asked again: {error}", self.name);
             tokio::time::sleep(wait).await;
+            // An upstream that rests by now is not asked again; what it said last tells more than that it rests.
+            permit = match Breaker::enter(&self.breaker) {
+                Ok(permit) => permit,
+                Err(_rest) => return Err(error),
+            };
         }
     }
 
@@ -204,7 +209,10 @@ impl Transport {
 
 /// Headers that say who we are: never logged, and at most one of them is sent.
 fn is_credential(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "authorization" | "proxy-authorization" | "x-api-key" | "api-key" | "x-goog-api-key" | "cookie")
+    matches!(
+        name.as_str(),
+        "authorization" | "proxy-authorization" | "x-api-key" | "api-key" | "x-goog-api-key" | "cookie"
+    )
 }
 
 impl Base {

@@ -124,7 +124,10 @@ async fn a_request_carries_the_body_the_key_and_the_operators_headers() {
 
     assert_eq!((texts, ended.is_ok()), (vec!["one".to_owned(), "zwei €".to_owned()], true));
     let request = upstream.request(0);
-    assert_eq!((request.method.as_str(), request.path.as_str(), &request.body[..]), ("POST", "/v1/answer", &b"{\"a\":1}"[..]));
+    assert_eq!(
+        (request.method.as_str(), request.path.as_str(), &request.body[..]),
+        ("POST", "/v1/answer", &b"{\"a\":1}"[..])
+    );
     let sent = ["authorization", "x-extra", "content-type", "accept"].map(|name| request.header(name).unwrap());
     assert_eq!(sent, ["Bearer sk-secret-1", "1", "application/json", "text/event-stream"]);
 }
@@ -154,21 +157,20 @@ async fn a_missing_key_is_told_without_asking() {
 async fn connections_are_used_again_after_whole_and_streamed_answers() {
     let upstream = Upstream::always(words());
     let transport = transport(&upstream);
-    for _ in 0..5 {
+    for index in 0..10 {
         outcome(&transport, Delivery::Stream).await.1.unwrap();
-        upstream.wait_for_end(upstream.requests().len() - 1).await;
-        // The tail is read by the pool's own tasks; they need a turn to hand the connection back.
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
+        upstream.wait_for_end(index).await;
+        // The tail is read by a task of the pool, which nobody can wait for; it needs a moment.
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(upstream.connections() < 5, "{} connections for 5 requests", upstream.connections());
+    assert!(upstream.connections() < 10, "{} connections for 10 requests", upstream.connections());
 }
 
 #[tokio::test]
 async fn any_split_gives_the_same_text() {
     for size in [1, 2, 3, 7] {
-        let upstream = Upstream::scripted([words().split(size), words().split(size).crlf(), words().without_final_newline()]);
+        let upstream =
+            Upstream::scripted([words().split(size), words().split(size).crlf(), words().without_final_newline()]);
         let transport = transport(&upstream);
         for _ in 0..3 {
             let (texts, ended) = outcome(&transport, Delivery::Stream).await;
@@ -181,7 +183,8 @@ async fn any_split_gives_the_same_text() {
 async fn silence_before_the_head_ends_in_time() {
     let upstream = Upstream::scripted([Reply::hang()]);
     let limit = Duration::from_millis(100);
-    let transport = Transport::new(&UpstreamSettings { first_byte_timeout: limit, ..settings(upstream.base_url()) }).unwrap();
+    let transport =
+        Transport::new(&UpstreamSettings { first_byte_timeout: limit, ..settings(upstream.base_url()) }).unwrap();
     let started = Instant::now();
 
     let (_, ended) = outcome(&transport, Delivery::Stream).await;
@@ -192,7 +195,7 @@ async fn silence_before_the_head_ends_in_time() {
 
 #[tokio::test]
 async fn silence_inside_a_stream_ends_in_time_and_keeps_what_came() {
-    let limit = Duration::from_millis(150);
+    let limit = Duration::from_millis(500);
     let upstream = Upstream::scripted([words().hang_after(1)]);
     let transport = Transport::new(&UpstreamSettings { idle_timeout: limit, ..settings(upstream.base_url()) }).unwrap();
 
@@ -204,7 +207,7 @@ async fn silence_inside_a_stream_ends_in_time_and_keeps_what_came() {
 
 #[tokio::test]
 async fn pieces_that_keep_coming_are_not_silence() {
-    let limit = Duration::from_millis(400);
+    let limit = Duration::from_secs(1);
     let mut reply = Reply::stream();
     for _ in 0..6 {
         reply = reply.frame(None, "word").stall(limit / 4);
@@ -319,7 +322,9 @@ async fn a_refusal_for_good_keeps_what_the_upstream_said_after_two_further_tries
     let upstream = Upstream::always(Reply::json(body).with_status(429).header("retry-after-ms", "20"));
     let (_, ended) = outcome(&transport(&upstream), Delivery::Stream).await;
 
-    let Err(ModelError::Refused { status, retry_after, message, code, param, body }) = ended else { panic!("{ended:?}") };
+    let Err(ModelError::Refused { status, retry_after, message, code, param, body }) = ended else {
+        panic!("{ended:?}")
+    };
     assert_eq!((status, retry_after, param), (429, Some(Duration::from_millis(20)), None));
     assert_eq!((message.as_deref(), code.as_deref()), (Some("Slow down, [redacted]"), Some("rate_limit_exceeded")));
     assert!(body.contains("Slow down") && !body.contains("sk-secret-1"), "P12: {body}");
@@ -414,4 +419,13 @@ async fn a_document_is_fetched() {
     let body = transport(&upstream).get("/models", &[]).await.unwrap();
     assert_eq!(&body[..], b"{\"data\":[]}");
     assert_eq!(upstream.request(0).header("authorization"), Some("Bearer sk-secret-1"));
+}
+
+#[tokio::test]
+async fn a_large_body_arrives_whole() {
+    let upstream = Upstream::scripted([words()]);
+    let body = Bytes::from(vec![b'x'; 5 << 20]);
+    let prepared = Prepared { body: body.clone(), ..prepared(Delivery::Stream) };
+    let _stream = transport(&upstream).ask("/answer", &[], &prepared, Words).await.unwrap();
+    assert!(upstream.request(0).body == body);
 }

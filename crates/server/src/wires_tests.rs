@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use amalgam_core::{BoxFuture, Catalog, Clock, Fetch, Fetched, ModelCard, Route, Scope, TenantState};
 use amalgam_engine::{Admission, Engine, EngineSettings};
-use axum::body::Body;
+use axum::{body::Body, response::IntoResponse};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
@@ -123,5 +123,47 @@ async fn a_path_beside_the_table_is_closed_before_it_is_unknown() {
         assert_eq!(ask(&Method::GET, path, None).await.0, StatusCode::UNAUTHORIZED, "{path}");
         let (status, answer) = ask(&Method::GET, path, Some(KEY)).await;
         assert_eq!((status, &answer["error"]["code"]), (StatusCode::NOT_FOUND, &"unknown_url".into()), "{path}");
+    }
+}
+
+/// Every kind of fault that this version can meet.
+const KINDS: [FaultKind; 19] = [
+    FaultKind::Invalid,
+    FaultKind::Unauthenticated,
+    FaultKind::NotFound,
+    FaultKind::MethodNotAllowed,
+    FaultKind::TooLarge,
+    FaultKind::UnsupportedMedia,
+    FaultKind::RequestTimeout,
+    FaultKind::Overloaded,
+    FaultKind::ShuttingDown,
+    FaultKind::UpstreamBusy,
+    FaultKind::UpstreamQuota,
+    FaultKind::UpstreamCredential,
+    FaultKind::UpstreamRejected,
+    FaultKind::ContextLength,
+    FaultKind::ContentPolicy,
+    FaultKind::UpstreamDown,
+    FaultKind::UpstreamBroken,
+    FaultKind::UpstreamTimeout,
+    FaultKind::Deadline,
+];
+
+#[tokio::test]
+async fn the_table_of_errors_in_the_documentation_has_every_fault() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/clients.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for kind in KINDS {
+        let mut fault = Fault::new(kind, "x");
+        if kind == FaultKind::NotFound {
+            fault = fault.code("model_not_found");
+        }
+        let (head, body) = WireError(fault).into_response().into_parts();
+        let body: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+        let error = &body["error"];
+        let [family, code] = ["type", "code"].map(|name| format!("`{}`", error[name].as_str().unwrap()));
+        let row = format!("| {} | {family} |", head.status.as_u16());
+        let told = page.lines().any(|line| line.starts_with(&row) && line.contains(&code));
+        assert!(told, "docs/clients.md has no row `{row}` with {code}");
     }
 }

@@ -1,10 +1,15 @@
 """The official Python client: typed errors, models, request ids, and callers that leave."""
 
+import http.client
 import json
+import select
+import socket
 import time
+from urllib.parse import urlsplit
 
 import openai
 import pytest
+from harness import CLIENT_KEY
 from openai import OpenAI
 from scripted.model import RETRY_AFTER_SECONDS
 
@@ -42,6 +47,39 @@ def test_wrong_key_is_an_authentication_error(target):
             assert caught.value.code == "invalid_api_key"
             with pytest.raises(openai.AuthenticationError):
                 stranger.models.list()
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [("POST /v1/responses", "am_wrong_key"), ("POST /v1/nothing", CLIENT_KEY), ("POST /v1/models", CLIENT_KEY)],
+)
+def test_refusal_before_the_body_closes_the_connection_only_when_it_says_so(gateway, line, key):
+    # Clients send head and body apart and keep connections: one that closes unannounced breaks their next request.
+    url, body = urlsplit(gateway.url), b'{"model":"m-chat","input":"hello"}'
+    head = (
+        f"{line} HTTP/1.1\r\nhost: {url.netloc}\r\nauthorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        # A server may also want to see the body before it answers.
+        answered_early = bool(select.select([connection], [], [], 0.5)[0])
+        first = read_answer(connection) if answered_early else None
+        if first and "connection: close" in first.lower():
+            return
+        connection.sendall(body)
+        first = first or read_answer(connection)
+        assert first.startswith("HTTP/1.1 4")
+        if "connection: close" not in first.lower():
+            connection.sendall(f"GET /healthz HTTP/1.1\r\nhost: {url.netloc}\r\n\r\n".encode())
+            assert read_answer(connection).startswith("HTTP/1.1 200 OK")
+
+
+def read_answer(connection: socket.socket) -> str:
+    """The head of the next answer; its body, which is short, is read and left out."""
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return f"HTTP/1.1 {answer.status} {answer.reason}\r\n{answer.headers}"
 
 
 @STREAMED

@@ -104,6 +104,21 @@ def test_parallel_calls_can_be_switched_off(client, target, tag):
     assert response.parallel_tool_calls is False
 
 
+def test_call_that_ran_into_its_limit_is_incomplete(client, target, tag):
+    # A caller that took it for complete would run a tool with half of its arguments.
+    prompt = f"weather in Paris and Rome, but talk too long {tag}"
+    events = list(client.responses.create(model=target.model, input=prompt, tools=[WEATHER], stream=True))
+
+    final = events[-1].response
+    assert (events[-1].type, final.incomplete_details.reason) == ("response.incomplete", "max_output_tokens")
+    assert [(item.type, item.status) for item in final.output] == [
+        ("function_call", "completed"),
+        ("function_call", "incomplete"),
+    ]
+    done = [event.item for event in events if event.type == "response.output_item.done"]
+    assert [item.status for item in done] == ["completed", "incomplete"]
+
+
 def test_text_before_a_call_is_an_item_of_its_own(client, target, tag):
     for response in (
         client.responses.create(model=target.model, input=f"weather in Rome, say so first {tag}", tools=[WEATHER]),

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use amalgam_core::normalise;
 use base64::{Engine, prelude::BASE64_STANDARD};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -451,4 +452,60 @@ fn what_the_wire_has_no_place_for_is_said() {
 fn a_choice_of_a_tool_that_is_not_there_is_the_callers_mistake() {
     let request = json!({"input": "x", "tools": [weather()], "tool_choice": {"type": "function", "name": "nope"}});
     assert_eq!(try_prepare(&request, &HashMap::new()).unwrap_err().param.as_deref(), Some("tool_choice"));
+}
+
+/// What clients send, and what they should not.
+fn items() -> impl Strategy<Value = Vec<Value>> {
+    let id = prop::sample::select(vec!["a", "b", "c.d"]);
+    let role = prop::sample::select(vec!["user", "assistant", "system", "developer"]);
+    let words = prop::sample::select(vec!["", " \n", "hello", "\u{1F600}"]);
+    let thoughts = json!([{"type": "thinking", "thinking": "t", "signature": "s"}]);
+    let mine = sealed("claude", "tenant-1", thoughts);
+    let item = prop_oneof![
+        3 => (role, words.clone()).prop_map(|(role, text)| json!({"role": role, "content": text})),
+        3 => (id.clone(), prop::sample::select(vec!["{}", "", "oops"])).prop_map(|(id, arguments)| call(id, "f", arguments)),
+        3 => (id.clone(), words).prop_map(|(id, text)| output(id, json!(text))),
+        1 => id.prop_map(|id| json!({"type": "custom_tool_call", "call_id": id, "name": "g", "input": "x"})),
+        1 => prop::sample::select(vec![mine, "foreign".to_owned()]).prop_map(|text| reasoning(&text)),
+        1 => Just(json!({"type": "web_search_call", "id": "ws"})),
+    ];
+    prop::collection::vec(item, 0..14)
+}
+
+proptest! {
+    #[test]
+    fn any_history_becomes_messages_that_the_wire_takes(
+        items in items(),
+        model in prop::sample::select(vec!["claude-sonnet-4-5", "claude-opus-4-7"]),
+        effort in prop::sample::select(vec!["none", "low"]),
+    ) {
+        // O-41, O-42, O-43, O-44, O-45, O-47
+        let (body, _) = converted(json!({"model": model, "input": items, "reasoning": {"effort": effort}}));
+        let messages = body["messages"].as_array().unwrap();
+        prop_assert_eq!(&messages[0]["role"], "user");
+        prop_assert_eq!(&messages[messages.len() - 1]["role"], "user");
+        let ids = |message: &Value, kind: &str, field: &str| -> Vec<String> {
+            let blocks = message["content"].as_array().unwrap().iter().filter(|block| block["type"] == kind);
+            blocks.map(|block| block[field].as_str().unwrap().to_owned()).collect()
+        };
+        let mut seen = Vec::new();
+        for (index, message) in messages.iter().enumerate() {
+            let blocks = message["content"].as_array().unwrap();
+            prop_assert!(!blocks.is_empty());
+            if index > 0 {
+                prop_assert_ne!(&messages[index - 1]["role"], &message["role"]);
+            }
+            let results = ids(message, "tool_result", "tool_use_id");
+            prop_assert!(blocks[..results.len()].iter().all(|block| block["type"] == "tool_result"));
+            let asked = if index > 0 { ids(&messages[index - 1], "tool_use", "id") } else { Vec::new() };
+            prop_assert_eq!(&results, &asked);
+            for id in asked {
+                prop_assert!(!seen.contains(&id), "{} twice", id);
+                seen.push(id);
+            }
+        }
+        if !seen.is_empty() {
+            prop_assert!(!body["tools"].as_array().unwrap().is_empty());
+        }
+    }
 }

@@ -134,9 +134,6 @@ impl Messages {
             Entry::Output(output) => self.output(output, context),
             Entry::Reasoning(item) => self.reasoning(item, context),
             Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }) => {}
-            Entry::Opaque(Item { kind: ItemKind::AgentMessage(message), .. }) => {
-                self.message(message.role, &message.content, false, context);
-            }
             Entry::Opaque(item) => {
                 let kind = item.raw.get_str("type").unwrap_or_default();
                 self.losses.add(format!("input.{kind}"), "the upstream has no such item");

@@ -165,11 +165,11 @@ fn two_calls_stay_two_whatever_they_share() {
 
 #[test]
 fn wrapped_tools_come_out_as_what_they_are() {
-    let patch = "{\"input\":\"*** é\\n\"}";
+    let (head, tail) = "{\"input\":\"*** é\\n\"}".split_at(9);
     assert_eq!(
         read(&[
-            json!([{"index": 0, "id": "c1", "function": {"name": "patch", "arguments": &patch[..9]}}]),
-            json!([{"index": 0, "function": {"arguments": &patch[9..]}}]),
+            json!([{"index": 0, "id": "c1", "function": {"name": "patch", "arguments": head}}]),
+            json!([{"index": 0, "function": {"arguments": tail}}]),
             json!([{"index": 1, "id": "c2", "function": {"name": "shell", "arguments": "{\"commands\":[\"ls\"]}"}}]),
             json!([{"index": 2, "id": "c3", "function": {"name": "ns__f", "arguments": "{}"}}]),
         ]),
@@ -246,9 +246,9 @@ proptest! {
         }).collect();
         // Heads come in order, as they do on every wire; what follows them comes in any.
         let mut waiting: Vec<Vec<Value>> = calls.iter().enumerate().map(|(index, (name, _, pieces))| {
-            let at = split_name.index(name.len() + 1);
-            let mut fragments = vec![json!({"index": index, "id": format!("c{index}"), "function": {"name": &name[..at], "arguments": ""}})];
-            fragments.push(json!({"index": index, "function": {"name": &name[at..]}}));
+            let (head, tail) = name.split_at(split_name.index(name.len() + 1));
+            let mut fragments = vec![json!({"index": index, "id": format!("c{index}"), "function": {"name": head, "arguments": ""}})];
+            fragments.push(json!({"index": index, "function": {"name": tail}}));
             fragments.extend(pieces.iter().map(|piece| json!({"index": index, "function": {"arguments": piece}})));
             fragments.reverse();
             fragments

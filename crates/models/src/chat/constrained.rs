@@ -30,6 +30,11 @@ pub(super) fn preamble(toolset: &Toolset<'_>, format: &TextFormat<'_>) -> String
         }
         (true, _) => "To answer without calling tools, reply {\"answer\": \"your text\"}.\n",
     });
+    if let TextFormat::JsonSchema(format) = format
+        && let Some(description) = format.description
+    {
+        text.push_str(&format!("About that value: {}\n", description.decode()));
+    }
     text.push_str("\nTools:\n");
     for offer in &toolset.offers {
         let mut description = Writer::default();

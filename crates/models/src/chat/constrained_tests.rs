@@ -117,8 +117,9 @@ fn a_schema_of_the_users_own_is_that_of_the_answer_and_references_still_lead_hom
     let (body, _) = body(json!({
         "input": "x",
         "tools": [{"type": "function", "name": "a", "parameters": {"type": "object", "properties": {"self": {"$ref": "#"}}}}],
-        "text": {"format": {"type": "json_schema", "name": "tree", "schema": own}}
+        "text": {"format": {"type": "json_schema", "name": "tree", "description": "A tree.", "schema": own}}
     }));
+    assert!(body["messages"][0]["content"].as_str().unwrap().contains("About that value: A tree.\n"));
     assert_eq!(
         body["response_format"]["json_schema"]["schema"],
         json!({

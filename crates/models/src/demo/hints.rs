@@ -8,6 +8,9 @@ const WHOLE: [&str; 9] = ["query", "question", "q", "text", "message", "prompt",
 /// Words after which a name is likely.
 const BEFORE_NAMES: [&str; 8] = ["in", "for", "of", "at", "to", "from", "about", "near"];
 
+/// As much of a message is read, so that a schema with many fields and a long message do not multiply.
+const READ_CHARACTERS: usize = 4_000;
+
 /// A message, taken apart. What was used for one field is not offered to the next.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
@@ -30,6 +33,7 @@ pub(super) struct Used {
 
 impl Hints {
     pub(super) fn new(text: &str) -> Self {
+        let text = text.char_indices().nth(READ_CHARACTERS).and_then(|(end, _)| text.get(..end)).unwrap_or(text);
         let words: Vec<&str> = text.split_whitespace().collect();
         Self {
             text: text.trim().to_owned(),

@@ -153,7 +153,7 @@ impl<'a> Filler<'a> {
                 "integer" | "number" => self.number(all, kind, place, &fits),
                 "boolean" => {
                     let said = self.hints.boolean(place.field);
-                    Some(Value::Bool(said.filter(|_| place.salt == 0).unwrap_or(place.salt % 2 == 0)))
+                    Some(Value::Bool(said.filter(|_| place.salt == 0).unwrap_or(place.salt.is_multiple_of(2))))
                 }
                 _ => Some(Value::Null),
             };
@@ -387,7 +387,7 @@ impl<'a> Filler<'a> {
 }
 
 /// What an array says about its element `index`.
-fn element<'a>(part: &'a Map<String, Value>, index: usize) -> Option<&'a Value> {
+fn element(part: &Map<String, Value>, index: usize) -> Option<&Value> {
     // The older drafts have a list under `items`, with `additionalItems` behind it.
     let (tuple, rest) = match part.get("items") {
         Some(Value::Array(tuple)) => (Some(tuple), part.get("additionalItems")),

@@ -79,7 +79,10 @@ impl Asked {
                 let asked = match self.ask().await {
                     Ok(names) => Known { names, until: Instant::now() + FRESH },
                     Err(error) => {
-                        tracing::warn!(upstream.name = upstream, "upstream {upstream} does not list its models: {error}");
+                        tracing::warn!(
+                            upstream.name = upstream,
+                            "upstream {upstream} does not list its models: {error}"
+                        );
                         // What it said before is more likely true than nothing.
                         let names = stale.map(|stale| stale.names).unwrap_or_default();
                         Known { names, until: Instant::now() + FRESH_FAILURE }

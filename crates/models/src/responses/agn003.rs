@@ -4,8 +4,8 @@
 //! expressed and is told as a loss; outputs of tools at the end travel as its block of results.
 
 use amalgam_core::{
-    ComposeBlocks, ComposeRequest, ConversationContext, Delivery, Entry, History, Loss, ModelRequest, Output, Payload,
-    Prepared, DEFAULT_MODE, compose,
+    ComposeBlocks, ComposeRequest, ConversationContext, DEFAULT_MODE, Delivery, Entry, History, Loss, ModelRequest,
+    Output, Payload, Prepared, compose,
 };
 use amalgam_protocol::{Content, CreateResponse, PartKind, Role, TextFormat, ToolChoice, Writer};
 

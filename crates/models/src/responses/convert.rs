@@ -10,13 +10,8 @@ use super::items::{self, Context};
 /// Translates a request. Losses of the history itself are told elsewhere.
 pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Seal) -> Prepared {
     let settings = request.settings;
-    let mut context = Context {
-        upstream,
-        seal,
-        seal_context: request.seal_context,
-        images: request.images,
-        losses: Vec::new(),
-    };
+    let mut context =
+        Context { upstream, seal, seal_context: request.seal_context, images: request.images, losses: Vec::new() };
     let mut writer = Writer::with_capacity(capacity(request.history));
     writer.object(|writer| {
         writer.key("model").string(request.model);

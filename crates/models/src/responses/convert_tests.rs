@@ -168,10 +168,36 @@ fn a_call_id_that_was_used_before_is_replaced_in_call_and_output() {
 }
 
 #[test]
+fn outputs_that_are_no_text_are_sent_as_one() {
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
+    let (items, _) = input(json!([
+        call("a"), call("b"), call("c"),
+        {"type": "function_call_output", "call_id": "a", "output": {"ok": [1]}},
+        {"type": "function_call_output", "call_id": "b", "output": false},
+        {"type": "function_call_output", "call_id": "c"},
+    ]));
+    let outputs: Vec<&Value> = items.as_array().unwrap().iter().filter_map(|item| item.get("output")).collect();
+    assert_eq!(outputs, [&json!("{\"ok\":[1]}"), &json!("false"), &json!("")]);
+}
+
+#[test]
+fn what_we_sealed_ourselves_is_not_sent() {
+    let (items, losses) = input(json!([
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "ams1.x"},
+        {"type": "compaction", "id": "cmp_2", "encrypted_content": "theirs"},
+    ]));
+    assert_eq!(items, json!([{"type": "compaction", "id": "cmp_2", "encrypted_content": "theirs"}]));
+    assert_eq!(losses.len(), 1);
+}
+
+#[test]
 fn a_call_without_its_output_becomes_a_note_of_the_users() {
     let (items, _) = input(json!([{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]));
     let note = &items[0];
-    assert_eq!((&note["type"], &note["role"], &note["content"][0]["type"]), (&json!("message"), &json!("user"), &json!("input_text")));
+    assert_eq!(
+        (&note["type"], &note["role"], &note["content"][0]["type"]),
+        (&json!("message"), &json!("user"), &json!("input_text"))
+    );
 }
 
 #[test]
@@ -224,5 +250,8 @@ fn the_note_remembers_what_reading_needs() {
         images: &images,
     };
     let note = note(&request);
-    assert_eq!((note.seal_context.as_str(), note.wants_sealed_reasoning, note.wants_logprobs), ("tenant 1", true, true));
+    assert_eq!(
+        (note.seal_context.as_str(), note.wants_sealed_reasoning, note.wants_logprobs),
+        ("tenant 1", true, true)
+    );
 }

@@ -70,7 +70,9 @@ impl Decoder {
             EventKind::TextDelta => self.delta(Voice::Text, event, whole, events),
             EventKind::RefusalDelta => self.delta(Voice::Refusal, event, whole, events),
             EventKind::SummaryTextDelta => self.delta(Voice::Summary, event, whole, events),
-            EventKind::ReasoningTextDelta | EventKind::ReasoningDelta => self.delta(Voice::Thought, event, whole, events),
+            EventKind::ReasoningTextDelta | EventKind::ReasoningDelta => {
+                self.delta(Voice::Thought, event, whole, events)
+            }
             EventKind::ArgumentsDelta => self.call_delta(CallKind::Function, event, whole, events),
             EventKind::CustomInputDelta => self.call_delta(CallKind::Custom, event, whole, events),
             EventKind::TextDone => return self.done(Voice::Text, "text", event, whole, events),
@@ -170,9 +172,7 @@ impl Decoder {
         self.said = true;
         let logprobs = self.logprobs(event.raw, whole);
         let item = match voice {
-            Voice::Text | Voice::Refusal => {
-                self.item(event, Kind::is_message, || Kind::Message(Default::default()))
-            }
+            Voice::Text | Voice::Refusal => self.item(event, Kind::is_message, || Kind::Message(Default::default())),
             Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
         };
         item.say(voice, event.part_index, Literal::within(whole, delta), logprobs, events);
@@ -199,9 +199,7 @@ impl Decoder {
         self.said |= !full.is_empty();
         let logprobs = self.logprobs(event.raw, whole);
         let item = match voice {
-            Voice::Text | Voice::Refusal => {
-                self.item(event, Kind::is_message, || Kind::Message(Default::default()))
-            }
+            Voice::Text | Voice::Refusal => self.item(event, Kind::is_message, || Kind::Message(Default::default())),
             Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
         };
         let settled = item.complete(voice, event.part_index, full, logprobs, whole, events);
@@ -237,10 +235,14 @@ impl Decoder {
     }
 
     fn call(&mut self, kind: CallKind, event: &Event<'_>) -> &mut OpenItem {
-        self.item(event, Kind::is_call, match kind {
-            CallKind::Custom => || Kind::call(CallKind::Custom),
-            _ => || Kind::call(CallKind::Function),
-        })
+        self.item(
+            event,
+            Kind::is_call,
+            match kind {
+                CallKind::Custom => || Kind::call(CallKind::Custom),
+                _ => || Kind::call(CallKind::Function),
+            },
+        )
     }
 
     fn item_added(&mut self, event: &Event<'_>, item: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
@@ -392,11 +394,18 @@ impl Decoder {
     }
 
     /// Items that nobody ended: the last one may have more in the final object, and a call its name.
-    fn end_open(&mut self, output: Vec<Raw<'_>>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+    fn end_open(
+        &mut self,
+        output: Vec<Raw<'_>>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
         let open = std::mem::take(&mut self.open);
         let last = open.len().saturating_sub(1);
         for (position, mut item) in open.into_iter().enumerate() {
-            let same_kind = |final_item: &Raw<'_>| std::mem::discriminant(&Kind::of(*final_item)) == std::mem::discriminant(&item.kind);
+            let same_kind = |final_item: &Raw<'_>| {
+                std::mem::discriminant(&Kind::of(*final_item)) == std::mem::discriminant(&item.kind)
+            };
             let by_id = output.iter().find(|final_item| {
                 item.id.is_some() && final_item.get_str("id").as_deref() == item.id.as_deref() && same_kind(final_item)
             });
@@ -427,7 +436,9 @@ impl Decoder {
             Some(EventKind::Cancelled) => "cancelled",
             Some(EventKind::Incomplete) => "incomplete",
             Some(_) if error.is_some() => "failed",
-            Some(_) => status.as_deref().filter(|status| *status == "failed" || *status == "incomplete").unwrap_or("completed"),
+            Some(_) => {
+                status.as_deref().filter(|status| *status == "failed" || *status == "incomplete").unwrap_or("completed")
+            }
             None if error.is_some() => "failed",
             None => status.as_deref().unwrap_or("completed"),
         };

@@ -1,4 +1,4 @@
-use amalgam_core::{CallHead, Emitter, Fault, FaultKind, Ids, Start, Delivery};
+use amalgam_core::{CallHead, Delivery, Emitter, Fault, FaultKind, Ids, Start};
 use amalgam_protocol::{CreateResponse, Effective, Settings};
 use serde_json::{Value, json};
 
@@ -71,7 +71,8 @@ fn text(delta: &str) -> ModelEvent {
 
 /// The stream that a clean upstream sends for these items.
 fn clean(items: &[Value], usage: &Value) -> Vec<Value> {
-    let mut events = vec![json!({"type": "response.created", "response": {"id": "resp_up", "model": "up", "output": []}})];
+    let mut events =
+        vec![json!({"type": "response.created", "response": {"id": "resp_up", "model": "up", "output": []}})];
     for (index, item) in items.iter().enumerate() {
         let at = |kind: &str, more: Value| {
             let mut event = json!({"type": kind, "output_index": index, "item_id": item["id"], "sequence_number": 0});
@@ -79,14 +80,18 @@ fn clean(items: &[Value], usage: &Value) -> Vec<Value> {
             event
         };
         let mut added = item.clone();
-        for (field, empty) in [("content", json!([])), ("summary", json!([])), ("arguments", json!("")), ("input", json!(""))] {
+        for (field, empty) in
+            [("content", json!([])), ("summary", json!([])), ("arguments", json!("")), ("input", json!(""))]
+        {
             if item.get(field).is_some() {
                 added[field] = empty;
             }
         }
         added.as_object_mut().unwrap().remove("encrypted_content");
         events.push(json!({"type": "response.output_item.added", "output_index": index, "item": added}));
-        let pieces = |text: &str| -> Vec<String> { text.chars().collect::<Vec<_>>().chunks(3).map(|chunk| chunk.iter().collect()).collect() };
+        let pieces = |text: &str| -> Vec<String> {
+            text.chars().collect::<Vec<_>>().chunks(3).map(|chunk| chunk.iter().collect()).collect()
+        };
         for (place, part) in item["content"].as_array().into_iter().flatten().enumerate() {
             let at = |kind: &str, more: Value| {
                 let mut event = at(kind, more);
@@ -110,12 +115,18 @@ fn clean(items: &[Value], usage: &Value) -> Vec<Value> {
         }
         for (place, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
             for piece in pieces(part["text"].as_str().unwrap()) {
-                events.push(at("response.reasoning_summary_text.delta", json!({"delta": piece, "summary_index": place})));
+                events
+                    .push(at("response.reasoning_summary_text.delta", json!({"delta": piece, "summary_index": place})));
             }
-            events.push(at("response.reasoning_summary_text.done", json!({"text": part["text"], "summary_index": place})));
+            events.push(at(
+                "response.reasoning_summary_text.done",
+                json!({"text": part["text"], "summary_index": place}),
+            ));
             events.push(at("response.reasoning_summary_part.done", json!({"part": part, "summary_index": place})));
         }
-        for (name, field) in [("response.function_call_arguments", "arguments"), ("response.custom_tool_call_input", "input")] {
+        for (name, field) in
+            [("response.function_call_arguments", "arguments"), ("response.custom_tool_call_input", "input")]
+        {
             if let Some(text) = item[field].as_str() {
                 for piece in pieces(text) {
                     events.push(at(&format!("{name}.delta"), json!({"delta": piece})));
@@ -143,7 +154,8 @@ fn payloads() -> Vec<Vec<Value>> {
     let summary = json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "One"}, {"type": "summary_text", "text": "Two"}], "encrypted_content": "gAAA"});
     let thoughts = json!({"type": "reasoning", "id": "rs_2", "summary": [], "content": [{"type": "reasoning_text", "text": "Hmm"}]});
     let sealed = json!({"type": "reasoning", "id": "rs_3", "summary": [], "encrypted_content": "gBBB"});
-    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "q", "n": 1.50}});
+    let search =
+        json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "q", "n": 1.50}});
     let other = json!({"type": "acme:thing", "id": "x_1", "deep": {"list": [1, null]}});
     vec![
         vec![],
@@ -178,7 +190,9 @@ fn streamed_and_whole_give_the_same_response() {
         let bare = |fields: &[&str]| -> Vec<Value> {
             let mut stream = stream.clone();
             for event in &mut stream {
-                fields.iter().for_each(|field| { event.as_object_mut().unwrap().remove(*field); });
+                fields.iter().for_each(|field| {
+                    event.as_object_mut().unwrap().remove(*field);
+                });
             }
             stream
         };
@@ -187,9 +201,33 @@ fn streamed_and_whole_give_the_same_response() {
             ("without places", bare(&["output_index", "sequence_number"])),
             ("without ids", bare(&["item_id"])),
             ("without deltas", without(&[".delta"])),
-            ("without deltas and their ends", without(&[".delta", "_text.done", "refusal.done", "arguments.done", "input.done", "part.done", "annotation.added"])),
+            (
+                "without deltas and their ends",
+                without(&[
+                    ".delta",
+                    "_text.done",
+                    "refusal.done",
+                    "arguments.done",
+                    "input.done",
+                    "part.done",
+                    "annotation.added",
+                ]),
+            ),
             ("without announcements", without(&["output_item.added", "part.added", "created"])),
-            ("with items at their end only", without(&[".delta", "text.done", "refusal.done", "arguments.done", "input.done", "part.done", ".added", "searching", "created"])),
+            (
+                "with items at their end only",
+                without(&[
+                    ".delta",
+                    "text.done",
+                    "refusal.done",
+                    "arguments.done",
+                    "input.done",
+                    "part.done",
+                    ".added",
+                    "searching",
+                    "created",
+                ]),
+            ),
             ("with the final object only", stream.last().cloned().into_iter().collect()),
         ] {
             let (events, ended) = streamed(&stream);
@@ -231,11 +269,20 @@ fn deltas_share_the_memory_they_arrived_in() {
 fn truncation_is_told_although_it_says_completed() {
     let message = |status: &str| json!({"type": "message", "role": "assistant", "status": status, "content": [{"type": "output_text", "text": "Hi"}]});
     for (response, finish) in [
-        (json!({"status": "completed", "incomplete_details": {"reason": "max_output_tokens"}, "output": []}), Finish::Length),
+        (
+            json!({"status": "completed", "incomplete_details": {"reason": "max_output_tokens"}, "output": []}),
+            Finish::Length,
+        ),
         (json!({"status": "completed", "output": [message("incomplete")]}), Finish::Length),
         (json!({"status": "completed", "incomplete_details": null, "output": [message("completed")]}), Finish::Stop),
-        (json!({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}, "output": []}), Finish::ContentFilter),
-        (json!({"status": "incomplete", "incomplete_details": {"reason": "tired"}, "output": []}), Finish::Incomplete("tired".to_owned())),
+        (
+            json!({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}, "output": []}),
+            Finish::ContentFilter,
+        ),
+        (
+            json!({"status": "incomplete", "incomplete_details": {"reason": "tired"}, "output": []}),
+            Finish::Incomplete("tired".to_owned()),
+        ),
         (json!({"status": "incomplete", "output": []}), Finish::Length),
     ] {
         assert_eq!(whole(&response).unwrap().last(), Some(&ModelEvent::Finish(finish.clone())), "{response}");
@@ -258,7 +305,10 @@ fn failures_of_every_shape_are_failures() {
     ] {
         let (events, _) = streamed(&[json!({"type": "response.output_text.delta", "delta": "Hi"}), event.clone()]);
         let Some(ModelEvent::Finish(Finish::Failed(fault))) = events.last() else { panic!("{event}: {events:?}") };
-        assert_eq!((fault.kind, &*fault.message, fault.code.as_deref()), (FaultKind::ContextLength, "Too long.", Some("context_length_exceeded")));
+        assert_eq!(
+            (fault.kind, &*fault.message, fault.code.as_deref()),
+            (FaultKind::ContextLength, "Too long.", Some("context_length_exceeded"))
+        );
     }
     let events = whole(&json!({"status": "failed", "error": error, "output": []})).unwrap();
     assert!(matches!(events.last(), Some(ModelEvent::Finish(Finish::Failed(_)))));
@@ -302,7 +352,10 @@ fn the_end_adds_what_the_deltas_left_out() {
         json!({"type": "response.completed", "response": {"output": [{"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "Grüße!"}]}]}}),
     ]);
     let begun = ModelEvent::Begun { id: None, model: None };
-    assert_eq!(events, [text("Grü"), text("ße"), begun, text("!"), ModelEvent::MessageEnd, ModelEvent::Finish(Finish::Stop)]);
+    assert_eq!(
+        events,
+        [text("Grü"), text("ße"), begun, text("!"), ModelEvent::MessageEnd, ModelEvent::Finish(Finish::Stop)]
+    );
 }
 
 #[test]
@@ -329,7 +382,12 @@ fn calls_of_one_answer_are_told_apart_by_place_and_by_id() {
     ]);
     ended.unwrap();
     let response = response(events).unwrap();
-    let calls: Vec<(&str, &str)> = response["output"].as_array().unwrap().iter().map(|item| (item["name"].as_str().unwrap(), item["arguments"].as_str().unwrap())).collect();
+    let calls: Vec<(&str, &str)> = response["output"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| (item["name"].as_str().unwrap(), item["arguments"].as_str().unwrap()))
+        .collect();
     assert_eq!(calls, [("f", "{}"), ("g", "{\"b\":1}")]);
 }
 
@@ -342,7 +400,8 @@ fn a_call_whose_name_comes_last_is_still_whole() {
         json!({"type": "response.completed", "response": {}}),
     ]);
     ended.unwrap();
-    let head = CallHead { kind: CallKind::Function, call_id: Some("c".to_owned()), name: "f".to_owned(), namespace: None };
+    let head =
+        CallHead { kind: CallKind::Function, call_id: Some("c".to_owned()), name: "f".to_owned(), namespace: None };
     let expected = [
         ModelEvent::CallStart { key: 0, call: head },
         ModelEvent::CallDelta { key: 0, delta: Literal::from_text("{\"a\":1}") },
@@ -355,10 +414,12 @@ fn a_call_whose_name_comes_last_is_still_whole() {
 fn encrypted_thoughts_are_sealed_and_only_where_they_were_asked_for() {
     let item = json!({"type": "reasoning", "id": "rs_real", "summary": [], "encrypted_content": "gAAA"});
     let body = json!({"status": "completed", "output": [item]});
-    let sealed = |events: &[ModelEvent]| events.iter().find_map(|event| match event {
-        ModelEvent::ReasoningEnd { encrypted_content } => Some(encrypted_content.clone()),
-        _ => None,
-    });
+    let sealed = |events: &[ModelEvent]| {
+        events.iter().find_map(|event| match event {
+            ModelEvent::ReasoningEnd { encrypted_content } => Some(encrypted_content.clone()),
+            _ => None,
+        })
+    };
     let events = whole(&body).unwrap();
     let expected = r#"ams1.tenant 1|{"upstream":"here","id":"rs_real","encrypted_content":"gAAA"}"#;
     assert_eq!(sealed(&events), Some(Some(expected.to_owned())));
@@ -397,8 +458,12 @@ fn other_items_and_events_pass_along_as_they_are() {
 
 #[test]
 fn parts_of_unknown_kinds_give_the_text_they_have() {
-    let content = json!([{"type": "text", "text": "a"}, {"type": "acme:text", "text": "b"}, {"type": "acme:blob", "data": "…"}]);
-    let events = whole(&json!({"status": "completed", "output": [{"type": "message", "role": "assistant", "content": content}]})).unwrap();
+    let content =
+        json!([{"type": "text", "text": "a"}, {"type": "acme:text", "text": "b"}, {"type": "acme:blob", "data": "…"}]);
+    let events = whole(
+        &json!({"status": "completed", "output": [{"type": "message", "role": "assistant", "content": content}]}),
+    )
+    .unwrap();
     let texts: Vec<_> = events.iter().filter(|event| matches!(event, ModelEvent::Text { .. })).collect();
     assert_eq!(texts, [&text("a"), &text("b")]);
 }

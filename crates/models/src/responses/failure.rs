@@ -28,21 +28,36 @@ fn kind(code: &str, message: &str) -> FaultKind {
         "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" => FaultKind::UpstreamBusy,
         "insufficient_quota" | "billing_hard_limit_reached" | "usage_limit_reached" => FaultKind::UpstreamQuota,
         "context_length_exceeded" => FaultKind::ContextLength,
-        "invalid_prompt" | "content_filter" | "content_policy_violation" | "cyber_policy" | "image_content_policy_violation" => {
-            FaultKind::ContentPolicy
-        }
+        "invalid_prompt"
+        | "content_filter"
+        | "content_policy_violation"
+        | "cyber_policy"
+        | "image_content_policy_violation" => FaultKind::ContentPolicy,
         "invalid_api_key" | "authentication_error" | "permission_error" | "invalid_authentication" => {
             FaultKind::UpstreamCredential
         }
-        "invalid_request_error" | "invalid_request" | "unsupported_parameter" | "invalid_value" | "not_found" | "model_not_found"
-        | "invalid_image" | "invalid_base64_image" | "invalid_image_url" | "image_too_large" | "image_too_small"
-        | "image_parse_error" | "invalid_image_mode" | "image_file_too_large" | "unsupported_image_media_type"
-        | "empty_image_file" | "failed_to_download_image" | "image_file_not_found" | "vector_store_timeout" => {
-            match is_about_length(message) {
-                true => FaultKind::ContextLength,
-                false => FaultKind::UpstreamRejected,
-            }
-        }
+        "invalid_request_error"
+        | "invalid_request"
+        | "unsupported_parameter"
+        | "invalid_value"
+        | "not_found"
+        | "model_not_found"
+        | "invalid_image"
+        | "invalid_base64_image"
+        | "invalid_image_url"
+        | "image_too_large"
+        | "image_too_small"
+        | "image_parse_error"
+        | "invalid_image_mode"
+        | "image_file_too_large"
+        | "unsupported_image_media_type"
+        | "empty_image_file"
+        | "failed_to_download_image"
+        | "image_file_not_found"
+        | "vector_store_timeout" => match is_about_length(message) {
+            true => FaultKind::ContextLength,
+            false => FaultKind::UpstreamRejected,
+        },
         _ if is_about_length(message) => FaultKind::ContextLength,
         _ => FaultKind::UpstreamDown,
     }
@@ -72,11 +87,19 @@ mod tests {
     fn codes_become_decisions_and_stay_readable() {
         for (error, kind, code) in [
             (r#"{"code":"rate_limit_exceeded","message":"m"}"#, FaultKind::UpstreamBusy, Some("rate_limit_exceeded")),
-            (r#"{"code":"context_length_exceeded","message":"m"}"#, FaultKind::ContextLength, Some("context_length_exceeded")),
+            (
+                r#"{"code":"context_length_exceeded","message":"m"}"#,
+                FaultKind::ContextLength,
+                Some("context_length_exceeded"),
+            ),
             (r#"{"code":"insufficient_quota","message":"m"}"#, FaultKind::UpstreamQuota, Some("insufficient_quota")),
             (r#"{"code":"server_error","message":"m"}"#, FaultKind::UpstreamDown, Some("server_error")),
             (r#"{"code":"invalid_prompt","message":"m"}"#, FaultKind::ContentPolicy, Some("invalid_prompt")),
-            (r#"{"type":"invalid_request_error","code":null,"message":"m"}"#, FaultKind::UpstreamRejected, Some("invalid_request_error")),
+            (
+                r#"{"type":"invalid_request_error","code":null,"message":"m"}"#,
+                FaultKind::UpstreamRejected,
+                Some("invalid_request_error"),
+            ),
             (r#"{"type":"error","code":null,"message":"m","param":null}"#, FaultKind::UpstreamDown, None),
         ] {
             let fault = fault(Raw::parse(error.as_bytes()).unwrap());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{Entry, Loss, Seal};
+use amalgam_core::{CallKind, Entry, Loss, Output, Seal};
 use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reasoning, Role, Shape, TextKind, Writer};
 
 use super::envelope;
@@ -19,8 +19,8 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn lose(&mut self, reason: &'static str) {
-        let loss = Loss::new("input.reasoning", reason);
+    fn lose(&mut self, field: &'static str, reason: &'static str) {
+        let loss = Loss::new(field, reason);
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
         }
@@ -32,17 +32,45 @@ pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Contex
         Entry::Message { role, content, item } => write_message(writer, *role, content, *item, context),
         Entry::Note(text) => write_text_message(writer, Role::User, text),
         Entry::Call(call) => write_named(writer, call.item, call.renamed.then_some(&*call.call_id)),
-        Entry::Output(output) if must_change_content(Role::User, &output.content, context) => {
-            let renamed = output.renamed.then_some(&*output.call_id);
-            write_fields(writer, output.item, |writer, key, value| match key {
-                "output" => write_content(writer, Role::User, &output.content, context),
-                _ => write_call_id(writer, output.item, key, value, renamed),
-            });
-        }
-        Entry::Output(output) => write_named(writer, output.item, output.renamed.then_some(&*output.call_id)),
+        Entry::Output(output) => write_output(writer, output, context),
         Entry::Reasoning(item) => write_reasoning(writer, item, context),
-        Entry::Opaque(item) => writer.raw(item.raw),
+        Entry::Opaque(item) => match sealed_by_us(item, context) {
+            false => writer.raw(item.raw),
+            true => context.lose("input.compaction", "a sealed summary is for our own eyes"),
+        },
     }
+}
+
+/// Nothing that we sealed is of use to an upstream.
+fn sealed_by_us(item: &Item<'_>, context: &Context<'_>) -> bool {
+    let content = item.raw.get("encrypted_content").and_then(Raw::as_str);
+    content.is_some_and(|content| context.seal.is_sealed(&content.decode()))
+}
+
+/// The output of a function or custom tool is a text or a list of parts; some clients send any JSON, or nothing.
+fn write_output(writer: &mut Writer, output: &Output<'_>, context: &Context<'_>) {
+    let renamed = output.renamed.then_some(&*output.call_id);
+    let is_plain = matches!(output.kind, CallKind::Function | CallKind::Custom);
+    let is_value = is_plain && matches!(output.content, Content::Value(_));
+    let is_missing = is_plain && output.item.get("output").is_none();
+    if !(is_value || is_missing || must_change_content(Role::User, &output.content, context)) {
+        return write_named(writer, output.item, renamed);
+    }
+    writer.object(|writer| {
+        for (key, value) in output.item.fields() {
+            let key = key.decode();
+            let writer = writer.key(&key);
+            match (&*key, &output.content) {
+                ("output", Content::Value(value)) if is_plain && value.is_null() => writer.string(""),
+                ("output", Content::Value(value)) if is_plain => writer.string(value.text()),
+                ("output", content) => write_content(writer, Role::User, content, context),
+                (key, _) => write_call_id(writer, output.item, key, value, renamed),
+            }
+        }
+        if is_missing {
+            writer.key("output").string("");
+        }
+    });
 }
 
 /// Writes an item whose call id may have been replaced.
@@ -74,13 +102,7 @@ fn write_fields(writer: &mut Writer, object: Raw<'_>, mut write: impl FnMut(&mut
     });
 }
 
-fn write_message(
-    writer: &mut Writer,
-    role: Role,
-    content: &Content<'_>,
-    item: Option<Raw<'_>>,
-    context: &Context<'_>,
-) {
+fn write_message(writer: &mut Writer, role: Role, content: &Content<'_>, item: Option<Raw<'_>>, context: &Context<'_>) {
     let Some(item) = item else {
         return writer.object(|writer| {
             writer.key("type").string("message");
@@ -206,12 +228,16 @@ fn write_image(writer: &mut Writer, part: Raw<'_>, image: &Image<'_>, context: &
 /// is refused: then its summary is told as what it is.
 fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'_>) {
     let ItemKind::Reasoning(reasoning) = &item.kind else { return writer.raw(item.raw) };
-    let Some(sealed) = reasoning.encrypted_content.map(|sealed| sealed.decode()).filter(|sealed| !sealed.is_empty()) else {
+    let Some(sealed) = reasoning.encrypted_content.map(|sealed| sealed.decode()).filter(|sealed| !sealed.is_empty())
+    else {
         // Open models give their thoughts in the clear and take them back so.
         if !reasoning.content.0.is_empty() {
             return writer.raw(item.raw);
         }
-        context.lose("thoughts without encrypted_content cannot be sent back; a summary is sent as text");
+        context.lose(
+            "input.reasoning",
+            "thoughts without encrypted_content cannot be sent back; a summary is sent as text",
+        );
         return write_summary(writer, reasoning);
     };
     if !context.seal.is_sealed(&sealed) {
@@ -234,7 +260,10 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
             }
         }),
         None => {
-            context.lose("thoughts of another upstream, or another tenant, cannot be read; a summary is sent as text");
+            context.lose(
+                "input.reasoning",
+                "thoughts of another upstream, or another tenant, cannot be read; a summary is sent as text",
+            );
             write_summary(writer, reasoning);
         }
     }

@@ -263,7 +263,8 @@ impl OpenItem {
         let Some(name) = item.get_str("name").filter(|name| !name.is_empty()) else { return };
         *begun = true;
         let text = |field: &str| item.get_str(field).filter(|text| !text.is_empty()).map(|text| text.into_owned());
-        let call = CallHead { kind: *kind, call_id: text("call_id"), name: name.into_owned(), namespace: text("namespace") };
+        let call =
+            CallHead { kind: *kind, call_id: text("call_id"), name: name.into_owned(), namespace: text("namespace") };
         events.push(ModelEvent::CallStart { key: self.key, call });
     }
 
@@ -291,7 +292,12 @@ impl OpenItem {
     }
 
     /// A call that ends: everything that waited for its name follows it.
-    pub(super) fn end_call(&mut self, item: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), Differs> {
+    pub(super) fn end_call(
+        &mut self,
+        item: Raw<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), Differs> {
         let Kind::Call { kind, begun: was_begun, .. } = &self.kind else { return Ok(()) };
         let was_begun = *was_begun;
         let field = if *kind == CallKind::Custom { "input" } else { "arguments" };
@@ -300,15 +306,12 @@ impl OpenItem {
         if !was_begun && !said.escaped.is_empty() {
             events.push(ModelEvent::CallDelta { key: self.key, delta: Literal::from_escaped(&said.escaped) });
         }
-        match item.get(field) {
-            Some(value) => match value.as_str() {
-                Some(full) => self.complete_call(full, whole, events)?,
-                // Arguments as an object: some servers forget that they are a string.
-                None if said.escaped.is_empty() && !value.is_null() => {
-                    self.call_delta(Literal::from_text(value.text()), events);
-                }
-                None => {}
-            },
+        let nothing_said = said.escaped.is_empty();
+        let value = item.get(field).unwrap_or(Raw::NULL);
+        match value.as_str() {
+            Some(full) => self.complete_call(full, whole, events)?,
+            // Arguments as an object: some servers forget that they are a string.
+            None if nothing_said && !value.is_null() => self.call_delta(Literal::from_text(value.text()), events),
             None => {}
         }
         events.push(ModelEvent::CallEnd { key: self.key });

@@ -39,28 +39,24 @@ pub(super) async fn read<D: Decode>(
     response: Response<Incoming>,
     delivery: Delivery,
     idle_timeout: Duration,
-    decoder: D,
+    mut decoder: D,
     permit: Permit,
 ) -> Result<ModelStream, ModelError> {
-    let begun = begin(response, delivery, idle_timeout).await;
-    let mut answer = match begun {
-        Ok(Begun::Events { body, first }) => return Ok(Box::pin(Answer::new(body, first, idle_timeout, decoder, permit))),
-        Ok(Begun::Whole(body)) => Whole { body, decoder },
+    let body = match begin(response, delivery, idle_timeout).await {
+        Ok(Begun::Whole(body)) => body,
+        Ok(Begun::Events { body, first }) => {
+            return Ok(Box::pin(Answer::new(body, first, idle_timeout, decoder, permit)));
+        }
         Err(error) => {
             permit.conclude(Some(&error));
             return Err(error);
         }
     };
     let mut events = Vec::new();
-    let decoded = answer.decoder.whole(answer.body, &mut events);
+    let decoded = decoder.whole(body, &mut events);
     permit.conclude(decoded.as_ref().err());
     decoded?;
     Ok(Box::pin(Once(Some(events))))
-}
-
-struct Whole<D> {
-    body: Bytes,
-    decoder: D,
 }
 
 enum Begun {
@@ -230,7 +226,9 @@ impl<D: Decode> Answer<D> {
             }
             Ok(()) if is_over(events) => {
                 self.conclude(None);
-                self.body.take().map(drain);
+                if let Some(body) = self.body.take() {
+                    drain(body);
+                }
             }
             Ok(()) => {}
         }

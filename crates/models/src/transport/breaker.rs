@@ -66,7 +66,8 @@ impl Breaker {
 impl Permit {
     /// An answer began: the rest is over. The run of failures ends only with a whole answer, since an upstream that
     /// begins well and breaks off every time must open the circuit too.
-    pub(super) fn alive(&self) {
+    pub(super) fn alive(&mut self) {
+        self.probe = false;
         self.breaker.circuit().resting = None;
     }
 
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(Breaker::enter(&breaker).unwrap_err(), REST);
 
         tokio::time::advance(REST).await;
-        let probe = Breaker::enter(&breaker).unwrap();
+        let mut probe = Breaker::enter(&breaker).unwrap();
         assert!(Breaker::enter(&breaker).is_err(), "one probe at a time");
 
         probe.alive();
@@ -178,7 +179,7 @@ mod tests {
     async fn answers_that_begin_well_and_break_off_open_the_circuit() {
         let breaker = Arc::new(Breaker::default());
         for _ in 0..RUN {
-            let permit = Breaker::enter(&breaker).unwrap();
+            let mut permit = Breaker::enter(&breaker).unwrap();
             permit.alive();
             permit.conclude(Some(&ModelError::Silent(REST)));
         }

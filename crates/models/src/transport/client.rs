@@ -40,7 +40,9 @@ static TLS: LazyLock<Result<HttpsConnector<HttpConnector>, String>> = LazyLock::
 pub(super) fn build(secure: bool, connect_timeout: Duration) -> Result<Client, String> {
     let way = match secure {
         false => Way::Plain(plain()),
-        true => Way::Tls(TLS.clone().map_err(|error| format!("the system's root certificates cannot be used: {error}"))?),
+        true => {
+            Way::Tls(TLS.clone().map_err(|error| format!("the system's root certificates cannot be used: {error}"))?)
+        }
     };
     Ok(legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())

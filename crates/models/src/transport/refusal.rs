@@ -115,10 +115,16 @@ mod tests {
                 r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
                 explanation("Overloaded", Some("overloaded_error"), None),
             ),
-            (r#"{"error":{"message":"No","type":"not_found_error","code":404}}"#, explanation("No", Some("not_found_error"), None)),
+            (
+                r#"{"error":{"message":"No","type":"not_found_error","code":404}}"#,
+                explanation("No", Some("not_found_error"), None),
+            ),
             (r#"{"error":"model not found"}"#, explanation("model not found", None, None)),
             (r#"[{"error":{"message":"In a list","code":null}}]"#, explanation("In a list", None, None)),
-            (r#"{"object":"error","message":"Flat","type":"BadRequestError"}"#, explanation("Flat", Some("BadRequestError"), None)),
+            (
+                r#"{"object":"error","message":"Flat","type":"BadRequestError"}"#,
+                explanation("Flat", Some("BadRequestError"), None),
+            ),
             (r#"{"detail":"Not authenticated"}"#, explanation("Not authenticated", None, None)),
             ("<html>", Explanation::default()),
             ("", Explanation::default()),
@@ -131,6 +137,9 @@ mod tests {
     fn a_key_that_is_echoed_is_struck_out() {
         // P12
         let secrets = [SecretString::from("sk-secret-1"), SecretString::from("")];
-        assert_eq!(redact("key sk-secret-1 is wrong: sk-secret-1".to_owned(), &secrets), "key [redacted] is wrong: [redacted]");
+        assert_eq!(
+            redact("key sk-secret-1 is wrong: sk-secret-1".to_owned(), &secrets),
+            "key [redacted] is wrong: [redacted]"
+        );
     }
 }

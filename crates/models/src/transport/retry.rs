@@ -60,7 +60,9 @@ impl Budget {
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
-    if let Some(wait) = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()).and_then(|ms| seconds(ms / 1e3)) {
+    if let Some(wait) =
+        text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()).and_then(|ms| seconds(ms / 1e3))
+    {
         return Some(wait);
     }
     let said = text(RETRY_AFTER.as_str())?;

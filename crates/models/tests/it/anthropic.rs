@@ -1,4 +1,5 @@
 //! The Messages adapter against a scripted server.
+#![expect(clippy::unwrap_used, reason = "what a test sets up itself is known to be right")]
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -167,7 +168,7 @@ async fn a_stream_cut_in_the_middle_ends_in_an_error_after_what_there_was() {
 async fn a_silent_stream_is_given_up() {
     let upstream = Upstream::scripted([Reply::sse_typed(frames()).hang_after(4)]);
     let mut settings = settings(&upstream);
-    settings.idle_timeout = Duration::from_millis(100);
+    settings.idle_timeout = Duration::from_secs(1);
     let model = Anthropic::new(settings, Arc::new(NoSeal)).unwrap();
     let (events, error) = ask(&model, &hello(), Delivery::Stream).await;
     assert_eq!(spoken(&events), "Grüße \u{1F600}");
@@ -269,4 +270,42 @@ async fn thoughts_come_back_through_the_client() {
         ])
     );
     assert_eq!(sent["thinking"], json!({"type": "enabled", "budget_tokens": 1024}));
+}
+
+#[tokio::test]
+async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
+    // O-48
+    let upstream = Upstream::start();
+    let text = json!({"input": [
+        {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": "rain"}
+    ]})
+    .to_string();
+    let request_settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let history = normalise(None, request_settings.input.as_ref());
+    let images = HashMap::new();
+    let request = ModelRequest {
+        model: "claude-sonnet-4-5",
+        settings: &request_settings,
+        history: &history,
+        delivery: Delivery::Stream,
+        seal_context: "",
+        images: &images,
+    };
+    let message = "unexpected `tool_use_id` found in `tool_result` blocks: a. Each `tool_result` block must have a \
+                   corresponding `tool_use` block in the previous message.";
+    let error = ModelError::Refused {
+        status: 400,
+        retry_after: None,
+        message: Some(message.to_owned()),
+        code: None,
+        param: None,
+        body: String::new(),
+    };
+    assert!(model(&upstream).recover(&request, &error).is_none());
+    let mut settings = settings(&upstream);
+    settings.history_recovery = true;
+    let model = Anthropic::new(settings, Arc::new(NoSeal)).unwrap();
+    let mended = String::from_utf8(model.recover(&request, &error).unwrap().unwrap().body.to_vec()).unwrap();
+    assert!(mended.contains("rain") && !mended.contains("tool_use") && !mended.contains("tool_result"), "{mended}");
 }

@@ -8,3 +8,4 @@
 
 mod anthropic;
 mod chat;
+mod responses;

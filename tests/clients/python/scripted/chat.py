@@ -60,8 +60,8 @@ def read(body: dict, headers) -> Ask:
     if ask.results:
         ask.forced = None
     ask.schema = _schema(body.get("response_format"))
-    # A local reasoning model thinks whether or not it is asked to.
-    ask.thinking = "think" in ask.user_text.lower() or bool(body.get("reasoning_effort"))
+    # A local reasoning model thinks whether or not the request has a setting for it.
+    ask.thinking = "think" in ask.user_text.lower()
     return ask
 
 

@@ -184,7 +184,8 @@ def _events(ask: Ask, answer: Answer, body: dict):
         yield from _message_events(answer, output)
     for call in answer.calls:
         namespace = next((offer.namespace for offer in ask.offers if offer.name == call.name), None)
-        yield from _call_events(call, namespace, output)
+        cut = answer.stop == "length" and call is answer.calls[-1]
+        yield from _call_events(call, namespace, output, "incomplete" if cut else "completed")
     response["usage"] = _usage(answer)
     if answer.stop == "length":
         response["status"] = output[-1]["status"] = "incomplete"
@@ -235,7 +236,7 @@ def _message_events(answer: Answer, output: list):
     output.append(item)
 
 
-def _call_events(call: model.Call, namespace: str | None, output: list):
+def _call_events(call: model.Call, namespace: str | None, output: list, status: str):
     if call.free_form:
         kind, prefix, field, name = "custom_tool_call", "ctc", "input", "custom_tool_call_input"
     else:
@@ -249,7 +250,7 @@ def _call_events(call: model.Call, namespace: str | None, output: list):
     for start in range(0, len(call.arguments), 8):
         yield f"response.{name}.delta", {**at, "delta": call.arguments[start : start + 8]}
     yield f"response.{name}.done", {**at, field: call.arguments}
-    item |= {field: call.arguments, "status": "completed"}
+    item |= {field: call.arguments, "status": status}
     yield "response.output_item.done", {"output_index": len(output), "item": _copy(item)}
     output.append(item)
 

@@ -128,6 +128,18 @@ fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
 }
 
 #[test]
+fn the_requests_of_the_readme_are_read_by_the_server() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let bodies: Vec<&str> = readme.split("-d '").skip(1).map(|rest| rest.split('\'').next().unwrap()).collect();
+    assert!(bodies.len() >= 2);
+    for body in bodies {
+        assert_valid("CreateResponse", &serde_json::from_str(body).unwrap());
+        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!((request.model.as_deref(), request.extra.len()), (Some("demo"), 0), "{body}");
+    }
+}
+
+#[test]
 fn the_request_has_exactly_the_fields_that_are_read() {
     let properties = &parsed()["components"]["schemas"]["CreateResponse"]["properties"];
     let described: BTreeSet<&str> = properties.as_object().unwrap().keys().map(String::as_str).collect();

@@ -26,8 +26,8 @@ fn create_response() -> Value {
         }
     }
     object(
-        "What is asked. Null counts as not said. A field that is not listed here is kept and passed along where the \
-         upstream speaks Responses itself. `model` is needed, and one of `input` and `instructions`.",
+        "What is asked. Null counts as not said. A field that is not listed here is handed to an upstream that may \
+         know it, or else listed as a loss. `model` is needed, and one of `input` and `instructions`.",
         &["model"],
         properties,
     )

@@ -1,0 +1,219 @@
+//! Who gets in: every route without a key, with a wrong one, and with the right one.
+
+use std::process::Command;
+
+use amalgam_testkit::{Amalgam, Client, Setup, check};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{BINARY, Delivery, Script, Wire, World, error_of};
+
+const KEY: &str = "am_right-key-0123456789";
+
+/// Every route, and whether it is open to everybody.
+const ROUTES: [(&str, &str, bool); 6] = [
+    ("GET", "/healthz", true),
+    ("GET", "/readyz", true),
+    ("GET", "/openapi.json", true),
+    ("POST", "/v1/responses", false),
+    ("GET", "/v1/models", false),
+    ("GET", "/v1/models/demo", false),
+];
+
+async fn locked() -> Amalgam {
+    Amalgam::start(BINARY, Setup::new().tenant_key(KEY)).await
+}
+
+async fn ask(client: &Client, method: &str, path: &str) -> amalgam_testkit::Answer {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let body = match method {
+        Method::POST => json!({"model": "demo", "input": "Hi"}).to_string().into(),
+        _ => Bytes::new(),
+    };
+    client.request(method, path, &[("content-type", "application/json")], body).await
+}
+
+#[tokio::test]
+async fn every_route_that_is_not_public_needs_a_key() {
+    // S19
+    let amalgam = locked().await;
+    let nobody = Client::new(amalgam.url());
+    let published: Value = nobody.get("/openapi.json").await.json();
+    let paths = published["paths"].as_object().expect("the document lists the routes");
+    let mut routes: Vec<(String, String)> = Vec::new();
+    for (path, methods) in paths {
+        for method in methods.as_object().unwrap().keys().filter(|key| !["parameters", "summary"].contains(&key.as_str())) {
+            routes.push((method.to_uppercase(), path.replace("{id}", "demo").replace("{model}", "demo")));
+        }
+    }
+    for (method, path, _) in ROUTES {
+        let listed = routes.contains(&(method.to_owned(), path.to_owned()));
+        assert!(listed, "{method} {path} is missing in the published list: {routes:?}");
+    }
+    // Paths and methods that do not exist are not told apart from those that do.
+    for path in ["/", "/v1", "/v1/nothing", "/admin", "/admin/tenants", "/console/", "/metrics", "/docs", "/v1/responses/resp_1"] {
+        routes.extend(["GET", "POST", "DELETE"].map(|method| (method.to_owned(), path.to_owned())));
+    }
+    for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD"] {
+        routes.push((method.to_owned(), "/v1/responses".to_owned()));
+    }
+    for (method, path) in &routes {
+        let public = ROUTES.iter().any(|(known, at, public)| known == method && at == path && *public);
+        let answer = ask(&nobody, method, path).await;
+        if public {
+            assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
+            continue;
+        }
+        assert_eq!(answer.status, 401, "{method} {path}: {}", answer.text());
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{method} {path}");
+        if method != "HEAD" {
+            let error = error_of(&answer);
+            assert_eq!((&error["type"], &error["code"]), (&json!("invalid_request_error"), &json!("invalid_api_key")), "{method} {path}");
+        }
+        let wrong = ask(&nobody.clone().with_key("am_wrong-key-0123456789"), method, path).await;
+        assert_eq!(wrong.status, 401, "{method} {path} with a wrong key");
+    }
+}
+
+#[tokio::test]
+async fn the_right_key_opens_every_route() {
+    let amalgam = locked().await;
+    for (method, path, _) in ROUTES {
+        let answer = ask(&amalgam.client(), method, path).await;
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_only_resembles_the_key_gets_in() {
+    // S12, S18
+    let amalgam = locked().await;
+    let client = Client::new(amalgam.url());
+    let wrong = [
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+        format!("Basic {KEY}"),
+        KEY.to_owned(),
+        format!("Bearer {KEY}x"),
+        format!("Bearer {}", KEY.get(..20).unwrap()),
+        format!("Bearer {}", KEY.to_uppercase()),
+        format!("Bearer {KEY}, Bearer {KEY}"),
+        format!("Bearer \"{KEY}\""),
+        format!("Bearer{KEY}"),
+        "Bearer ' OR '1'='1".to_owned(),
+        "Bearer null".to_owned(),
+        format!("Bearer {}", "x".repeat(10_000)),
+    ];
+    for value in wrong {
+        let answer = client.clone().with_header("authorization", &value).get("/v1/models").await;
+        assert_eq!(answer.status, 401, "{value:.60}");
+        assert!(!answer.text().contains(KEY), "{}", answer.text());
+    }
+    for header in ["x-api-key", "api-key", "x-amalgam-key", "proxy-authorization", "cookie"] {
+        let answer = client.clone().with_header(header, &format!("Bearer {KEY}")).get("/v1/models").await;
+        assert_eq!(answer.status, 401, "one way in: not {header}");
+    }
+    let answer = client.get(&format!("/v1/models?api_key={KEY}")).await;
+    assert_eq!(answer.status, 401);
+    let answer = client.with_header("authorization", &format!("bEaReR {KEY}")).get("/v1/models").await;
+    assert_eq!(answer.status, 200, "the scheme has no case");
+}
+
+#[tokio::test]
+async fn two_authorization_headers_are_refused_also_when_both_are_right() {
+    // S18
+    let amalgam = locked().await;
+    for (first, second) in [(KEY, KEY), (KEY, "am_wrong"), ("am_wrong", KEY)] {
+        let mut socket = amalgam.client().connect().await;
+        let request = format!(
+            "GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {first}\r\nauthorization: Bearer {second}\r\nconnection: close\r\n\r\n"
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
+        assert_eq!(check::error(&serde_json::from_str(body).unwrap()), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn each_tenant_has_keys_and_rules_of_its_own() {
+    let tenants = "[tenants.one]\nid = 1\nkeys = [\"am_one\", \"env:SECOND_KEY\"]\n\n[tenants.two]\nid = 2\nstate = \"stateless\"\nkeys = [\"am_two\"]\n";
+    let setup = Setup::new().env("SECOND_KEY", "am_one-b").env("AMALGAM_BOOTSTRAP_KEY", "am_boot").extra(tenants);
+    let world = World::with(setup, &[]).await;
+    let client = Client::new(world.amalgam.url());
+    let request = json!({"model": Wire::Chat.model(), "input": "Hi", "previous_response_id": "resp_1"});
+    for (key, code) in [
+        ("am_one", "previous_response_not_found"),
+        ("am_one-b", "previous_response_not_found"),
+        ("am_boot", "previous_response_not_found"),
+        ("am_two", "unsupported_parameter"),
+    ] {
+        let answer = client.clone().with_key(key).post_json("/v1/responses", &request).await;
+        assert_eq!((answer.status.as_u16(), error_of(&answer)["code"].as_str()), (400, Some(code)), "{key}");
+        world.upstream(Wire::Chat).enqueue(Script::text(&["fine"]).reply(Wire::Chat, Delivery::Whole));
+        let good = json!({"model": Wire::Chat.model(), "input": "Hi"});
+        assert_eq!(client.clone().with_key(key).post_json("/v1/responses", &good).await.status, 200, "{key}");
+    }
+    assert_eq!(client.with_key("am_three").get("/v1/models").await.status, 401);
+}
+
+#[tokio::test]
+async fn without_any_key_loopback_is_open() {
+    let amalgam = Amalgam::start(BINARY, Setup::new()).await;
+    let client = Client::new(amalgam.url());
+    for (method, path, _) in ROUTES {
+        for client in [client.clone(), client.clone().with_key("anything")] {
+            let answer = ask(&client, method, path).await;
+            assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
+        }
+    }
+}
+
+#[test]
+fn other_machines_are_not_served_without_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("amalgam.toml"), "").unwrap();
+    for (listen, arguments) in [
+        ("0.0.0.0:0", &["--config", "amalgam.toml"][..]),
+        ("[::]:0", &["--config", "amalgam.toml"]),
+        ("192.0.2.1:0", &["--config", "amalgam.toml"]),
+        ("0.0.0.0:0", &[]),
+    ] {
+        let output = Command::new(BINARY)
+            .args(["serve", "--listen", listen])
+            .args(arguments)
+            .current_dir(folder.path())
+            .env_clear()
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{listen}: {stderr}");
+        assert!(stderr.contains("key"), "it says what is missing: {stderr}");
+        assert!(output.stdout.is_empty(), "{listen}: it never listened");
+    }
+}
+
+#[tokio::test]
+async fn a_callers_key_shows_up_nowhere() {
+    // P12
+    let setup = Setup::new().tenant_key(KEY).env("AMALGAM_LOG", "trace");
+    let world = World::with(setup, &[]).await;
+    let client = world.amalgam.client();
+    world.upstream(Wire::Chat).enqueue(Script::text(&["fine"]).reply(Wire::Chat, Delivery::Stream));
+    let request = json!({"model": Wire::Chat.model(), "input": "Hi", "stream": true});
+    let mut answers = vec![client.post_json("/v1/responses", &request).await];
+    answers.push(client.post_json("/v1/responses", &json!({"model": "nobody"})).await);
+    answers.push(client.get("/nowhere").await);
+    answers.push(client.clone().with_key("am_other-wrong-key").get("/v1/models").await);
+    for answer in &answers {
+        let shown = format!("{:?} {}", answer.headers, answer.text());
+        assert!(!shown.contains(KEY) && !shown.contains("am_other-wrong-key"), "{shown}");
+    }
+    let stderr = world.amalgam.terminate().await.stderr;
+    assert!(stderr.contains("TRACE") || stderr.contains("DEBUG"), "the log says everything that it ever says");
+    assert!(!stderr.contains(KEY) && !stderr.contains("am_other-wrong-key"), "{stderr}");
+}

@@ -1,0 +1,64 @@
+//! The blocks of an answer while they are being read.
+
+use amalgam_protocol::{Json, Literal, Raw};
+
+/// A block that has begun and not ended.
+pub(super) enum Block {
+    Text {
+        from: usize,
+        citations: Vec<Json>,
+    },
+    Call {
+        custom: bool,
+        arguments: Arguments,
+    },
+    Answer {
+        arguments: Arguments,
+    },
+    Thinking {
+        text: Vec<u8>,
+        signature: Vec<u8>,
+        shown: bool,
+    },
+    Redacted {
+        data: Vec<u8>,
+    },
+    /// Tools that the upstream runs, and kinds that this version does not know.
+    PassedBy,
+}
+
+/// The input of a tool: as one value at the start, or in pieces.
+pub(super) struct Arguments {
+    /// Given at the start, and used if nothing follows.
+    given: String,
+    /// Kept back until the end, where somebody needs the whole.
+    kept: Option<String>,
+    arrived: bool,
+}
+
+impl Arguments {
+    pub(super) fn new(block: Raw<'_>, whole: bool) -> Self {
+        let given = block.get("input").filter(|input| !input.is_null()).map_or("{}", Raw::text);
+        Self { given: given.to_owned(), kept: whole.then(String::new), arrived: false }
+    }
+
+    /// The piece to pass on now, if any.
+    pub(super) fn take(&mut self, piece: Literal) -> Option<Literal> {
+        self.arrived = true;
+        match &mut self.kept {
+            Some(kept) => {
+                kept.push_str(&piece.decode());
+                None
+            }
+            None => Some(piece),
+        }
+    }
+
+    /// What is left to pass on at the end: the whole where it was kept back, or what was given where nothing followed.
+    pub(super) fn rest(self) -> Option<String> {
+        match (self.arrived, self.kept) {
+            (true, kept) => kept,
+            (false, _) => Some(self.given),
+        }
+    }
+}
