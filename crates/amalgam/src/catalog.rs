@@ -22,7 +22,8 @@ const FALLBACK_DEPTH: usize = 8;
 impl Names {
     /// Joins configured names to their upstreams.
     pub(crate) fn new(config: &Config, registry: Arc<Registry>, started_at: u64) -> Self {
-        let upstreams = config.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.kind().name())).collect();
+        let upstreams =
+            config.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.kind().name())).collect();
         let mut names = Self { registry, upstreams, configured: HashMap::new(), started_at };
         names.configured = config
             .models

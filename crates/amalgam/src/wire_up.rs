@@ -32,8 +32,7 @@ pub(crate) fn join(config: &Config) -> anyhow::Result<Joined> {
         Egress::new(EgressConfig { allow_private: config.egress.allow_private.clone(), ..EgressConfig::default() });
     let names = Names::new(config, Arc::new(registry), clock.now_ms() / 1000);
     let admission = Admission::new(config.limits.max_in_flight);
-    let settings =
-        EngineSettings { turn_deadline: config.limits.turn_deadline, keepalive: config.limits.keepalive };
+    let settings = EngineSettings { turn_deadline: config.limits.turn_deadline, keepalive: config.limits.keepalive };
     let engine = Engine::new(settings, admission.clone(), clock, Arc::new(egress));
     let tenants: Vec<Tenant> = config.tenants.iter().map(tenant).collect();
     let app = App::new(engine, Arc::new(names), Auth::new(&tenants), limits(config));

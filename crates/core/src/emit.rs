@@ -106,9 +106,10 @@ impl Emitter {
             ModelEvent::Annotation(annotation) => self.annotation(annotation),
             ModelEvent::Refusal(delta) => self.refusal(&delta),
             ModelEvent::PartEnd => self.close_part(),
+            // An item's end is told with the next thing that happens: only then is it known whether it was cut.
             ModelEvent::MessageEnd => {
-                if matches!(self.open, Some(Open::Message(_))) {
-                    self.close();
+                if let Some(Open::Message(message)) = &mut self.open {
+                    message.ended = true;
                 }
             }
             ModelEvent::ReasoningSummary(delta) | ModelEvent::ReasoningText(delta) => self.summary(&delta),
@@ -264,11 +265,12 @@ impl Emitter {
         Place { output_index: self.output.len() as u64 }
     }
 
-    fn item_added(&mut self, item: &Json) {
+    /// Announces an item; it is written only if somebody listens.
+    fn item_added(&mut self, item: impl FnOnce() -> Json) {
         let place = self.place();
         self.event(EventKind::ItemAdded, |writer| {
             writer.key("output_index").number(place.output_index);
-            writer.key("item").valid(item.bytes());
+            writer.key("item").valid(item().bytes());
         });
     }
 
@@ -285,7 +287,7 @@ impl Emitter {
 
     fn open_message(&mut self, phase: Option<String>) {
         let message = OpenMessage::new(self.ids.make(IdKind::Message), phase);
-        self.item_added(&message.item("in_progress"));
+        self.item_added(|| message.item("in_progress"));
         self.open = Some(Open::Message(message));
     }
 
@@ -338,7 +340,7 @@ impl Emitter {
 
     /// Opens a message and a part of this kind where none is open.
     fn ensure_part(&mut self, part: fn() -> OpenPart) {
-        if !matches!(self.open, Some(Open::Message(_))) {
+        if !matches!(&self.open, Some(Open::Message(message)) if !message.ended) {
             self.close();
             self.open_message(None);
         }
@@ -349,10 +351,10 @@ impl Emitter {
         let place = self.place();
         let Some(Open::Message(mut message)) = self.open.take() else { return };
         if message.part.is_none() {
-            let part = message.part.insert(part()).json();
+            message.part = Some(part());
             self.event(EventKind::PartAdded, |writer| {
                 message.locate(place, writer);
-                writer.key("part").valid(part.bytes());
+                writer.key("part").valid(part().json().bytes());
             });
         }
         self.open = Some(Open::Message(message));
@@ -408,7 +410,7 @@ impl Emitter {
         if !matches!(self.open, Some(Open::Reasoning(_))) {
             self.close();
             let reasoning = OpenReasoning::new(self.ids.make(IdKind::Reasoning));
-            self.item_added(&reasoning.item());
+            self.item_added(|| reasoning.item());
             self.open = Some(Open::Reasoning(reasoning));
         }
     }
@@ -456,8 +458,8 @@ impl Emitter {
 
     fn open_call(&mut self, call: OpenCall) {
         // A tool with items of its own has no events between its beginning and its end.
-        if let Some(item) = call.item_so_far() {
-            self.item_added(&item);
+        if !matches!(call.kind, CallKind::Client(_)) {
+            self.item_added(|| call.item_so_far());
         }
         let early = Literal::from_escaped(&call.text);
         let place = self.place();
@@ -509,7 +511,9 @@ impl Emitter {
             && call.key == key
         {
             call.ended = true;
-            self.advance();
+            if !self.waiting.is_empty() {
+                self.advance();
+            }
         } else if let Some(call) = self.waiting.iter_mut().find(|call| call.key == key) {
             call.ended = true;
         }
@@ -530,7 +534,7 @@ impl Emitter {
 
     fn start_passing(&mut self, key: u64, item: Json) {
         self.close();
-        self.item_added(&item);
+        self.item_added(|| item.clone());
         self.open = Some(Open::Passing { key, item });
     }
 
@@ -565,7 +569,7 @@ impl Emitter {
             Some(Open::Passing { key: open, .. }) if *open == key => self.open = None,
             _ => {
                 self.close();
-                self.item_added(&item);
+                self.item_added(|| item.clone());
             }
         }
         self.item_done(item);
@@ -606,7 +610,7 @@ impl Emitter {
                         call.locate(place, writer);
                         writer.key("input").escaped(&[&call.text]);
                     }),
-                    CallKind::Client(_) => self.item_added(&call.item("in_progress")),
+                    CallKind::Client(_) => self.item_added(|| call.item("in_progress")),
                 }
                 self.item_done(call.item(status));
             }
@@ -634,7 +638,10 @@ impl Emitter {
                         self.open_call(call);
                     }
                 }
-                self.close_open("incomplete");
+                self.close_open(match &self.open {
+                    Some(Open::Call(call)) if call.is_whole() => "completed",
+                    _ => "incomplete",
+                });
                 self.status = Status::Incomplete;
                 self.incomplete_reason = Some(reason);
             }

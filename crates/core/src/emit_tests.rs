@@ -181,6 +181,24 @@ fn an_answer_cut_at_its_length_is_incomplete_and_so_is_its_last_item() {
 }
 
 #[test]
+fn an_item_that_ends_just_before_the_answer_is_cut_was_cut_itself() {
+    let message = output(&[text("a"), ModelEvent::MessageEnd, ModelEvent::Finish(Finish::Length)]);
+    assert_eq!(message[0]["status"], "incomplete");
+    let calls = output(&[
+        start(0, CallKind::Function, "f"),
+        delta(0, "{}"),
+        ModelEvent::CallEnd { key: 0 },
+        start(1, CallKind::Function, "f"),
+        delta(1, "{\"a\":"),
+        ModelEvent::CallEnd { key: 1 },
+        ModelEvent::Finish(Finish::Length),
+    ]);
+    assert_eq!(json!([calls[0]["status"], calls[1]["status"]]), json!(["completed", "incomplete"]));
+    let whole = output(&[start(0, CallKind::Function, "f"), delta(0, "{}"), ModelEvent::Finish(Finish::Length)]);
+    assert_eq!(whole[0]["status"], "completed");
+}
+
+#[test]
 fn a_failure_is_told_twice_and_then_nothing_follows() {
     // RAM-40
     let mut emitter = emitter(Delivery::Stream);

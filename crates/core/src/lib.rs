@@ -20,8 +20,8 @@ pub use ids::{IdKind, Ids};
 pub use loss::Loss;
 pub use model::{CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared};
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
-pub use scope::{Scope, TenantState};
 pub use prompt::{
     ComposeBlocks, ComposeRequest, ConversationContext, DEFAULT_MODE, compose, tool_results_block, tool_usage_block,
 };
+pub use scope::{Scope, TenantState};
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};

@@ -7,6 +7,7 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use amalgam_core::{Fault, ModelError};
@@ -21,9 +22,12 @@ use crate::run::Run;
 /// Frames are handed on at this size even if more are ready: memory a stream stays small.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// How often frames that are ready wait for more before they leave. Frames that arrive together leave together; a lone
-/// one is late by two turns of the scheduler, not by a timer.
+/// How many turns of the scheduler without news frames that are ready wait before they leave. Frames that arrive together
+/// leave together; a lone one is late by two turns, not by a timer.
 const PATIENCE: u8 = 2;
+
+/// The longest that a frame waits for others while news keep coming.
+const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
 /// A streamed response.
 pub struct Frames {
@@ -32,6 +36,8 @@ pub struct Frames {
     /// The next moment at which something is due: a sign of life or the deadline.
     alarm: Pin<Box<Sleep>>,
     last_sent: Instant,
+    /// Since when frames are waiting.
+    waiting_since: Option<Instant>,
     waited: u8,
     ended: bool,
 }
@@ -41,11 +47,12 @@ impl Frames {
         run.emitter.begin();
         let now = Instant::now();
         let alarm = Box::pin(sleep_until((now + run.keepalive).min(run.deadline)));
-        Self { run, tell, alarm, last_sent: now, waited: 0, ended: false }
+        Self { run, tell, alarm, last_sent: now, waiting_since: None, waited: 0, ended: false }
     }
 
     fn send(&mut self) -> Poll<Option<Bytes>> {
         self.waited = 0;
+        self.waiting_since = None;
         self.last_sent = Instant::now();
         Poll::Ready(Some(self.run.emitter.take_frames().into()))
     }
@@ -117,6 +124,7 @@ impl Stream for Frames {
                 return this.send();
             }
             if this.poll_model(context).is_ready() {
+                this.waited = 0;
                 continue;
             }
             this.poll_alarm(context);
@@ -126,7 +134,8 @@ impl Stream for Frames {
             if !this.run.emitter.has_frames() {
                 return Poll::Pending;
             }
-            if this.waited >= PATIENCE {
+            let since = *this.waiting_since.get_or_insert_with(Instant::now);
+            if this.waited >= PATIENCE || since.elapsed() >= LONGEST_WAIT {
                 return this.send();
             }
             this.waited += 1;

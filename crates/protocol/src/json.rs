@@ -338,6 +338,14 @@ impl<'a> Cursor<'a> {
 /// The index behind the closing quote of the string that opens at `start`.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
+    // Most strings are short: looking at each byte is quicker than setting up a search.
+    for byte in bytes.iter().skip(at).take(24) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => break,
+            _ => at += 1,
+        }
+    }
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found;
         match bytes.get(at) {

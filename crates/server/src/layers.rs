@@ -8,7 +8,8 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http_body::Body as _;
 
 use crate::{app::App, wires};
 
@@ -27,10 +28,18 @@ pub(crate) async fn enter(State(app): State<Arc<App>>, mut request: Request, nex
                 request.extensions_mut().insert(scope);
                 next.run(request).await
             }
-            Err(fault) => wires::refusal(request.uri().path(), fault).into_response(),
+            Err(fault) => unread(&request, wires::refusal(request.uri().path(), fault).into_response()),
         },
     };
     response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// An answer to a request whose body nobody has read: the connection cannot be used again, and the answer says so.
+pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
+    if !request.body().is_end_stream() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 

@@ -6,7 +6,12 @@ mod responses;
 use std::sync::Arc;
 
 use amalgam_core::{Fault, FaultKind};
-use axum::{Router, http::Uri, middleware};
+use axum::{
+    Router,
+    extract::Request,
+    middleware,
+    response::{IntoResponse, Response},
+};
 use http::Method;
 
 use crate::{app::App, layers};
@@ -74,15 +79,17 @@ pub(crate) fn refusal(_path: &str, fault: Fault) -> WireError {
     WireError(fault)
 }
 
-async fn no_such_path(uri: Uri) -> WireError {
-    let fault =
-        Fault::new(FaultKind::NotFound, format!("Unknown request URL: {}", shown(uri.path()))).code("unknown_url");
-    refusal(uri.path(), fault)
+async fn no_such_path(request: Request) -> Response {
+    let path = request.uri().path();
+    let fault = Fault::new(FaultKind::NotFound, format!("Unknown request URL: {}", shown(path))).code("unknown_url");
+    layers::unread(&request, refusal(path, fault).into_response())
 }
 
-async fn no_such_method(method: Method, uri: Uri) -> WireError {
-    let message = format!("Not allowed to {method} on {}", shown(uri.path()));
-    refusal(uri.path(), Fault::new(FaultKind::MethodNotAllowed, message))
+async fn no_such_method(request: Request) -> Response {
+    let path = request.uri().path();
+    let message = format!("Not allowed to {} on {}", request.method(), shown(path));
+    let fault = Fault::new(FaultKind::MethodNotAllowed, message);
+    layers::unread(&request, refusal(path, fault).into_response())
 }
 
 /// A path as it may be repeated to its caller.

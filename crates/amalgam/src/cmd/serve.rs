@@ -46,7 +46,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         draining.drain();
         admission.close();
     };
-    let report = amalgam_server::serve(listener, amalgam_server::router(app), wire_up::listener(&config), shutdown).await;
+    let report =
+        amalgam_server::serve(listener, amalgam_server::router(app), wire_up::listener(&config), shutdown).await;
     info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took);
     Ok(())
 }

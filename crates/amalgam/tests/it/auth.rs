@@ -27,7 +27,7 @@ async fn locked() -> Amalgam {
 }
 
 async fn ask(client: &Client, method: &str, path: &str) -> amalgam_testkit::Answer {
-    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let method = Method::from_bytes(method.as_bytes()).expect("the list holds methods");
     let body = match method {
         Method::POST => json!({"model": "demo", "input": "Hi"}).to_string().into(),
         _ => Bytes::new(),
@@ -44,7 +44,9 @@ async fn every_route_that_is_not_public_needs_a_key() {
     let paths = published["paths"].as_object().expect("the document lists the routes");
     let mut routes: Vec<(String, String)> = Vec::new();
     for (path, methods) in paths {
-        for method in methods.as_object().unwrap().keys().filter(|key| !["parameters", "summary"].contains(&key.as_str())) {
+        for method in
+            methods.as_object().unwrap().keys().filter(|key| !["parameters", "summary"].contains(&key.as_str()))
+        {
             routes.push((method.to_uppercase(), path.replace("{id}", "demo").replace("{model}", "demo")));
         }
     }
@@ -53,7 +55,17 @@ async fn every_route_that_is_not_public_needs_a_key() {
         assert!(listed, "{method} {path} is missing in the published list: {routes:?}");
     }
     // Paths and methods that do not exist are not told apart from those that do.
-    for path in ["/", "/v1", "/v1/nothing", "/admin", "/admin/tenants", "/console/", "/metrics", "/docs", "/v1/responses/resp_1"] {
+    for path in [
+        "/",
+        "/v1",
+        "/v1/nothing",
+        "/admin",
+        "/admin/tenants",
+        "/console/",
+        "/metrics",
+        "/docs",
+        "/v1/responses/resp_1",
+    ] {
         routes.extend(["GET", "POST", "DELETE"].map(|method| (method.to_owned(), path.to_owned())));
     }
     for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD"] {
@@ -70,7 +82,11 @@ async fn every_route_that_is_not_public_needs_a_key() {
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{method} {path}");
         if method != "HEAD" {
             let error = error_of(&answer);
-            assert_eq!((&error["type"], &error["code"]), (&json!("invalid_request_error"), &json!("invalid_api_key")), "{method} {path}");
+            assert_eq!(
+                (&error["type"], &error["code"]),
+                (&json!("invalid_request_error"), &json!("invalid_api_key")),
+                "{method} {path}"
+            );
         }
         let wrong = ask(&nobody.clone().with_key("am_wrong-key-0123456789"), method, path).await;
         assert_eq!(wrong.status, 401, "{method} {path} with a wrong key");

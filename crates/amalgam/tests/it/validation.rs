@@ -117,7 +117,9 @@ async fn a_response_that_was_not_stored_cannot_be_gone_on_from() {
 async fn a_model_is_required() {
     // RAM-06
     for world in [stored().await, stateless().await] {
-        for request in [json!({"input": "Hi"}), json!({"model": "", "input": "Hi"}), json!({"model": null, "input": "Hi"})] {
+        for request in
+            [json!({"input": "Hi"}), json!({"model": "", "input": "Hi"}), json!({"model": null, "input": "Hi"})]
+        {
             assert_refused(&world.refused(&request).await, 400, Some("model"), "missing_required_parameter");
         }
     }
@@ -256,11 +258,23 @@ async fn a_value_of_the_wrong_type_is_named_by_its_path() {
         (with("tools", json!([{"name": "x"}])), "tools[0].type", "missing_required_parameter"),
         (with("tools", json!([{"type": "function"}])), "tools[0].name", "missing_required_parameter"),
         (with("tools", json!([{"type": "function", "name": 5}])), "tools[0].name", "invalid_type"),
-        (with("tools", json!([{"type": "function", "name": "f", "parameters": "x"}])), "tools[0].parameters", "invalid_type"),
+        (
+            with("tools", json!([{"type": "function", "name": "f", "parameters": "x"}])),
+            "tools[0].parameters",
+            "invalid_type",
+        ),
         (with("text", json!("json")), "text", "invalid_type"),
         (with("text", json!({"format": {}})), "text.format.type", "missing_required_parameter"),
-        (with("text", json!({"format": {"type": "json_schema", "name": "x"}})), "text.format.schema", "missing_required_parameter"),
-        (with("text", json!({"format": {"type": "json_schema", "schema": {}}})), "text.format.name", "missing_required_parameter"),
+        (
+            with("text", json!({"format": {"type": "json_schema", "name": "x"}})),
+            "text.format.schema",
+            "missing_required_parameter",
+        ),
+        (
+            with("text", json!({"format": {"type": "json_schema", "schema": {}}})),
+            "text.format.name",
+            "missing_required_parameter",
+        ),
         (with("reasoning", json!("high")), "reasoning", "invalid_type"),
         (with("reasoning", json!({"effort": 5})), "reasoning.effort", "invalid_type"),
         (with("include", json!("usage")), "include", "invalid_type"),
@@ -270,10 +284,26 @@ async fn a_value_of_the_wrong_type_is_named_by_its_path() {
         (item(json!({"role": 5, "content": "x"})), "input[1].role", "invalid_type"),
         (item(json!({"role": "user", "content": 5})), "input[1].content", "invalid_type"),
         (item(json!({"role": "user", "content": [5]})), "input[1].content[0]", "invalid_type"),
-        (item(json!({"role": "user", "content": [{"type": "input_text", "text": 5}]})), "input[1].content[0].text", "invalid_type"),
-        (item(json!({"type": "function_call", "name": "f", "arguments": "{}"})), "input[1].call_id", "missing_required_parameter"),
-        (item(json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}})), "input[1].arguments", "invalid_type"),
-        (item(json!({"type": "function_call_output", "output": "x"})), "input[1].call_id", "missing_required_parameter"),
+        (
+            item(json!({"role": "user", "content": [{"type": "input_text", "text": 5}]})),
+            "input[1].content[0].text",
+            "invalid_type",
+        ),
+        (
+            item(json!({"type": "function_call", "name": "f", "arguments": "{}"})),
+            "input[1].call_id",
+            "missing_required_parameter",
+        ),
+        (
+            item(json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}})),
+            "input[1].arguments",
+            "invalid_type",
+        ),
+        (
+            item(json!({"type": "function_call_output", "output": "x"})),
+            "input[1].call_id",
+            "missing_required_parameter",
+        ),
     ];
     for (request, param, code) in cases {
         let answer = world.refused(&request).await;
@@ -339,7 +369,18 @@ async fn odd_but_valid_json_is_answered() {
 async fn paths_and_methods_that_do_not_exist_are_told_in_the_doors_own_shape() {
     let world = stored().await;
     let client = world.amalgam.client();
-    for path in ["/", "/v1", "/v1/", "/v1/response", "/v1/responses/", "/v1/responses/x/y/z", "/V1/responses", "/v2/responses", "/%00", "//v1/responses"] {
+    for path in [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v1/response",
+        "/v1/responses/",
+        "/v1/responses/x/y/z",
+        "/V1/responses",
+        "/v2/responses",
+        "/%00",
+        "//v1/responses",
+    ] {
         for method in [Method::GET, Method::POST, Method::DELETE] {
             let answer = client.request(method.clone(), path, &[], Bytes::new()).await;
             assert!([404, 405].contains(&answer.status.as_u16()), "{method} {path}: {}", answer.status);
@@ -367,14 +408,23 @@ async fn only_json_is_taken() {
     let world = stored().await;
     let client = world.amalgam.client();
     let body = json!({"model": MODEL, "input": "Hi"}).to_string();
-    for content_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp", "", "json"] {
+    for content_type in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonp",
+        "",
+        "json",
+    ] {
         let answer = client.post_raw("/v1/responses", content_type, body.clone()).await;
         assert_refused(&answer, 415, None, "unsupported_media_type");
     }
     let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
     let answer = client.request(Method::POST, "/v1/responses", &headers, body.clone().into()).await;
     assert_refused(&answer, 415, None, "unsupported_media_type");
-    for content_type in ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.api+json"] {
+    for content_type in
+        ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.api+json"]
+    {
         world.upstream(Wire::Chat).enqueue(Script::text(&["fine"]).reply(Wire::Chat, Delivery::Whole));
         let answer = client.post_raw("/v1/responses", content_type, body.clone()).await;
         assert_eq!(answer.status, 200, "{content_type}: {}", answer.text());
@@ -391,7 +441,8 @@ async fn a_body_that_does_not_arrive_is_let_go() {
     let amalgam = Amalgam::start(BINARY, setup).await;
     for sent in ["", "{\"model\":"] {
         let mut socket = amalgam.client().connect().await;
-        let head = "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
+        let head =
+            "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
         socket.write_all(format!("{head}{sent}").as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = tokio::time::timeout(crate::support::SOON, socket.read_to_string(&mut answer)).await;

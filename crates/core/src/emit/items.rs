@@ -18,11 +18,13 @@ pub(super) struct OpenMessage {
     phase: Option<String>,
     pub(super) parts: Vec<Json>,
     pub(super) part: Option<OpenPart>,
+    /// The upstream said that nothing follows.
+    pub(super) ended: bool,
 }
 
 impl OpenMessage {
     pub(super) fn new(id: String, phase: Option<String>) -> Self {
-        Self { id, phase, parts: Vec::new(), part: None }
+        Self { id, phase, parts: Vec::new(), part: None, ended: false }
     }
 
     pub(super) fn append(&mut self, delta: &Literal, logprobs: Option<&Json>) {
@@ -196,12 +198,14 @@ impl OpenCall {
         writer.key("output_index").number(place.output_index);
     }
 
-    /// The item as it is announced; none for a tool with items of its own, which is announced when it is whole.
-    pub(super) fn item_so_far(&self) -> Option<Json> {
-        match self.kind {
-            CallKind::Client(_) => None,
-            _ => Some(self.write("in_progress", b"")),
-        }
+    /// Whether the arguments can be used, also when the answer was cut after them.
+    pub(super) fn is_whole(&self) -> bool {
+        self.kind != CallKind::Custom && is_complete_json(&self.text)
+    }
+
+    /// The item as it is announced.
+    pub(super) fn item_so_far(&self) -> Json {
+        self.write("in_progress", b"")
     }
 
     pub(super) fn item(&self, status: &str) -> Json {

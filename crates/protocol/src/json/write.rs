@@ -30,11 +30,13 @@ impl Writer {
         self.bytes.push(b']');
     }
 
-    /// Writes a key; a value must follow.
+    /// Writes a key that needs no escaping: one of ours, or one as it stood in JSON. A value must follow.
+    #[inline]
     pub fn key(&mut self, key: &str) -> &mut Self {
         self.separate();
+        self.bytes.reserve(key.len() + 3);
         self.bytes.push(b'"');
-        escape(&mut self.bytes, key);
+        self.bytes.extend_from_slice(key.as_bytes());
         self.bytes.extend_from_slice(b"\":");
         self
     }
@@ -99,9 +101,10 @@ impl Writer {
 
     /// Writes a number; one that JSON cannot hold becomes `null`.
     pub fn float(&mut self, number: f64) {
-        match number.is_finite() {
-            true => self.valid(number.to_string().as_bytes()),
-            false => self.null(),
+        match number {
+            whole if whole.fract() == 0.0 && (0.0..1e15).contains(&whole) => self.number(whole as u64),
+            finite if finite.is_finite() => self.valid(finite.to_string().as_bytes()),
+            _ => self.null(),
         }
     }
 

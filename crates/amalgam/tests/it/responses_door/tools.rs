@@ -59,14 +59,20 @@ async fn a_call_streams_its_arguments_and_says_its_name_at_the_end() {
     // RAM-36, RAM-38
     let world = World::start().await;
     let request = json!({"input": "Weather?", "tools": [weather()]});
-    let script = Script::new([Said::text(&["One moment."]), Said::call("call_1", "get_weather", &["{\"city\":", "\"B\"}"])]);
+    let script =
+        Script::new([Said::text(&["One moment."]), Said::call("call_1", "get_weather", &["{\"city\":", "\"B\"}"])]);
     for wire in WIRES {
         let events = world.streamed(wire, &script, &request).await;
         let types = types(&events);
-        let position = |kind: &str| types.iter().rposition(|one| *one == kind).unwrap_or_else(|| panic!("{kind} in {types:?}"));
+        let position =
+            |kind: &str| types.iter().rposition(|one| *one == kind).unwrap_or_else(|| panic!("{kind} in {types:?}"));
         assert!(position("response.output_text.done") < position("response.function_call_arguments.delta"), "{wire:?}");
         let done = &events[position("response.function_call_arguments.done")];
-        assert_eq!((&done["name"], &done["arguments"]), (&json!("get_weather"), &json!("{\"city\":\"B\"}")), "{wire:?}");
+        assert_eq!(
+            (&done["name"], &done["arguments"]),
+            (&json!("get_weather"), &json!("{\"city\":\"B\"}")),
+            "{wire:?}"
+        );
         assert_eq!(done["output_index"], 1, "{wire:?}");
     }
 }
@@ -97,10 +103,16 @@ async fn parallel_calls_are_items_of_their_own_in_order() {
             let response = world.response(wire, delivery, &script, &request).await;
             let calls: Vec<(String, String)> = items(&response)
                 .iter()
-                .map(|item| (item["call_id"].as_str().unwrap().to_owned(), item["arguments"].as_str().unwrap().to_owned()))
+                .map(|item| {
+                    (item["call_id"].as_str().unwrap().to_owned(), item["arguments"].as_str().unwrap().to_owned())
+                })
                 .collect();
             let expected = [("call_1", "{\"city\":\"A\"}"), ("call_2", "{\"city\":\"B\"}"), ("call_3", "{}")];
-            assert_eq!(calls, expected.map(|(id, arguments)| (id.to_owned(), arguments.to_owned())), "{wire:?} {delivery:?}");
+            assert_eq!(
+                calls,
+                expected.map(|(id, arguments)| (id.to_owned(), arguments.to_owned())),
+                "{wire:?} {delivery:?}"
+            );
         }
     }
 }
@@ -252,7 +264,8 @@ async fn a_local_shell_call_is_an_item_of_its_own() {
         for delivery in DELIVERIES {
             let response = world.response(wire, delivery, &script, &request).await;
             let action = json!({"type": "exec", "command": ["ls", "-l"], "env": {}});
-            let call = json!({"type": "local_shell_call", "status": "completed", "call_id": "call_s", "action": action});
+            let call =
+                json!({"type": "local_shell_call", "status": "completed", "call_id": "call_s", "action": action});
             assert_eq!(items(&response), [call], "{wire:?} {delivery:?}");
         }
     }
@@ -287,7 +300,13 @@ async fn every_form_of_tool_choice_is_understood_and_echoed() {
         (json!("auto"), json!("auto"), json!("auto"), Value::Null, both),
         (json!("required"), json!("required"), json!("required"), json!({"type": "any"}), both),
         (named.clone(), named.clone(), json!("required"), json!({"type": "tool", "name": "get_time"}), one),
-        (json!({"type": "tool", "name": "get_time"}), named.clone(), json!("required"), json!({"type": "tool", "name": "get_time"}), one),
+        (
+            json!({"type": "tool", "name": "get_time"}),
+            named.clone(),
+            json!("required"),
+            json!({"type": "tool", "name": "get_time"}),
+            one,
+        ),
         (allowed.clone(), allowed.clone(), json!("auto"), Value::Null, one),
         (must.clone(), must.clone(), json!("required"), json!({"type": "any"}), one),
     ];
@@ -331,7 +350,11 @@ async fn a_choice_that_no_tool_can_satisfy_is_refused_before_anybody_is_asked() 
     let cases = [
         (json!([weather()]), json!({"type": "function", "name": "unknown"}), "tool_choice"),
         (json!([]), json!("required"), "tool_choice"),
-        (json!([weather()]), json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "x"}]}), "tool_choice.tools"),
+        (
+            json!([weather()]),
+            json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "x"}]}),
+            "tool_choice.tools",
+        ),
     ];
     for (tools, choice, param) in cases {
         for wire in WIRES {

@@ -117,6 +117,15 @@ impl Script {
         }
     }
 
+    /// The data of the frames of a stream.
+    pub(crate) fn frames(&self, wire: Wire) -> Vec<Value> {
+        match wire {
+            Wire::Chat => self.chat_chunks(),
+            Wire::Responses => self.response_events(),
+            Wire::Anthropic => self.message_events(),
+        }
+    }
+
     fn calls(&self) -> Vec<(&str, String, Vec<String>)> {
         self.said.iter().filter_map(Said::as_function).collect()
     }
@@ -176,9 +185,11 @@ impl Script {
             let function = json!({"name": name, "arguments": ""});
             let head = json!({"index": index, "id": id, "type": "function", "function": function});
             chunks.push(chunk(json!({"tool_calls": [head]}), None));
-            chunks.extend(arguments.iter().map(|piece| {
-                chunk(json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}), None)
-            }));
+            chunks.extend(
+                arguments.iter().map(|piece| {
+                    chunk(json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}), None)
+                }),
+            );
         }
         chunks.push(chunk(json!({}), Some(self.chat_finish())));
         let mut counted = chunk(json!({}), None);
@@ -375,9 +386,11 @@ fn progress(said: &Said, index: usize, item: &Value) -> Vec<Value> {
         Said::Thoughts(pieces) => {
             let empty = json!({"type": "summary_text", "text": ""});
             events.push(at("response.reasoning_summary_part.added", json!({"summary_index": 0, "part": empty})));
-            events.extend(pieces.iter().map(|piece| {
-                at("response.reasoning_summary_text.delta", json!({"summary_index": 0, "delta": piece}))
-            }));
+            events.extend(
+                pieces.iter().map(|piece| {
+                    at("response.reasoning_summary_text.delta", json!({"summary_index": 0, "delta": piece}))
+                }),
+            );
             let text = json!({"summary_index": 0, "text": pieces.concat()});
             events.push(at("response.reasoning_summary_text.done", text));
             let part = item["summary"][0].clone();

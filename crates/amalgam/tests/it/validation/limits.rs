@@ -31,7 +31,9 @@ async fn a_body_past_the_limit_is_too_large_and_images_count_apart() {
     assert_serves(&world, &with("input", json!("x".repeat(7 * 1024)))).await;
     assert_serves(&world, &image(15 * 1024)).await;
     let asked = world.upstream(Wire::Chat).requests().len();
-    for request in [with("input", json!("x".repeat(9 * 1024))), image(17 * 1024), with("input", json!("x".repeat(40 * 1024)))] {
+    for request in
+        [with("input", json!("x".repeat(9 * 1024))), image(17 * 1024), with("input", json!("x".repeat(40 * 1024)))]
+    {
         let answer = world.amalgam.client().post_json("/v1/responses", &request).await;
         assert_refused(&answer, 413, None, "request_too_large");
     }
@@ -91,9 +93,8 @@ async fn tools_are_counted_wherever_they_come_in() {
         assert_refused(&answer, 400, Some("tools"), "array_above_max_length");
     }
     // Tools inside the history are tools too.
-    let inside = |count: usize| {
-        json!([{"type": "additional_tools", "tools": tools(count)}, {"role": "user", "content": "Hi"}])
-    };
+    let inside =
+        |count: usize| json!([{"type": "additional_tools", "tools": tools(count)}, {"role": "user", "content": "Hi"}]);
     assert_serves(&world, &with("input", inside(4))).await;
     let answer = world.amalgam.client().post_json("/v1/responses", &with("input", inside(5))).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
@@ -105,16 +106,19 @@ async fn schemas_are_counted_by_their_values() {
     let world = limited("schema_nodes = 50").await;
     // The object, its type, its properties, and one value a property.
     let schema = |properties: usize| {
-        let properties: serde_json::Map<String, Value> = (0..properties).map(|n| (format!("p{n}"), json!(true))).collect();
+        let properties: serde_json::Map<String, Value> =
+            (0..properties).map(|n| (format!("p{n}"), json!(true))).collect();
         json!({"type": "object", "properties": properties})
     };
     let tool = |schema: Value| with("tools", json!([{"type": "function", "name": "f", "parameters": schema}]));
-    let format = |schema: Value| with("text", json!({"format": {"type": "json_schema", "name": "x", "schema": schema}}));
+    let format =
+        |schema: Value| with("text", json!({"format": {"type": "json_schema", "name": "x", "schema": schema}}));
     let inside = |schema: Value| {
         let tools = json!([{"type": "function", "name": "f", "parameters": schema}]);
         with("input", json!([{"type": "additional_tools", "tools": tools}, {"role": "user", "content": "Hi"}]))
     };
-    let search = |schema: Value| with("tools", json!([{"type": "tool_search", "execution": "client", "parameters": schema}]));
+    let search =
+        |schema: Value| with("tools", json!([{"type": "tool_search", "execution": "client", "parameters": schema}]));
     for make in [&tool as &dyn Fn(Value) -> Value, &format, &inside, &search] {
         assert_serves(&world, &make(schema(47))).await;
         let request = make(schema(48));
@@ -171,7 +175,8 @@ async fn a_schema_that_explodes_when_it_is_followed_costs_nothing() {
     let wide = json!({"type": "array", "minItems": 1_000_000_000_u64, "items": {"type": "string"}});
     let world = World::with(Setup::new().extra("[upstreams.demo]\nkind = \"demo\"\npace = \"0ms\""), &[]).await;
     for schema in [bomb, object, circle, foreign, slow, wide] {
-        let tool = json!({"type": "function", "name": "f", "parameters": {"type": "object", "properties": {"v": schema}}});
+        let tool =
+            json!({"type": "function", "name": "f", "parameters": {"type": "object", "properties": {"v": schema}}});
         let requests = [
             json!({"input": "Hi", "text": {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": true}}}),
             json!({"input": "Call f.", "tools": [tool], "tool_choice": "required"}),

@@ -161,7 +161,8 @@ async fn no_change_of_one_value_makes_the_server_stumble() {
 async fn no_cut_of_the_body_makes_the_server_stumble() {
     // P9: every prefix of a good body is refused as what it is, half a text
     let world = World::start().await;
-    let body = json!({"model": Wire::Chat.model(), "input": [{"role": "user", "content": "ü\n\"\\"}], "top_p": 0.5}).to_string();
+    let body = json!({"model": Wire::Chat.model(), "input": [{"role": "user", "content": "ü\n\"\\"}], "top_p": 0.5})
+        .to_string();
     for end in 0..body.len() {
         let part = body.as_bytes().get(..end).expect("the end is inside").to_vec();
         let answer = world.amalgam.client().post_raw("/v1/responses", "application/json", part).await;

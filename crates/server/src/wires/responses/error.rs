@@ -95,6 +95,10 @@ impl IntoResponse for WireError {
         if let Some(wait) = fault.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
         }
+        // The body was not read to its end, so that the connection cannot be used again.
+        if matches!(fault.kind, FaultKind::RequestTimeout | FaultKind::TooLarge | FaultKind::UnsupportedMedia) {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if status == 401 {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
