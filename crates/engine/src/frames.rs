@@ -121,6 +121,12 @@ impl Stream for Frames {
                 };
             }
             if this.run.emitter.frames_len() >= FLUSH_BYTES {
+                // A model that is never silent never lets the alarm have its turn.
+                if Instant::now() >= this.run.deadline {
+                    let fault = this.run.past_deadline();
+                    this.fail(&fault);
+                    continue;
+                }
                 return this.send();
             }
             if this.poll_model(context).is_ready() {

@@ -1,6 +1,7 @@
 //! Runs turns: time, order, cancellation, admission.
 
 mod admission;
+mod allowed;
 mod frames;
 mod run;
 

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use crate::{
     admission::{Admission, Place},
+    allowed::Allowed,
     frames::Frames,
 };
 
@@ -72,6 +73,7 @@ pub struct Run {
     pub(crate) deadline: tokio::time::Instant,
     pub(crate) keepalive: Duration,
     pub(crate) clock: Arc<dyn Clock>,
+    allowed: Allowed,
     #[expect(dead_code, reason = "held until the turn is over")]
     place: Place,
     losses: Vec<Loss>,
@@ -110,7 +112,8 @@ impl Engine {
         });
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
-        Ok(Run { emitter, stream, started, deadline, keepalive, clock, place, losses, upstream })
+        let allowed = Allowed::by(ask.request.tool_choice.as_ref());
+        Ok(Run { emitter, stream, started, deadline, keepalive, clock, allowed, place, losses, upstream })
     }
 
     /// Asks one candidate after the other until one accepts.
@@ -306,7 +309,10 @@ impl Run {
     }
 
     pub(crate) fn take(&mut self, batch: Vec<amalgam_core::ModelEvent>) -> Result<(), Fault> {
-        batch.into_iter().try_for_each(|event| self.emitter.on(event))
+        batch.into_iter().try_for_each(|event| {
+            self.allowed.check(&event)?;
+            self.emitter.on(event)
+        })
     }
 
     /// The frames of the response as they come; `tell` says what a caller of this wire reads of a fault.

@@ -10,7 +10,7 @@ mod write;
 use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
-use memchr::{memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter};
 
 pub use check::SyntaxError;
 pub use write::Writer;
@@ -346,11 +346,14 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
             _ => at += 1,
         }
     }
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+    // Texts have many escapes and few quotes: a quote ends the string unless an odd number of backslashes stands before.
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr(b'"', rest)) {
         at += found;
-        match bytes.get(at) {
-            Some(b'"') => return at + 1,
-            _ => at += 2,
+        let before = bytes.get(start + 1..at).unwrap_or_default();
+        let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+        at += 1;
+        if backslashes % 2 == 0 {
+            return at;
         }
     }
     bytes.len()

@@ -613,6 +613,28 @@ async fn the_upstream_is_sent_its_own_key_and_nothing_of_the_callers() {
 }
 
 #[tokio::test]
+async fn a_field_in_disguise_is_the_field_or_nothing() {
+    // What is checked and what is sent must be the same thing, however a key is spelt (S17 in spirit).
+    let world = World::start().await;
+    for wire in WIRES {
+        world.upstream(wire).enqueue(greeting().reply(wire, Delivery::Whole));
+        let body = format!(
+            r#"{{"model":"{}","input":"Hi","\u006dodel":"smuggled","\u0073tore":true,"previous_response_\u0069d":"smuggled","t\u006fols":"smuggled"}}"#,
+            wire.model()
+        );
+        let answer = world.amalgam.client().post_raw("/v1/responses", "application/json", body).await;
+        // Refused, or understood as what it says; never handed on unseen.
+        if answer.status == 200 {
+            let sent = String::from_utf8(world.upstream(wire).request(0).body.to_vec()).unwrap();
+            assert!(!sent.contains("smuggled"), "{wire:?}: {sent}");
+            assert!(!sent.contains("\"store\":true"), "{wire:?}: {sent}");
+        } else {
+            assert_eq!(answer.status.as_u16() / 100, 4, "{wire:?}: {}", answer.text());
+        }
+    }
+}
+
+#[tokio::test]
 async fn many_streams_at_once_do_not_mix() {
     let world = World::start().await;
     for number in 0..24 {

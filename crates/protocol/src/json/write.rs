@@ -133,10 +133,10 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes what was written and leaves the writer empty, with its room.
+    /// Takes what was written and leaves the writer empty, with room for a little more.
     pub fn take(&mut self) -> Vec<u8> {
         let room = self.bytes.len();
-        std::mem::replace(&mut self.bytes, Vec::with_capacity(room.min(16 * 1024)))
+        std::mem::replace(&mut self.bytes, Vec::with_capacity(room.min(1024)))
     }
 
     /// A comma is due when a complete value stands before.

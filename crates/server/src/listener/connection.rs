@@ -129,7 +129,8 @@ pub(super) async fn refuse(mut stream: TcpStream, refusal: Refusal, max_head_byt
 async fn linger(stream: &mut TcpStream) {
     let drained = async {
         stream.shutdown().await?;
-        let mut scrap = [0; 4096];
+        // Not inside the future: every connection would carry it for all of its life.
+        let mut scrap = vec![0; 4096];
         let mut total = 0;
         while total < LINGER_BYTES {
             match stream.read(&mut scrap).await? {

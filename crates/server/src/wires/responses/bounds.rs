@@ -2,33 +2,38 @@
 
 use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::{
-    Content, CreateResponse, Input, Item, ItemKind, Part, PartKind, Raw, Shape, TextFormat, Tool, ToolKind,
+    Content, CreateResponse, Input, Item, ItemKind, JsonStr, Part, PartKind, Raw, Shape, TextFormat, Tool, ToolKind,
 };
 
 use crate::app::Limits;
 
-/// Checks counts and sizes of a request that has the right shape.
-pub(super) fn check(request: &CreateResponse<'_>, body_bytes: usize, limits: &Limits) -> Result<(), Fault> {
-    let items: &[Item<'_>] = match &request.input {
-        Some(Input::Items(items)) => items,
-        _ => &[],
-    };
-    if items.len() > limits.input_items {
-        return Err(too_many("input", limits.input_items, "items"));
-    }
-    if let Some(Input::Text(text)) = request.input
-        && text.escaped().len() > limits.string_bytes
-    {
-        return Err(too_long("input".to_owned(), limits));
-    }
+/// Checks counts and sizes of a request that has the right shape; `body` is what it was read from, of `body_bytes` bytes.
+pub(super) fn check(
+    request: &CreateResponse<'_>,
+    body: Raw<'_>,
+    body_bytes: usize,
+    limits: &Limits,
+) -> Result<(), Fault> {
+    let said = [("instructions", &request.instructions), ("input", &request.input)];
     let mut media = 0;
-    for (index, item) in items.iter().enumerate() {
-        let content = match &item.kind {
-            ItemKind::Message(message) | ItemKind::AgentMessage(message) => &message.content,
-            ItemKind::FunctionCallOutput(output) | ItemKind::CustomToolCallOutput(output) => &output.output,
-            _ => continue,
-        };
-        media += content_bytes(content, limits).map_err(|path| too_long(format!("input[{index}]{path}"), limits))?;
+    let mut tools = 0;
+    for (list, said) in said {
+        match said {
+            None => {}
+            Some(Input::Text(text)) => bound(*text, || list.to_owned(), limits)?,
+            Some(Input::Items(items)) if items.len() > limits.input_items => {
+                return Err(too_many(list, limits.input_items, "items"));
+            }
+            Some(Input::Items(items)) => {
+                for item in items {
+                    let path = || path_of(body, list, item);
+                    media += item_bytes(item, path, limits)?;
+                    if let ItemKind::AdditionalTools(additional) = &item.kind {
+                        check_tools(&additional.tools.0, || format!("{}.tools", path()), &mut tools, limits)?;
+                    }
+                }
+            }
+        }
     }
     if media > limits.media_bytes {
         return Err(Fault::new(
@@ -36,30 +41,65 @@ pub(super) fn check(request: &CreateResponse<'_>, body_bytes: usize, limits: &Li
             format!("Images and files have more than {} bytes.", limits.media_bytes),
         ));
     }
-    if body_bytes - media > limits.body_bytes {
+    if body_bytes.saturating_sub(media) > limits.body_bytes {
         return Err(Fault::new(
             FaultKind::TooLarge,
             format!("The request body has more than {} bytes, images and files apart.", limits.body_bytes),
         ));
     }
-    let mut count = 0;
-    check_tools(&request.tools, "tools", &mut count, limits)?;
+    check_tools(&request.tools, || "tools".to_owned(), &mut tools, limits)?;
     if let TextFormat::JsonSchema(format) = &request.text.format {
-        check_schema(format.schema, "text.format.schema", limits)?;
+        check_schema(format.schema, || "text.format.schema".to_owned(), limits)?;
     }
     check_metadata(request.metadata)
 }
 
-/// Bytes of images and files; the path of a text that is too long.
-fn content_bytes(content: &Content<'_>, limits: &Limits) -> Result<usize, &'static str> {
+/// Where an item stands in what the caller sent: null entries count there, although reading passes them by.
+pub(super) fn path_of(body: Raw<'_>, list: &'static str, item: &Item<'_>) -> String {
+    let mut sent = body.get(list).map(Raw::elements).into_iter().flatten();
+    match sent.position(|element| std::ptr::eq(element.text(), item.raw.text())) {
+        Some(index) => format!("{list}[{index}]"),
+        // The list was written twice, and this is not the first one.
+        None => list.to_owned(),
+    }
+}
+
+/// Bytes of images and files in an item whose texts are not too long.
+fn item_bytes(item: &Item<'_>, path: impl Fn() -> String, limits: &Limits) -> Result<usize, Fault> {
+    let (field, content) = match &item.kind {
+        ItemKind::Message(message) | ItemKind::AgentMessage(message) => ("content", &message.content),
+        ItemKind::FunctionCallOutput(output) | ItemKind::CustomToolCallOutput(output) => ("output", &output.output),
+        ItemKind::FunctionCall(call) => {
+            return bound(call.arguments, || format!("{}.arguments", path()), limits).map(|()| 0);
+        }
+        ItemKind::CustomToolCall(call) => {
+            return bound(call.input, || format!("{}.input", path()), limits).map(|()| 0);
+        }
+        _ => return Ok(0),
+    };
+    content_bytes(content, limits).map_err(|TooLong| too_long(format!("{}.{field}", path()), limits))
+}
+
+fn bound(text: JsonStr<'_>, path: impl Fn() -> String, limits: &Limits) -> Result<(), Fault> {
+    match text.escaped().len() > limits.string_bytes {
+        true => Err(too_long(path(), limits)),
+        false => Ok(()),
+    }
+}
+
+/// A text has more bytes than one may have.
+struct TooLong;
+
+/// Bytes of images and files.
+fn content_bytes(content: &Content<'_>, limits: &Limits) -> Result<usize, TooLong> {
     match content {
-        Content::Text(text) if text.escaped().len() > limits.string_bytes => Err(".content"),
+        Content::Text(text) if text.escaped().len() > limits.string_bytes => Err(TooLong),
         Content::Parts(parts) => parts.iter().map(|part| part_bytes(part, limits)).sum(),
         _ => Ok(0),
     }
 }
 
-fn part_bytes(part: &Part<'_>, limits: &Limits) -> Result<usize, &'static str> {
+fn part_bytes(part: &Part<'_>, limits: &Limits) -> Result<usize, TooLong> {
     match &part.kind {
         PartKind::Image(image) | PartKind::Screenshot(image) => {
             Ok(image.url.map(|url| url.0.escaped()).filter(|url| url.starts_with("data:")).map_or(0, str::len))
@@ -67,48 +107,51 @@ fn part_bytes(part: &Part<'_>, limits: &Limits) -> Result<usize, &'static str> {
         PartKind::File(file) => Ok(file.data.map_or(0, |data| data.escaped().len())),
         PartKind::Audio | PartKind::Video => Ok(part.raw.text().len()),
         _ => match part.text() {
-            Some(text) if text.escaped().len() > limits.string_bytes => Err(".content"),
+            Some(text) if text.escaped().len() > limits.string_bytes => Err(TooLong),
             _ => Ok(0),
         },
     }
 }
 
-fn check_tools(tools: &[Tool<'_>], path: &str, count: &mut usize, limits: &Limits) -> Result<(), Fault> {
+/// Counts tools, those in namespaces one by one. Paths are made only for the one that is told.
+fn check_tools(tools: &[Tool<'_>], path: impl Fn() -> String, count: &mut usize, limits: &Limits) -> Result<(), Fault> {
     for (index, tool) in tools.iter().enumerate() {
+        let path = || format!("{}[{index}]", path());
         *count += 1;
         if *count > limits.tools {
             return Err(too_many("tools", limits.tools, "tools"));
         }
-        match &tool.kind {
-            ToolKind::Function(function) => {
-                if function.name.is_empty() {
-                    return Err(Fault::invalid(format!("{path}[{index}].name"), "A tool needs a name."));
-                }
-                if let Some(schema) = function.parameters {
-                    let path = format!("{path}[{index}].parameters");
-                    if !matches!(schema.shape(), Shape::Object | Shape::Null) {
-                        return Err(Fault::invalid(path, "The parameters of a function are a JSON Schema object.")
-                            .code("invalid_type"));
-                    }
-                    check_schema(schema, &path, limits)?;
-                }
+        let schema = match &tool.kind {
+            ToolKind::Function(function) if function.name.is_empty() => {
+                let path = format!("{}.name", path());
+                return Err(Fault::invalid(path.clone(), format!("Invalid value for '{path}': a tool needs a name.")));
             }
+            ToolKind::Function(function) => function.parameters,
+            ToolKind::Client(_, settings) => settings.parameters,
             ToolKind::Namespace(group) => {
-                check_tools(&group.tools.0, &format!("{path}[{index}].tools"), count, limits)?;
+                // A pointer, since a closure for each level would be a type for each level.
+                let nested: &dyn Fn() -> String = &|| format!("{}.tools", path());
+                check_tools(&group.tools.0, nested, count, limits)?;
+                None
             }
-            _ => {}
+            ToolKind::Custom(_) | ToolKind::Hosted(..) | ToolKind::Other(_) => None,
+        };
+        let Some(schema) = schema else { continue };
+        let path = || format!("{}.parameters", path());
+        if !matches!(schema.shape(), Shape::Object | Shape::Null) {
+            let message = format!("Invalid type for '{}': expected a JSON Schema object.", path());
+            return Err(Fault::invalid(path(), message).code("invalid_type"));
         }
+        check_schema(schema, path, limits)?;
     }
     Ok(())
 }
 
-fn check_schema(schema: Raw<'_>, path: &str, limits: &Limits) -> Result<(), Fault> {
+fn check_schema(schema: Raw<'_>, path: impl Fn() -> String, limits: &Limits) -> Result<(), Fault> {
     let mut left = limits.schema_nodes;
     match count_nodes(schema, &mut left) {
         true => Ok(()),
-        false => {
-            Err(Fault::invalid(path.to_owned(), format!("The schema has more than {} values.", limits.schema_nodes)))
-        }
+        false => Err(Fault::invalid(path(), format!("The schema has more than {} values.", limits.schema_nodes))),
     }
 }
 

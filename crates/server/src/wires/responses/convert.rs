@@ -1,7 +1,9 @@
 //! What a request means before anybody is asked: the rules of this door, in the order in which they are told.
 
 use amalgam_core::{Delivery, Fault, FaultKind, Loss, Scope, TenantState};
-use amalgam_protocol::{CreateResponse, Input, ItemKind};
+use amalgam_protocol::{CreateResponse, Input, ItemKind, Raw};
+
+use super::bounds::path_of;
 
 /// A request that keeps the rules, and what the door itself cannot do for it.
 pub(super) struct Meaning {
@@ -9,8 +11,8 @@ pub(super) struct Meaning {
     pub(super) losses: Vec<Loss>,
 }
 
-/// Checks the rules. RAM-05: state first, then model, then input.
-pub(super) fn meaning(request: &CreateResponse<'_>, scope: &Scope) -> Result<Meaning, Fault> {
+/// Checks the rules; `body` is the text that the request was read from. RAM-05: state first, then model, then input.
+pub(super) fn meaning(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope) -> Result<Meaning, Fault> {
     refuse_state(request, scope)?;
     if request.model.as_deref().unwrap_or_default().is_empty() {
         return Err(missing("model"));
@@ -19,7 +21,7 @@ pub(super) fn meaning(request: &CreateResponse<'_>, scope: &Scope) -> Result<Mea
     if empty(&request.input) && empty(&request.instructions) {
         return Err(missing("input"));
     }
-    refuse_references(request, scope)?;
+    refuse_references(request, body, scope)?;
     if request.prompt.is_some() {
         return Err(unsupported(
             "prompt",
@@ -71,11 +73,11 @@ fn refuse_state(request: &CreateResponse<'_>, scope: &Scope) -> Result<(), Fault
     }
 }
 
-fn refuse_references(request: &CreateResponse<'_>, scope: &Scope) -> Result<(), Fault> {
+fn refuse_references(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope) -> Result<(), Fault> {
     let Some(Input::Items(items)) = &request.input else { return Ok(()) };
-    for (index, item) in items.iter().enumerate() {
+    for item in items {
         if let ItemKind::Reference(reference) = &item.kind {
-            let path = format!("input[{index}]");
+            let path = path_of(body, "input", item);
             return Err(match scope.state {
                 TenantState::Stateless => {
                     unsupported(path, "Items are not kept: send the full item instead of a reference.")

@@ -51,8 +51,8 @@ pub(super) async fn create(
 async fn start(app: &App, scope: &Scope, headers: &HeaderMap, body: &Bytes) -> Result<Started, Fault> {
     let raw = Raw::parse_within(body, app.limits.json_depth).map_err(|fault| error::syntax(&fault))?;
     let request = CreateResponse::read(raw).map_err(error::shape)?;
-    let meaning = convert::meaning(&request, scope)?;
-    bounds::check(&request, body.len(), &app.limits)?;
+    let meaning = convert::meaning(&request, raw, scope)?;
+    bounds::check(&request, raw, body.len(), &app.limits)?;
     let model = request.model.as_deref().unwrap_or_default();
     let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| no_such_model(model))?;
     let history = normalise(request.instructions.as_ref(), request.input.as_ref());

@@ -1,5 +1,7 @@
 //! Faults as callers of the OpenAI-compatible door read them: one table.
 
+use std::time::Duration;
+
 use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::{ErrorObject, ShapeError, ShapeFault, SyntaxError};
 use axum::{
@@ -8,6 +10,9 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use tracing::{error, warn};
+
+/// What a caller is told to wait where the upstream has not said.
+const UNTOLD_WAIT: Duration = Duration::from_secs(2);
 
 /// A fault on its way out.
 #[derive(Debug)]
@@ -92,7 +97,12 @@ impl IntoResponse for WireError {
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(wait) = fault.retry_after {
+        let wait = match (fault.kind, fault.retry_after) {
+            // An upstream that refuses without saying for how long: by then it was asked more than once.
+            (FaultKind::UpstreamBusy, None) => Some(UNTOLD_WAIT),
+            (_, wait) => wait,
+        };
+        if let Some(wait) = wait {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
         }
         // The body was not read to its end, so that the connection cannot be used again.
