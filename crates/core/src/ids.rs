@@ -82,28 +82,30 @@ impl Ids {
     }
 
     fn push_random(&mut self, id: &mut String) {
-        let mut draw = || match self {
-            Self::Unguessable => rand::rng().random::<u128>(),
-            Self::Seeded(rng) => rng.random(),
-        };
-        // 24 letters of 36 are just over 124 bits: what is left of one draw's 128 is thrown away.
-        let mut bits = loop {
-            let bits = draw();
-            if bits < CEILING {
-                break bits;
+        for _ in 0..2 {
+            let mut draw = || match self {
+                Self::Unguessable => rand::rng().random::<u64>(),
+                Self::Seeded(rng) => rng.random(),
+            };
+            // Twelve letters of 36 are just over 62 bits: a draw beyond the last full round would make some likelier.
+            let mut bits = loop {
+                let bits = draw();
+                if bits < CEILING {
+                    break bits;
+                }
+            };
+            for _ in 0..LENGTH / 2 {
+                id.push(char::from(*LETTERS.get((bits % 36) as usize).unwrap_or(&b'a')));
+                bits /= 36;
             }
-        };
-        for _ in 0..LENGTH {
-            id.push(char::from(*LETTERS.get((bits % 36) as usize).unwrap_or(&b'a')));
-            bits /= 36;
         }
     }
 }
 
 const LENGTH: usize = 24;
 const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-/// The largest multiple of 36^24 that a draw can hold: below it every id is equally likely.
-const CEILING: u128 = u128::MAX - u128::MAX % 36_u128.pow(LENGTH as u32);
+/// The largest multiple of 36^12 that a draw can hold: below it every id is equally likely.
+const CEILING: u64 = u64::MAX - u64::MAX % 36_u64.pow(LENGTH as u32 / 2);
 
 impl std::fmt::Debug for Ids {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -9,7 +9,10 @@ mod client;
 mod refusal;
 mod retry;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared};
 use bytes::Bytes;
@@ -54,6 +57,8 @@ pub(crate) struct Transport {
 struct Base {
     before: String,
     query: String,
+    /// The path that was asked for first, ready to be sent: an adapter asks for one only.
+    usual: OnceLock<(String, Uri)>,
 }
 
 impl Transport {
@@ -229,7 +234,7 @@ impl Base {
             Some((before, query)) => (before, format!("?{query}")),
             None => (base_url, String::new()),
         };
-        Ok(Self { before: before.trim_end_matches('/').to_owned(), query })
+        Ok(Self { before: before.trim_end_matches('/').to_owned(), query, usual: OnceLock::new() })
     }
 
     fn is_secure(&self) -> bool {
@@ -237,9 +242,16 @@ impl Base {
     }
 
     fn with(&self, path: &str) -> Result<Uri, ModelError> {
-        let Self { before, query } = self;
-        Uri::try_from(format!("{before}{path}{query}"))
-            .map_err(|error| ModelError::Unreachable(format!("`{path}` is not a path: {error}")))
+        if let Some((usual, uri)) = self.usual.get()
+            && usual == path
+        {
+            return Ok(uri.clone());
+        }
+        let Self { before, query, .. } = self;
+        let uri = Uri::try_from(format!("{before}{path}{query}"))
+            .map_err(|error| ModelError::Unreachable(format!("`{path}` is not a path: {error}")))?;
+        let _ = self.usual.set((path.to_owned(), uri.clone()));
+        Ok(uri)
     }
 }
 

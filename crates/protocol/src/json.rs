@@ -19,8 +19,33 @@ pub use write::Writer;
 pub const DEFAULT_DEPTH: usize = 64;
 
 /// One valid JSON value, without white space around it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Raw<'a>(&'a str);
+#[derive(Clone, Copy)]
+pub struct Raw<'a> {
+    text: &'a str,
+    /// Where long values inside it end, if the check has taken note of it.
+    ends: Option<&'a Ends>,
+}
+
+/// Where the long values of one text end. With it, walking a large text costs as much as it has values, not as it has bytes.
+#[derive(Debug, Default)]
+pub struct Ends {
+    /// The address of the text.
+    base: usize,
+    /// First and last-plus-one byte of every long value, by its first.
+    spans: Vec<(u32, u32)>,
+}
+
+impl Ends {
+    /// Values of fewer bytes are walked: that is as quick as looking them up.
+    const SHORTEST: usize = 64;
+
+    /// The length of the value that begins at the start of `rest`, a slice of the text.
+    fn length(&self, rest: &str) -> Option<usize> {
+        let start = u32::try_from(rest.as_ptr().addr().checked_sub(self.base)?).ok()?;
+        let found = self.spans.binary_search_by_key(&start, |(first, _)| *first).ok()?;
+        self.spans.get(found).map(|(first, end)| (end - first) as usize)
+    }
+}
 
 /// What a value is, by its first character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +80,10 @@ impl Shape {
 
 impl<'a> Raw<'a> {
     /// `null`, for where a value is absent.
-    pub const NULL: Raw<'static> = Raw("null");
+    pub const NULL: Raw<'static> = Raw { text: "null", ends: None };
 
     /// `{}`
-    pub const EMPTY_OBJECT: Raw<'static> = Raw("{}");
+    pub const EMPTY_OBJECT: Raw<'static> = Raw { text: "{}", ends: None };
 
     /// Checks `text` as one JSON value of at most [`DEFAULT_DEPTH`] levels.
     pub fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
@@ -67,17 +92,25 @@ impl<'a> Raw<'a> {
 
     /// Checks `text` as one JSON value of at most `depth` levels.
     pub fn parse_within(text: &'a [u8], depth: usize) -> Result<Self, SyntaxError> {
-        check::check(text, depth).map(Raw)
+        check::check(text, depth, None).map(|text| Raw { text, ends: None })
+    }
+
+    /// The same for a large text; `ends` is filled, and serves every walk through the value.
+    pub fn parse_large(text: &'a [u8], depth: usize, ends: &'a mut Ends) -> Result<Self, SyntaxError> {
+        ends.base = text.as_ptr().addr();
+        ends.spans.clear();
+        let text = check::check(text, depth, Some(&mut ends.spans))?;
+        Ok(Raw { text, ends: Some(ends) })
     }
 
     /// The text of the value.
     pub fn text(self) -> &'a str {
-        self.0
+        self.text
     }
 
     /// What the value is.
     pub fn shape(self) -> Shape {
-        match self.0.as_bytes().first() {
+        match self.text.as_bytes().first() {
             Some(b'{') => Shape::Object,
             Some(b'[') => Shape::Array,
             Some(b'"') => Shape::String,
@@ -89,17 +122,17 @@ impl<'a> Raw<'a> {
 
     /// Whether the value is `null`.
     pub fn is_null(self) -> bool {
-        self.0 == "null"
+        self.text == "null"
     }
 
     /// The fields of an object in their order; none for anything else.
     pub fn fields(self) -> Fields<'a> {
-        Fields(Cursor::inside(self.0, b'{'))
+        Fields(Cursor::inside(self, b'{'))
     }
 
     /// The elements of an array in their order; none for anything else.
     pub fn elements(self) -> Elements<'a> {
-        Elements(Cursor::inside(self.0, b'['))
+        Elements(Cursor::inside(self, b'['))
     }
 
     /// The value of the first field of this name.
@@ -109,7 +142,7 @@ impl<'a> Raw<'a> {
 
     /// The string, if it is one.
     pub fn as_str(self) -> Option<JsonStr<'a>> {
-        let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
+        let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
         Some(JsonStr(inner))
     }
 
@@ -120,7 +153,7 @@ impl<'a> Raw<'a> {
 
     /// The boolean, if it is one.
     pub fn as_bool(self) -> Option<bool> {
-        match self.0 {
+        match self.text {
             "true" => Some(true),
             "false" => Some(false),
             _ => None,
@@ -129,7 +162,7 @@ impl<'a> Raw<'a> {
 
     /// The number as a whole number of at least zero; `3.0` counts.
     pub fn as_u64(self) -> Option<u64> {
-        self.0.parse().ok().or_else(|| {
+        self.text.parse().ok().or_else(|| {
             let number = self.as_f64()?;
             (number >= 0.0 && number.fract() == 0.0 && number < 9_007_199_254_740_992.0).then_some(number as u64)
         })
@@ -137,13 +170,22 @@ impl<'a> Raw<'a> {
 
     /// The number, if it is a finite one.
     pub fn as_f64(self) -> Option<f64> {
-        (self.shape() == Shape::Number).then(|| self.0.parse().ok())?.filter(|number: &f64| number.is_finite())
+        (self.shape() == Shape::Number).then(|| self.text.parse().ok())?.filter(|number: &f64| number.is_finite())
     }
 }
 
+/// Equal as text.
+impl PartialEq for Raw<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Raw<'_> {}
+
 impl fmt::Debug for Raw<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0)
+        formatter.write_str(self.text)
     }
 }
 
@@ -242,7 +284,7 @@ pub struct Json(Bytes);
 impl Json {
     /// The value `part` of the message `whole`, without copying it.
     pub fn within(whole: &Bytes, part: Raw<'_>) -> Self {
-        Self(whole.slice_ref(part.0.as_bytes()))
+        Self(whole.slice_ref(part.text.as_bytes()))
     }
 
     /// Takes what a [`Writer`] wrote as one value.
@@ -257,7 +299,8 @@ impl Json {
 
     /// The value, to be walked.
     pub fn raw(&self) -> Raw<'_> {
-        Raw(std::str::from_utf8(&self.0).expect("a Json is made from checked text only"))
+        let text = std::str::from_utf8(&self.0).expect("a Json is made from checked text only");
+        Raw { text, ends: None }
     }
 
     /// The text of the value.
@@ -268,7 +311,7 @@ impl Json {
 
 impl From<Raw<'_>> for Json {
     fn from(raw: Raw<'_>) -> Self {
-        Self(Bytes::copy_from_slice(raw.0.as_bytes()))
+        Self(Bytes::copy_from_slice(raw.text.as_bytes()))
     }
 }
 
@@ -306,46 +349,54 @@ impl<'a> Iterator for Elements<'a> {
 /// Walks text that is known to be valid, from value to value.
 #[derive(Clone)]
 struct Cursor<'a> {
-    text: &'a str,
+    whole: Raw<'a>,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn inside(text: &'a str, open: u8) -> Self {
-        match text.as_bytes().first() == Some(&open) {
-            true => Self { text, at: 1 },
-            false => Self { text: "", at: 0 },
+    fn inside(whole: Raw<'a>, open: u8) -> Self {
+        match whole.text.as_bytes().first() == Some(&open) {
+            true => Self { whole, at: 1 },
+            false => Self { whole: Raw { text: "", ends: None }, at: 0 },
         }
     }
 
     /// The next value at this level; commas and colons count as white space, since the text is valid.
     fn value(&mut self) -> Option<Raw<'a>> {
-        let bytes = self.text.as_bytes();
+        let bytes = self.whole.text.as_bytes();
         while matches!(bytes.get(self.at)?, b' ' | b'\n' | b'\r' | b'\t' | b',' | b':') {
             self.at += 1;
         }
         let start = self.at;
         self.at = match bytes.get(start)? {
             b'}' | b']' => return None,
-            b'"' => end_of_string(bytes, start),
-            b'{' | b'[' => end_of_nest(bytes, start),
+            b'"' => match short_string(bytes, start) {
+                Some(end) => end,
+                None => self.known_end(start).unwrap_or_else(|| end_of_string(bytes, start)),
+            },
+            b'{' | b'[' => self.known_end(start).unwrap_or_else(|| end_of_nest(bytes, start)),
             _ => end_of_word(bytes, start),
         };
-        self.text.get(start..self.at).map(Raw)
+        self.whole.text.get(start..self.at).map(|text| Raw { text, ends: self.whole.ends })
     }
+
+    fn known_end(&self, start: usize) -> Option<usize> {
+        let length = self.whole.ends?.length(self.whole.text.get(start..)?)?;
+        Some(start + length)
+    }
+}
+
+/// The index behind the closing quote, if it is near and nothing is escaped before it: most strings are like that.
+#[inline]
+fn short_string(bytes: &[u8], start: usize) -> Option<usize> {
+    let head = bytes.get(start + 1..)?;
+    let found = check::quote_or_backslash(head, 24)?;
+    (head.get(found) == Some(&b'"')).then_some(start + found + 2)
 }
 
 /// The index behind the closing quote of the string that opens at `start`.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
-    // Most strings are short: looking at each byte is quicker than setting up a search.
-    for byte in bytes.iter().skip(at).take(24) {
-        match byte {
-            b'"' => return at + 1,
-            b'\\' => break,
-            _ => at += 1,
-        }
-    }
     // Texts have many escapes and few quotes: a quote ends the string unless an odd number of backslashes stands before.
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr(b'"', rest)) {
         at += found;

@@ -54,6 +54,8 @@ proptest! {
     fn walking_gives_back_every_value(value in values()) {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
             prop_assert_eq!(&rebuild(Raw::parse(text.as_bytes()).unwrap()), &value);
+            let mut ends = Ends::default();
+            prop_assert_eq!(&rebuild(Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap()), &value);
         }
     }
 
@@ -94,6 +96,19 @@ fn depth_is_bounded_and_the_place_is_named() {
     let error = Raw::parse(deep.as_bytes()).unwrap_err();
     assert_eq!((error.message, error.offset), ("nesting is too deep", 64));
     assert!(Raw::parse_within(deep.as_bytes(), 65).is_ok());
+}
+
+#[test]
+fn long_values_are_found_by_where_they_end() {
+    let long = "x\\n\"".repeat(60);
+    let value =
+        serde_json::json!({"a": [long, [1, {"b": long}], []], "c": {"d": [long]}, "e": "short", "f": [[[long]]]});
+    let text = value.to_string();
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap();
+    assert_eq!(rebuild(raw), value);
+    assert_eq!(ends.spans.len(), 13);
+    assert!(ends.spans.is_sorted());
 }
 
 #[test]

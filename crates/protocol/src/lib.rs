@@ -18,7 +18,7 @@ pub use item::{
     AdditionalTools, CallOutput, ClientCall, ClientCallOutput, ClientTool, Compaction, CustomToolCall, FunctionCall,
     HostedItem, Item, ItemKind, Message, Parts, Reasoning, Reference, Role, Tools,
 };
-pub use json::{DEFAULT_DEPTH, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
+pub use json::{DEFAULT_DEPTH, Ends, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
 pub use response::{Effective, Settings, Snapshot, Status, Usage};
 pub use shape::{ShapeError, ShapeFault};

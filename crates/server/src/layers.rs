@@ -1,15 +1,27 @@
 //! What happens to every request before its handler: an id, and a caller.
+//!
+//! A service around the router rather than a layer in it: a layer would put every request into two more boxes.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
 use amalgam_core::{IdKind, Ids};
 use axum::{
-    extract::{Request, State},
-    middleware::Next,
+    Router,
+    body::Body,
+    extract::Request,
     response::{IntoResponse, Response},
+    routing::future::RouteFuture,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::Body as _;
+use tower::Service;
 
 use crate::{app::App, wires};
 
@@ -18,21 +30,79 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken from a caller.
 const LONGEST_ID: usize = 128;
 
-/// Gives the request an id and its caller a scope, or refuses it. Everything is refused that is not public.
-pub(crate) async fn enter(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let id = request_id(request.headers());
-    let mut response = match wires::is_public(request.uri().path()) {
-        true => next.run(request).await,
-        false => match app.auth.admit(request.headers()) {
-            Ok(scope) => {
-                request.extensions_mut().insert(scope);
-                next.run(request).await
+/// All wires behind their entrance. Cheap to clone.
+#[derive(Clone)]
+pub struct Entrance {
+    app: Arc<App>,
+    router: Router,
+}
+
+impl Entrance {
+    pub(crate) fn new(app: Arc<App>, router: Router) -> Self {
+        Self { app, router }
+    }
+}
+
+impl fmt::Debug for Entrance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.router.fmt(formatter)
+    }
+}
+
+impl Service<Request<Body>> for Entrance {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Entered;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives the request an id and its caller a scope, or refuses it. Everything is refused that is not public.
+    fn call(&mut self, mut request: Request<Body>) -> Entered {
+        let id = request_id(request.headers());
+        if !wires::is_public(request.uri().path()) {
+            match self.app.auth.admit(request.headers()) {
+                Ok(scope) => {
+                    request.extensions_mut().insert(scope);
+                }
+                Err(fault) => {
+                    let refused = unread(&request, wires::refusal(request.uri().path(), fault).into_response());
+                    return Entered { id: Some(id), step: Step::Refused(Some(refused)) };
+                }
             }
-            Err(fault) => unread(&request, wires::refusal(request.uri().path(), fault).into_response()),
-        },
-    };
-    response.headers_mut().insert(REQUEST_ID, id);
-    response
+        }
+        Entered { id: Some(id), step: Step::Routed(self.router.call(request)) }
+    }
+}
+
+/// An answer on its way, with the request's id.
+pub struct Entered {
+    id: Option<HeaderValue>,
+    step: Step,
+}
+
+enum Step {
+    Refused(Option<Response>),
+    Routed(RouteFuture<Infallible>),
+}
+
+impl Future for Entered {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut response = match &mut self.step {
+            Step::Refused(response) => response.take().unwrap_or_default(),
+            Step::Routed(future) => match ready!(Pin::new(future).poll(context)) {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
+        };
+        if let Some(id) = self.id.take() {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        Poll::Ready(Ok(response))
+    }
 }
 
 /// An answer to a request whose body nobody has read: the connection cannot be used again, and the answer says so.

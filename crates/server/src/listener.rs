@@ -9,7 +9,6 @@ mod socket;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::Router;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -18,7 +17,7 @@ use tokio::{
 };
 use tracing::{debug, error, info, warn};
 
-use self::connection::Connections;
+use self::connection::{Connections, Serves};
 use self::reply::Refusal;
 
 pub use self::connection::Peer;
@@ -68,18 +67,18 @@ pub struct DrainReport {
     pub took: Duration,
 }
 
-/// Serves `router` on `listener` until `shutdown` resolves, then lets what is running finish.
+/// Serves `service` on `listener` until `shutdown` resolves, then lets what is running finish.
 ///
 /// A connection beyond the cap is answered 503 instead of being left in the backlog: the client learns at once
 /// that it should try elsewhere or later, where a backlog would look like a server that hangs. While draining,
 /// new connections get the same treatment.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    service: impl Serves,
     config: ListenerConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) -> DrainReport {
-    serve_from(listener, router, config, shutdown).await
+    serve_from(listener, service, config, shutdown).await
 }
 
 /// Where connections come from; a trait so that a test can make the system run out of sockets.
@@ -95,12 +94,12 @@ impl Accept for TcpListener {
 
 async fn serve_from(
     source: impl Accept,
-    router: Router,
+    service: impl Serves,
     config: ListenerConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) -> DrainReport {
     let (drain, draining) = watch::channel(false);
-    let connections = Arc::new(Connections::new(router, &config, draining));
+    let connections = Arc::new(Connections::new(service, &config, draining));
     // A task set owns every connection: dropping it, or the future that holds it, ends them all.
     let mut open = JoinSet::new();
     let mut door = Door { source, refusals: JoinSet::new(), pause: None, max_head_bytes: config.max_head_bytes };

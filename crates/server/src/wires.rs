@@ -9,12 +9,14 @@ use amalgam_core::{Fault, FaultKind};
 use axum::{
     Router,
     extract::Request,
-    middleware,
     response::{IntoResponse, Response},
 };
 use http::Method;
 
-use crate::{app::App, layers};
+use crate::{
+    app::App,
+    layers::{self, Entrance},
+};
 use ops::openapi::operations;
 pub(crate) use responses::error::WireError;
 
@@ -60,14 +62,14 @@ pub static ROUTES: [RouteInfo; 6] = [
 ];
 
 /// All wires behind the common layers.
-pub fn router(app: Arc<App>) -> Router {
-    Router::new()
+pub fn router(app: Arc<App>) -> Entrance {
+    let router = Router::new()
         .merge(responses::routes())
         .merge(ops::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(app.clone(), layers::enter))
-        .with_state(app)
+        .with_state(Arc::clone(&app));
+    Entrance::new(app, router)
 }
 
 pub(crate) fn is_public(path: &str) -> bool {

@@ -44,7 +44,7 @@ impl Clock for Nothing {
     }
 }
 
-fn served() -> Router {
+fn served() -> Entrance {
     let second = std::time::Duration::from_secs(1);
     let settings = EngineSettings { turn_deadline: second, keepalive: second };
     let engine = Engine::new(settings, Admission::new(1), Arc::new(Nothing), Arc::new(Nothing));

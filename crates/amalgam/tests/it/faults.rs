@@ -165,53 +165,57 @@ async fn an_upstream_that_nobody_answers_at_is_a_bad_gateway() {
 
 #[tokio::test]
 async fn our_credential_is_our_fault_and_shows_up_nowhere() {
-    // P12; fault table: upstream 401
-    let key = "sk-canary7f3a9";
-    let upstream = Upstream::start();
-    let setup = Setup::new()
-        .upstream("canary7f3a9", "chat", &upstream.base_url())
-        .option("models", "[\"m\"]")
-        .option("headers", "{ \"x-api-key\" = \"sk-canary7f3a9\" }")
-        .env("AMALGAM_LOG", "trace");
-    let amalgam = Amalgam::start(BINARY, setup).await;
-    let echo = json!({"message": format!("Incorrect API key provided: {key}."), "type": "invalid_request_error", "code": key, "param": key});
-    let frame = |value: Value| Reply::stream().frame(None, &value.to_string());
-    let replies = [
-        (refusal(401, echo.clone()), 502),
-        (refusal(403, echo.clone()), 502),
-        (refusal(400, echo.clone()), 400),
-        (refusal(404, echo.clone()), 400),
-        (refusal(429, echo.clone()).header("retry-after", "60"), 429),
-        (refusal(500, echo.clone()).header("retry-after", "60"), 503),
-        (Reply::bytes("text/plain", format!("bad key {key}")).with_status(401), 502),
-        (Reply::json(json!({"error": echo})), 0),
-        (frame(json!({"error": echo})), 0),
-        (
-            frame(json!({"choices": [{"index": 0, "delta": {"content": "Hm"}}]}))
-                .frame(None, &json!({"error": echo}).to_string()),
-            0,
-        ),
-        (Reply::bytes("application/json", format!("{{\"{key}")), 0),
-    ];
-    for (reply, status) in replies {
-        for stream in [false, true] {
-            upstream.enqueue(reply.clone());
-            let request = json!({"model": "m", "input": "Hi", "stream": stream});
-            let answer = amalgam.client().post_json("/v1/responses", &request).await;
-            let shown = format!("{:?}\n{}", answer.headers, answer.text());
-            assert!(!shown.contains(key), "{reply:?}\n{shown}");
-            if status != 0 {
-                assert_eq!(answer.status, status, "{reply:?}\n{shown}");
-            } else {
-                assert!(!shown.contains("\"status\":\"completed\""), "{reply:?}\n{shown}");
+    // P12; fault table: upstream 401. Upstreams quote what they were sent, in every place that they have.
+    let world = World::with(Setup::new().env("AMALGAM_LOG", "trace"), &[]).await;
+    let mut leaks = Vec::new();
+    for wire in WIRES {
+        let key = format!("sk-{}", wire.kind());
+        let text = format!("Incorrect API key provided: {key}.");
+        let echo = json!({"message": text, "type": "invalid_request_error", "code": key, "param": key});
+        let inside = match wire {
+            Wire::Chat => (None, json!({"error": echo})),
+            Wire::Responses => (Some("error"), json!({"type": "error", "code": key, "message": text, "param": key})),
+            Wire::Anthropic => (Some("error"), json!({"type": "error", "error": echo})),
+        };
+        let failed = json!({"type": "response.failed", "response": {"id": "r", "object": "response", "status": "failed", "output": [], "error": {"code": key, "message": text}}});
+        let said = [
+            ("401", refusal(401, echo.clone()), Some(502)),
+            ("403", refusal(403, echo.clone()), Some(502)),
+            ("400", refusal(400, echo.clone()), Some(400)),
+            ("404", refusal(404, echo.clone()), Some(400)),
+            ("429", refusal(429, echo.clone()).header("retry-after", "60"), Some(429)),
+            ("500", refusal(500, echo.clone()).header("retry-after", "60"), Some(503)),
+            ("plain text", Reply::bytes("text/plain", text.clone()).with_status(401), Some(502)),
+            ("an error with status 200", Reply::json(json!({"error": echo})), None),
+            ("half an object", Reply::bytes("application/json", format!("{{\"{key}")), None),
+            ("an error as the first frame", Reply::stream().frame(inside.0, &inside.1.to_string()), None),
+            ("an error after text", streams::begun_then(wire, inside.0, &inside.1), None),
+            ("a failed response", Reply::sse_typed([failed]), None),
+            ("not JSON", Reply::stream().frame(None, &text), None),
+            ("not an event", Reply::stream().frame(Some(key.as_str()), "{}"), None),
+        ];
+        for (what, reply, status) in said {
+            for delivery in DELIVERIES {
+                world.upstream(wire).enqueue(reply.clone());
+                let answer = ask(&world, wire, delivery).await;
+                let shown = format!("{:?} {}", answer.headers, answer.text());
+                if shown.contains(&key) {
+                    leaks.push(format!("{wire:?} {delivery:?}, {what}: {}", answer.text()));
+                }
+                match status {
+                    Some(status) => assert_eq!(answer.status, status, "{wire:?} {what}: {shown}"),
+                    None => assert!(!shown.contains("\"status\":\"completed\""), "{wire:?} {what}: {shown}"),
+                }
             }
         }
+        assert_eq!(world.upstream(wire).unscripted(), Vec::<String>::new(), "none of these is tried again");
     }
-    assert_eq!(upstream.unscripted(), Vec::<String>::new(), "none of these is tried again");
-    assert_eq!(upstream.request(0).header("x-api-key"), Some(key), "the key was there to be echoed");
-    let stderr = amalgam.terminate().await.stderr;
+    let stderr = world.amalgam.terminate().await.stderr;
     assert!(stderr.contains("upstream answered 401"), "the operator can find out: {stderr}");
-    assert!(!stderr.contains(key), "{}", stderr.lines().find(|line| line.contains(key)).unwrap_or_default());
+    let keys = WIRES.map(|wire| format!("sk-{}", wire.kind()));
+    let logged = stderr.lines().filter(|line| keys.iter().any(|key| line.contains(key)));
+    leaks.extend(logged.map(|line| format!("log: {line}")));
+    assert!(leaks.is_empty(), "{} leaks:\n{}", leaks.len(), leaks.join("\n"));
 }
 
 #[tokio::test]

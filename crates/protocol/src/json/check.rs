@@ -1,6 +1,6 @@
 //! The one check that a text is JSON: UTF-8, grammar, depth. Written without recursion, so that depth is a number.
 
-use super::{Shape, line_of};
+use super::{Ends, Shape, line_of};
 
 /// Why a text is not JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,25 +14,30 @@ pub struct SyntaxError {
     pub offset: usize,
 }
 
-/// Checks `text` and gives it back without the white space around it.
-pub(super) fn check(text: &[u8], depth: usize) -> Result<&str, SyntaxError> {
+/// Checks `text` and gives it back without the white space around it; takes note of where long values begin and end.
+pub(super) fn check<'a>(
+    text: &'a [u8],
+    depth: usize,
+    spans: Option<&mut Vec<(u32, u32)>>,
+) -> Result<&'a str, SyntaxError> {
     let fail = |(message, offset): (&'static str, usize)| SyntaxError { message, line: line_of(text, offset), offset };
     let valid = std::str::from_utf8(text).map_err(|error| fail(("text is not UTF-8", error.valid_up_to())))?;
-    Checker { bytes: text, at: 0 }.document(depth).map_err(fail)?;
+    Checker { bytes: text, at: 0, spans }.document(depth).map_err(fail)?;
     Ok(valid.trim_matches([' ', '\n', '\r', '\t']))
 }
 
 type Fault = (&'static str, usize);
 
-struct Checker<'a> {
+struct Checker<'a, 's> {
     bytes: &'a [u8],
     at: usize,
+    spans: Option<&'s mut Vec<(u32, u32)>>,
 }
 
-impl Checker<'_> {
+impl Checker<'_, '_> {
     fn document(&mut self, depth: usize) -> Result<(), Fault> {
-        // One entry a level that is open.
-        let mut open: Vec<Shape> = Vec::new();
+        // One entry a level that is open: what it is, and where it is noted.
+        let mut open: Vec<(Shape, usize)> = Vec::new();
         loop {
             // A value is due.
             self.skip_space();
@@ -43,14 +48,14 @@ impl Checker<'_> {
                         self.key()?;
                         continue;
                     }
-                    open.pop();
+                    self.leave(&mut open);
                 }
                 Some(b'[') => {
                     self.enter(&mut open, Shape::Array, depth)?;
                     if !self.closes(b']') {
                         continue;
                     }
-                    open.pop();
+                    self.leave(&mut open);
                 }
                 Some(b'"') => self.string()?,
                 Some(b'-' | b'0'..=b'9') => self.number()?,
@@ -63,7 +68,7 @@ impl Checker<'_> {
             // A value has ended: close levels until another one is due.
             loop {
                 self.skip_space();
-                match (open.last(), self.peek()) {
+                match (open.last().map(|(shape, _)| shape), self.peek()) {
                     (None, None) => return Ok(()),
                     (None, Some(_)) => return Err(("text goes on after the value", self.at)),
                     (Some(Shape::Object), Some(b',')) => {
@@ -78,7 +83,7 @@ impl Checker<'_> {
                     }
                     (Some(Shape::Object), Some(b'}')) | (Some(Shape::Array), Some(b']')) => {
                         self.at += 1;
-                        open.pop();
+                        self.leave(&mut open);
                     }
                     (Some(_), Some(_)) => return Err(("expected a comma or a closing bracket", self.at)),
                     (Some(_), None) => return Err(("text ends inside an object or array", self.at)),
@@ -87,14 +92,33 @@ impl Checker<'_> {
         }
     }
 
-    fn enter(&mut self, open: &mut Vec<Shape>, shape: Shape, depth: usize) -> Result<(), Fault> {
+    fn enter(&mut self, open: &mut Vec<(Shape, usize)>, shape: Shape, depth: usize) -> Result<(), Fault> {
         if open.len() >= depth {
             return Err(("nesting is too deep", self.at));
         }
-        open.push(shape);
+        let mut note = 0;
+        if let Some(spans) = &mut self.spans {
+            note = spans.len();
+            spans.push((offset(self.at), 0));
+        }
+        open.push((shape, note));
         self.at += 1;
         self.skip_space();
         Ok(())
+    }
+
+    /// A level is closed: its note gets its end, or goes if the value is short. Nothing was noted inside a short value.
+    fn leave(&mut self, open: &mut Vec<(Shape, usize)>) {
+        let Some((_, note)) = open.pop() else { return };
+        let end = offset(self.at);
+        if let Some(spans) = &mut self.spans
+            && let Some(span) = spans.get_mut(note)
+        {
+            span.1 = end;
+            if ((end - span.0) as usize) < Ends::SHORTEST {
+                spans.truncate(note);
+            }
+        }
     }
 
     fn closes(&mut self, bracket: u8) -> bool {
@@ -117,12 +141,18 @@ impl Checker<'_> {
     }
 
     fn string(&mut self) -> Result<(), Fault> {
+        let start = self.at;
         self.at += 1;
         loop {
             self.at += plain_run(self.bytes.get(self.at..).unwrap_or_default());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
+                    if let Some(spans) = &mut self.spans
+                        && self.at - start >= Ends::SHORTEST
+                    {
+                        spans.push((offset(start), offset(self.at)));
+                    }
                     return Ok(());
                 }
                 Some(b'\\') => self.escape()?,
@@ -199,16 +229,56 @@ impl Checker<'_> {
     }
 }
 
-/// How many bytes from the start may stand in a JSON string as they are. A block at a time: this is where a large request
+/// A place in a text. Texts are far below 4 GiB; beyond that nothing would be found, and values would be walked.
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// How many bytes from the start may stand in a JSON string as they are. Eight at a time: this is where a large request
 /// spends its check.
+#[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    // Blocks without anything special are passed over; the compiler turns the test of a block into vector instructions.
-    const BLOCK: usize = 32;
-    let special = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
-    let plain = |block: &&[u8]| !block.iter().fold(false, |found, byte| found | special(byte));
-    let run = BLOCK * bytes.chunks_exact(BLOCK).take_while(plain).count();
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let mut run = 0;
+    for eight in bytes.chunks_exact(8) {
+        let word = u64::from_le_bytes(eight.try_into().expect("chunks_exact gives eight bytes"));
+        let quote = word ^ (ONES * 0x22);
+        let backslash = word ^ (ONES * 0x5c);
+        // The high bit of each byte that is zero, or below a space; a borrow can only mark bytes above a true one.
+        let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let found = (zero | control) & HIGHS;
+        if found != 0 {
+            return run + (found.trailing_zeros() / 8) as usize;
+        }
+        run += 8;
+    }
     let rest = bytes.get(run..).unwrap_or_default();
-    run + rest.iter().position(special).unwrap_or(rest.len())
+    run + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
+}
+
+/// The first quote or backslash among the first bytes, about `most` of them.
+#[inline]
+pub(super) fn quote_or_backslash(bytes: &[u8], most: usize) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let mut at = 0;
+    while at < most {
+        let Some(eight) = bytes.get(at..at + 8) else {
+            let rest = bytes.get(at..)?;
+            return rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|found| at + found);
+        };
+        let word = u64::from_le_bytes(eight.try_into().expect("the slice has eight bytes"));
+        let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
+        let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
+        let found = zero & HIGHS;
+        if found != 0 {
+            return Some(at + (found.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    None
 }
 
 /// The characters of an escaped text.

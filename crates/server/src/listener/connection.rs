@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, routing::future::RouteFuture};
+use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
@@ -39,22 +39,22 @@ const LINGER_BYTES: usize = 16 * 1024 * 1024;
 pub struct Peer(pub SocketAddr);
 
 /// What all connections share.
-pub(super) struct Connections {
+pub(super) struct Connections<S> {
     http: http1::Builder,
-    router: Router,
+    service: S,
     max_head_bytes: usize,
     write_timeout: Duration,
     draining: watch::Receiver<bool>,
 }
 
-impl Connections {
-    pub(super) fn new(router: Router, config: &ListenerConfig, draining: watch::Receiver<bool>) -> Self {
+impl<S: Serves> Connections<S> {
+    pub(super) fn new(service: S, config: &ListenerConfig, draining: watch::Receiver<bool>) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout)
             .max_header_size(config.max_head_bytes)
             .max_buf_size(config.max_head_bytes);
-        Self { http, router, max_head_bytes: config.max_head_bytes, write_timeout: config.write_timeout, draining }
+        Self { http, service, max_head_bytes: config.max_head_bytes, write_timeout: config.write_timeout, draining }
     }
 
     /// Serves one client until it leaves, is let go, or the server drains.
@@ -64,7 +64,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let exchange = Arc::new(Exchange::default());
         let socket = Socket::new(stream, self.write_timeout, self.max_head_bytes);
-        let handler = Handler { router: self.router.clone(), peer, exchange: Arc::clone(&exchange) };
+        let handler = Handler { service: self.service.clone(), peer, exchange: Arc::clone(&exchange) };
         let mut connection = self.http.serve_connection(TokioIo::new(socket), handler);
 
         let mut draining = self.draining.clone();
@@ -171,17 +171,32 @@ impl Exchange {
     }
 }
 
-/// The router as hyper calls it.
-struct Handler {
-    router: Router,
+/// What a connection's requests are handed to: a router, or something around one. Always ready, and cheap to clone.
+pub trait Serves:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static
+{
+}
+
+impl<S> Serves for S where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// The service as hyper calls it.
+struct Handler<S> {
+    service: S,
     peer: SocketAddr,
     exchange: Arc<Exchange>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Handler {
+impl<S: Serves> hyper::service::Service<Request<Incoming>> for Handler<S> {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = RouteFuture<Infallible>;
+    type Future = S::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.exchange.begin(request.body());
@@ -192,8 +207,7 @@ impl hyper::service::Service<Request<Incoming>> for Handler {
         } else {
             Body::new(RequestBody { incoming, exchange: Arc::clone(&self.exchange) })
         };
-        // A router is ready at any time, and a clone of it is a counter.
-        self.router.clone().call(Request::from_parts(parts, body))
+        self.service.clone().call(Request::from_parts(parts, body))
     }
 }
 

@@ -175,7 +175,7 @@ async fn an_error_inside_a_stream_is_told_as_one() {
 }
 
 /// The beginning of a text, then this event.
-fn begun_then(wire: Wire, event: Option<&str>, value: &Value) -> Reply {
+pub(super) fn begun_then(wire: Wire, event: Option<&str>, value: &Value) -> Reply {
     let beginning: Vec<Value> = match wire {
         Wire::Chat => vec![
             json!({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [{"index": 0, "delta": {"content": "All"}, "finish_reason": null}]}),

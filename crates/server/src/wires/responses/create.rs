@@ -8,7 +8,7 @@ use std::{
 
 use amalgam_core::{Delivery, Fault, FaultKind, Loss, Scope, normalise};
 use amalgam_engine::{Ask, Frames, Run};
-use amalgam_protocol::{CreateResponse, Effective, Raw, Settings};
+use amalgam_protocol::{CreateResponse, Effective, Ends, Raw, Settings};
 use axum::{
     Extension,
     body::Body,
@@ -49,7 +49,8 @@ pub(super) async fn create(
 }
 
 async fn start(app: &App, scope: &Scope, headers: &HeaderMap, body: &Bytes) -> Result<Started, Fault> {
-    let raw = Raw::parse_within(body, app.limits.json_depth).map_err(|fault| error::syntax(&fault))?;
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
     let request = CreateResponse::read(raw).map_err(error::shape)?;
     let meaning = convert::meaning(&request, raw, scope)?;
     bounds::check(&request, raw, body.len(), &app.limits)?;
