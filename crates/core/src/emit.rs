@@ -299,14 +299,12 @@ impl Emitter {
         let place = self.place();
         let Some(Open::Message(mut message)) = self.open.take() else { return };
         message.append(delta, logprobs);
-        self.event(EventKind::TextDelta, |writer| {
-            message.locate(place, writer);
-            writer.key("delta").literal(delta);
-            match logprobs {
-                Some(logprobs) => writer.key("logprobs").valid(logprobs.bytes()),
-                None => writer.key("logprobs").array(|_| {}),
-            }
-        });
+        if self.delivery == Delivery::Stream {
+            let locate = message.located(place);
+            let logprobs = logprobs.map_or(&b"[]"[..], |list| list.bytes());
+            self.frames.text_delta(self.sequence, &locate, delta, logprobs);
+            self.sequence += 1;
+        }
         self.open = Some(Open::Message(message));
     }
 
@@ -375,7 +373,7 @@ impl Emitter {
                 message.locate(place, writer);
                 writer.key("part").valid(json.bytes());
             });
-            message.parts.push(json);
+            message.end_part(json);
         }
         self.open = Some(Open::Message(message));
     }
@@ -554,7 +552,7 @@ impl Emitter {
         self.frames.frame(&name, |writer| {
             writer.key("sequence_number").number(sequence);
             for (field, value) in raw.fields() {
-                match field.escaped() {
+                match &*field.decode() {
                     "type" | "sequence_number" => {}
                     "output_index" => writer.key("output_index").number(output_index),
                     other => writer.key(other).raw(value),

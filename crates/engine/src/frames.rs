@@ -22,10 +22,6 @@ use crate::run::Run;
 /// Frames are handed on at this size even if more are ready: memory a stream stays small.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// How many turns of the scheduler without news frames that are ready wait before they leave. Frames that arrive together
-/// leave together; a lone one is late by two turns, not by a timer.
-const PATIENCE: u8 = 2;
-
 /// The longest that a frame waits for others while news keep coming.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
@@ -38,7 +34,9 @@ pub struct Frames {
     last_sent: Instant,
     /// Since when frames are waiting.
     waiting_since: Option<Instant>,
-    waited: u8,
+    /// One turn of the scheduler: everybody else runs, and the network is looked at, before this is over. Frames that
+    /// arrive together leave together; a lone one is late by that turn, not by a timer.
+    turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     ended: bool,
 }
 
@@ -47,11 +45,11 @@ impl Frames {
         run.emitter.begin();
         let now = Instant::now();
         let alarm = Box::pin(sleep_until((now + run.keepalive).min(run.deadline)));
-        Self { run, tell, alarm, last_sent: now, waiting_since: None, waited: 0, ended: false }
+        Self { run, tell, alarm, last_sent: now, waiting_since: None, turn: None, ended: false }
     }
 
     fn send(&mut self) -> Poll<Option<Bytes>> {
-        self.waited = 0;
+        self.turn = None;
         self.waiting_since = None;
         self.last_sent = Instant::now();
         Poll::Ready(Some(self.run.emitter.take_frames().into()))
@@ -130,7 +128,7 @@ impl Stream for Frames {
                 return this.send();
             }
             if this.poll_model(context).is_ready() {
-                this.waited = 0;
+                this.turn = None;
                 continue;
             }
             this.poll_alarm(context);
@@ -141,11 +139,10 @@ impl Stream for Frames {
                 return Poll::Pending;
             }
             let since = *this.waiting_since.get_or_insert_with(Instant::now);
-            if this.waited >= PATIENCE || since.elapsed() >= LONGEST_WAIT {
+            let turn = this.turn.get_or_insert_with(|| Box::pin(tokio::task::yield_now()));
+            if turn.as_mut().poll(context).is_ready() || since.elapsed() >= LONGEST_WAIT {
                 return this.send();
             }
-            this.waited += 1;
-            context.waker().wake_by_ref();
             return Poll::Pending;
         }
     }

@@ -9,6 +9,7 @@ mod recovery;
 mod registry;
 mod responses;
 mod settings;
+mod template;
 mod transport;
 
 pub use anthropic::Anthropic;

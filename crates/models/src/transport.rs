@@ -32,6 +32,7 @@ use crate::{
 use self::{
     breaker::{Breaker, Permit},
     client::Client,
+    refusal::Secrets,
     retry::Budget,
 };
 
@@ -45,7 +46,7 @@ pub(crate) struct Transport {
     key: Key,
     bearer: Option<HeaderValue>,
     /// What must not appear in anything that the upstream says.
-    secrets: Vec<SecretString>,
+    secrets: Secrets,
     first_byte_timeout: Duration,
     idle_timeout: Duration,
     retries: u32,
@@ -96,7 +97,7 @@ impl Transport {
             headers,
             key: settings.key.clone(),
             bearer,
-            secrets,
+            secrets: Secrets(secrets.into()),
             first_byte_timeout: settings.first_byte_timeout,
             idle_timeout: settings.idle_timeout,
             retries: settings.retries.min(2),
@@ -134,7 +135,7 @@ impl Transport {
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.body_mut() = Full::new(prepared.body.clone());
         let (response, permit) = self.send(request).await?;
-        answer::read(response, prepared.delivery, self.idle_timeout, decoder, permit).await
+        answer::read(response, prepared.delivery, self.idle_timeout, decoder, permit, self.secrets.clone()).await
     }
 
     /// Gets a small document, such as the list of models.

@@ -236,6 +236,11 @@ impl Literal {
         Self(escaped.into())
     }
 
+    /// Takes text that should be escaped already; nothing if it could not stand between quotes.
+    pub fn check(escaped: Bytes) -> Option<Self> {
+        check::is_escaped(&escaped).then_some(Self(escaped))
+    }
+
     /// The string `part` of the message `whole`, without copying it.
     pub fn within(whole: &Bytes, part: JsonStr<'_>) -> Self {
         match part.is_empty() {

@@ -42,8 +42,7 @@ fn write(writer: &mut Writer, value: &Value) {
         Value::Array(list) => writer.array(|writer| list.iter().for_each(|value| write(writer, value))),
         Value::Object(map) => writer.object(|writer| {
             for (key, value) in map {
-                let key = Literal::from_text(key);
-                write(writer.key(std::str::from_utf8(key.escaped()).unwrap()), value);
+                write(writer.key(key), value);
             }
         }),
     }

@@ -152,7 +152,7 @@ impl<'a> Field<'a> for Text<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
         let mut text = Self { raw: Some(raw), ..Self::default() };
         for (key, value) in object(raw)? {
-            match key.escaped() {
+            match &*key.decode() {
                 "format" if !value.is_null() => {
                     text.format = TextFormat::read(value).map_err(|error| error.under("format"))?;
                 }
@@ -259,7 +259,7 @@ impl<'a> CreateResponse<'a> {
     }
 
     fn take(&mut self, key: JsonStr<'a>, value: Raw<'a>) -> Result<(), ShapeError> {
-        let name = key.escaped();
+        let name = &*key.decode();
         match name {
             "model" => self.model = Field::field(name, value)?,
             "input" => self.input = Field::field(name, value)?,

@@ -146,7 +146,7 @@ impl Settings {
             write_optional(writer.key("summary"), reasoning.and_then(|settings| settings.summary.as_deref()));
         });
         write_optional(writer.key("safety_identifier"), request.safety_identifier.as_deref());
-        writer.key("service_tier").string(request.service_tier.as_deref().unwrap_or("default"));
+        writer.key("service_tier").string(filled(&request.service_tier).unwrap_or("default"));
         writer.key("store").bool(effective.stored);
         writer.key("temperature").float(request.temperature.unwrap_or(1.0));
         write_text(writer.key("text"), &request.text);

@@ -173,7 +173,7 @@ macro_rules! view {
             fn read(raw: $crate::json::Raw<$life>) -> Result<Self, $crate::shape::ShapeError> {
                 $( let mut $field: Option<$kind> = None; )*
                 for (key, value) in $crate::shape::object(raw)? {
-                    match key.escaped() {
+                    match &*key.decode() {
                         $( shape_name!($field $($wire)?) => {
                             let name = shape_name!($field $($wire)?);
                             shape_keep!($field, name, value, $kind $(, $default)?);

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2;
 
-use crate::json::Writer;
+use crate::json::{Literal, Writer};
 
 /// The last frame of every stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -169,6 +169,18 @@ impl Reader {
 }
 
 impl Writer {
+    /// Writes the frame that streams are made of: `response.output_text.delta`. `located` holds the fields that say where
+    /// the text belongs, `logprobs` an array; both are known to be valid.
+    pub fn text_delta(&mut self, sequence: u64, located: &[u8], delta: &Literal, logprobs: &[u8]) {
+        self.outside(
+            b"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":",
+        );
+        self.number(sequence);
+        for piece in [b",", located, b",\"delta\":\"", delta.escaped(), b"\",\"logprobs\":", logprobs, b"}\n\n"] {
+            self.outside(piece);
+        }
+    }
+
     /// Writes one frame whose data is the JSON object that `fill` writes. `event` is one of our own names.
     pub fn frame(&mut self, event: &str, fill: impl FnOnce(&mut Self)) {
         self.outside(b"event: ");

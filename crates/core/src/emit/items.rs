@@ -1,5 +1,7 @@
 //! Items while they are being written.
 
+use std::sync::Arc;
+
 use amalgam_protocol::{ClientTool, Json, Literal, Raw, Writer};
 
 use super::is_complete_json;
@@ -16,15 +18,17 @@ pub(super) struct Place {
 pub(super) struct OpenMessage {
     id: String,
     phase: Option<String>,
-    pub(super) parts: Vec<Json>,
+    parts: Vec<Json>,
     pub(super) part: Option<OpenPart>,
     /// The upstream said that nothing follows.
     pub(super) ended: bool,
+    /// Where the open part is, as every one of its deltas says it: encoded once.
+    located: Option<Arc<[u8]>>,
 }
 
 impl OpenMessage {
     pub(super) fn new(id: String, phase: Option<String>) -> Self {
-        Self { id, phase, parts: Vec::new(), part: None, ended: false }
+        Self { id, phase, parts: Vec::new(), part: None, ended: false, located: None }
     }
 
     pub(super) fn append(&mut self, delta: &Literal, logprobs: Option<&Json>) {
@@ -33,6 +37,12 @@ impl OpenMessage {
         if let Some(logprobs) = logprobs {
             part.logprobs.extend(logprobs.raw().elements().map(Json::from));
         }
+    }
+
+    /// The open part is whole.
+    pub(super) fn end_part(&mut self, part: Json) {
+        self.parts.push(part);
+        self.located = None;
     }
 
     /// Adds an annotation to the open part and gives its index.
@@ -46,6 +56,16 @@ impl OpenMessage {
         writer.key("item_id").string(&self.id);
         writer.key("output_index").number(place.output_index);
         writer.key("content_index").number(self.parts.len() as u64);
+    }
+
+    /// The fields of [`OpenMessage::locate`] for a delta of the open part.
+    pub(super) fn located(&mut self, place: Place) -> Arc<[u8]> {
+        let known = self.located.take().unwrap_or_else(|| {
+            let mut writer = Writer::default();
+            self.locate(place, &mut writer);
+            writer.into_bytes().into()
+        });
+        Arc::clone(self.located.insert(known))
     }
 
     pub(super) fn item(&self, status: &str) -> Json {
@@ -249,7 +269,7 @@ impl OpenCall {
                     writer.key("env").object(|_| {});
                 }
                 for (key, value) in payload.fields().filter(|(key, _)| !key.is("type")) {
-                    writer.key(key.escaped()).raw(value);
+                    writer.key(&key.decode()).raw(value);
                 }
             }),
             ClientTool::ToolSearch => {

@@ -4,7 +4,7 @@ use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, Prepared};
 use amalgam_protocol::{Frame, Json, JsonStr, Literal, Raw, Shape, Usage, Writer};
 use bytes::Bytes;
 
-use crate::decode::Decode;
+use crate::{decode::Decode, template::Template};
 
 use super::{
     calls::Calls,
@@ -33,6 +33,8 @@ pub(super) struct Decoder {
     usage: Option<Usage>,
     finish: Option<Finish>,
     over: bool,
+    /// The last chunk, if it held a piece of text and nothing else that matters.
+    template: Option<Template>,
 }
 
 /// The pieces of one message or delta, in the order in which they are passed on.
@@ -69,6 +71,7 @@ impl Decoder {
             usage: None,
             finish: None,
             over: false,
+            template: None,
         }
     }
 
@@ -316,8 +319,24 @@ impl Decode for Decoder {
                 Ok(())
             }
             _ => {
+                if let Some(delta) = self.template.as_ref().and_then(|template| template.fill(&frame)) {
+                    if !delta.is_empty() {
+                        self.say(ModelEvent::Text { delta, logprobs: None }, events);
+                    }
+                    return Ok(());
+                }
                 let raw = Raw::parse(&frame.data).map_err(unreadable)?;
-                self.chunk(raw, &frame.data, events)
+                let before = events.len();
+                self.chunk(raw, &frame.data, events)?;
+                self.template = match events.get(before..) {
+                    Some([ModelEvent::Text { logprobs: None, .. }])
+                        if self.answer.is_none() && !self.wants_logprobs =>
+                    {
+                        text_of(raw).and_then(|text| Template::of(&frame, text))
+                    }
+                    _ => None,
+                };
+                Ok(())
             }
         }
     }
@@ -344,6 +363,12 @@ impl Decode for Decoder {
         }
         Ok(())
     }
+}
+
+/// The one text of a chunk.
+fn text_of(chunk: Raw<'_>) -> Option<JsonStr<'_>> {
+    let choice = chunk.get("choices")?.elements().next()?;
+    choice.get("delta")?.get("content")?.as_str()
 }
 
 fn unreadable(error: amalgam_protocol::SyntaxError) -> ModelError {

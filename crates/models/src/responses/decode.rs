@@ -9,7 +9,7 @@ use amalgam_core::{CallKind, Finish, ModelError, ModelEvent, Note, Seal};
 use amalgam_protocol::{Event, EventKind, Frame, Json, Literal, Raw, Shape, Usage};
 use bytes::Bytes;
 
-use crate::decode::Decode;
+use crate::{decode::Decode, template::Template};
 
 use super::{
     envelope, failure,
@@ -33,6 +33,16 @@ pub(super) struct Decoder {
     truncated: bool,
     /// Events that could not be read.
     unreadable: Unreadable,
+    /// The last event, if it was a piece of text.
+    last: Option<LastDelta>,
+}
+
+/// A piece of text: where it belongs, and what stood around it.
+struct LastDelta {
+    template: Template,
+    key: u64,
+    voice: Voice,
+    part: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -55,10 +65,17 @@ impl Decoder {
             said: false,
             truncated: false,
             unreadable: Unreadable::None,
+            last: None,
         }
     }
 
-    fn event(&mut self, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+    fn event(
+        &mut self,
+        event: &Event<'_>,
+        line: Option<&Bytes>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
         let Some(kind) = event.kind else { return self.unknown(event, whole, events) };
         match kind {
             EventKind::Created | EventKind::Queued | EventKind::InProgress => {
@@ -67,11 +84,11 @@ impl Decoder {
                 }
             }
             EventKind::Keepalive => {}
-            EventKind::TextDelta => self.delta(Voice::Text, event, whole, events),
-            EventKind::RefusalDelta => self.delta(Voice::Refusal, event, whole, events),
-            EventKind::SummaryTextDelta => self.delta(Voice::Summary, event, whole, events),
+            EventKind::TextDelta => self.delta(Voice::Text, event, line, whole, events),
+            EventKind::RefusalDelta => self.delta(Voice::Refusal, event, line, whole, events),
+            EventKind::SummaryTextDelta => self.delta(Voice::Summary, event, line, whole, events),
             EventKind::ReasoningTextDelta | EventKind::ReasoningDelta => {
-                self.delta(Voice::Thought, event, whole, events)
+                self.delta(Voice::Thought, event, line, whole, events)
             }
             EventKind::ArgumentsDelta => self.call_delta(CallKind::Function, event, whole, events),
             EventKind::CustomInputDelta => self.call_delta(CallKind::Custom, event, whole, events),
@@ -167,7 +184,14 @@ impl Decoder {
         self.open.len() - 1
     }
 
-    fn delta(&mut self, voice: Voice, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
+    fn delta(
+        &mut self,
+        voice: Voice,
+        event: &Event<'_>,
+        line: Option<&Bytes>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) {
         let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
         self.said = true;
         let logprobs = self.logprobs(event.raw, whole);
@@ -176,6 +200,23 @@ impl Decoder {
             Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
         };
         item.say(voice, event.part_index, Literal::within(whole, delta), logprobs, events);
+        let key = item.key;
+        self.last = match self.note.wants_logprobs {
+            true => None,
+            false => Template::of(&Frame { event: line.cloned(), data: whole.clone() }, delta)
+                .map(|template| LastDelta { template, key, voice, part: event.part_index }),
+        };
+    }
+
+    /// Another piece like the last one; false if this is anything else.
+    fn repeat(&mut self, frame: &Frame, events: &mut Vec<ModelEvent>) -> bool {
+        let Some(last) = &self.last else { return false };
+        let Some(item) = self.open.iter_mut().find(|item| item.key == last.key) else { return false };
+        let Some(delta) = last.template.fill(frame) else { return false };
+        if !delta.is_empty() {
+            item.say(last.voice, last.part, delta, None, events);
+        }
+        true
     }
 
     /// Only where the client asked for them: the walk costs more than the rest of a delta.
@@ -474,6 +515,10 @@ impl Decode for Decoder {
         if frame.data.is_empty() || &*frame.data == b"[DONE]" {
             return Ok(());
         }
+        if self.repeat(&frame, events) {
+            return Ok(());
+        }
+        self.last = None;
         let raw = match Raw::parse_within(&frame.data, DEPTH) {
             Ok(raw) if raw.shape() == Shape::Object => raw,
             // O-20: one event that cannot be read does not spoil the others.
@@ -487,7 +532,7 @@ impl Decode for Decoder {
         }
         let line = frame.event.as_deref().and_then(|line| std::str::from_utf8(line).ok());
         let event = Event::read(raw, line);
-        self.event(&event, &frame.data, events)
+        self.event(&event, frame.event.as_ref(), &frame.data, events)
     }
 
     fn end(&mut self, _events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {

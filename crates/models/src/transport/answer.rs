@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::decode::Decode;
 
-use super::breaker::Permit;
+use super::{breaker::Permit, refusal::Secrets};
 
 /// The largest answer that is read as a whole.
 const WHOLE_BYTES: usize = 32 * 1024 * 1024;
@@ -41,11 +41,12 @@ pub(super) async fn read<D: Decode>(
     idle_timeout: Duration,
     mut decoder: D,
     permit: Permit,
+    secrets: Secrets,
 ) -> Result<ModelStream, ModelError> {
     let body = match begin(response, delivery, idle_timeout).await {
         Ok(Begun::Whole(body)) => body,
         Ok(Begun::Events { body, first }) => {
-            return Ok(Box::pin(Answer::new(body, first, idle_timeout, decoder, permit)));
+            return Ok(Box::pin(Answer::new(body, first, idle_timeout, decoder, permit, secrets)));
         }
         Err(error) => {
             permit.conclude(Some(&error));
@@ -55,7 +56,8 @@ pub(super) async fn read<D: Decode>(
     let mut events = Vec::new();
     let decoded = decoder.whole(body, &mut events);
     permit.conclude(decoded.as_ref().err());
-    decoded?;
+    decoded.map_err(|error| secrets.clean_error(error))?;
+    secrets.clean_events(&mut events);
     Ok(Box::pin(Once(Some(events))))
 }
 
@@ -170,10 +172,11 @@ struct Answer<D> {
     permit: Option<Permit>,
     /// Waits behind the events that came before it.
     error: Option<ModelError>,
+    secrets: Secrets,
 }
 
 impl<D: Decode> Answer<D> {
-    fn new(body: Incoming, first: Bytes, idle_timeout: Duration, decoder: D, permit: Permit) -> Self {
+    fn new(body: Incoming, first: Bytes, idle_timeout: Duration, decoder: D, permit: Permit, secrets: Secrets) -> Self {
         Self {
             body: Some(body),
             first,
@@ -183,6 +186,7 @@ impl<D: Decode> Answer<D> {
             received: 0,
             permit: Some(permit),
             error: None,
+            secrets,
         }
     }
 
@@ -217,15 +221,16 @@ impl<D: Decode> Answer<D> {
     }
 
     /// Takes note of what a step brought: the end, an error, or neither.
-    fn settle(&mut self, stepped: Result<(), ModelError>, events: &[ModelEvent]) {
+    fn settle(&mut self, stepped: Result<(), ModelError>, events: &mut [ModelEvent]) {
         match stepped {
             Err(error) => {
                 self.conclude(Some(&error));
                 self.body = None;
-                self.error = Some(error);
+                self.error = Some(self.secrets.clean_error(error));
             }
             Ok(()) if is_over(events) => {
                 self.conclude(None);
+                self.secrets.clean_events(events);
                 if let Some(body) = self.body.take() {
                     drain(body);
                 }
@@ -296,7 +301,7 @@ impl<D: Decode> Stream for Answer<D> {
                 let first = std::mem::take(&mut this.first);
                 this.piece(first, &mut events)
             };
-            this.settle(stepped, &events);
+            this.settle(stepped, &mut events);
             if !events.is_empty() {
                 return Poll::Ready(Some(Ok(events)));
             }

@@ -1,8 +1,8 @@
 //! Reads an answer that is not 2xx: what the upstream says, without anything that we told it in confidence.
 
-use std::{pin::Pin, time::Duration};
+use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
 
-use amalgam_core::ModelError;
+use amalgam_core::{Finish, ModelError, ModelEvent};
 use amalgam_protocol::Raw;
 use http::Response;
 use http_body::Body;
@@ -18,14 +18,14 @@ const LOGGED_BYTES: usize = 2 * 1024;
 /// The status is known already; its explanation is not worth a long wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-pub(super) async fn read(response: Response<Incoming>, idle_timeout: Duration, secrets: &[SecretString]) -> ModelError {
+pub(super) async fn read(response: Response<Incoming>, idle_timeout: Duration, secrets: &Secrets) -> ModelError {
     let status = response.status().as_u16();
     let retry_after = retry::retry_after(response.headers());
     let mut body = Vec::new();
     // What has arrived in time counts; a body that breaks off is still an explanation.
     let _ = tokio::time::timeout(idle_timeout.min(LONGEST_WAIT), beginning(response.into_body(), &mut body)).await;
     let said = Explanation::read(&body);
-    let clean = |text: String| redact(text, secrets);
+    let clean = |text: String| secrets.redact(text);
     let mut logged = clean(String::from_utf8_lossy(&body).into_owned());
     logged.truncate(logged.floor_char_boundary(LOGGED_BYTES));
     ModelError::Refused {
@@ -84,12 +84,45 @@ impl Explanation {
 }
 
 /// Upstreams quote what they were sent, keys among it.
-fn redact(text: String, secrets: &[SecretString]) -> String {
-    secrets.iter().fold(text, |text, secret| match secret.expose_secret() {
-        "" => text,
-        secret if text.contains(secret) => text.replace(secret, "[redacted]"),
-        _ => text,
-    })
+/// What must not appear in anything that an upstream says. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Secrets(pub(super) Arc<[SecretString]>);
+
+impl Secrets {
+    fn redact(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| match secret.expose_secret() {
+            "" => text,
+            secret if text.contains(secret) => text.replace(secret, "[redacted]"),
+            _ => text,
+        })
+    }
+
+    /// An error that was found inside an answer, without our secrets.
+    pub(super) fn clean_error(&self, error: ModelError) -> ModelError {
+        let clean = |text: Option<String>| text.map(|text| self.redact(text));
+        match error {
+            ModelError::Refused { status, retry_after, message, code, param, body } => ModelError::Refused {
+                status,
+                retry_after,
+                message: clean(message),
+                code: clean(code),
+                param: clean(param),
+                body: self.redact(body),
+            },
+            ModelError::Unreadable(what) => ModelError::Unreadable(self.redact(what)),
+            other => other,
+        }
+    }
+
+    /// A failure that ends an answer, without our secrets.
+    pub(super) fn clean_events(&self, events: &mut [ModelEvent]) {
+        if let Some(ModelEvent::Finish(Finish::Failed(fault))) = events.last_mut() {
+            let clean = |text: &mut Cow<'static, str>| *text = self.redact(std::mem::take(text).into_owned()).into();
+            clean(&mut fault.message);
+            fault.param.iter_mut().chain(&mut fault.code).for_each(clean);
+            fault.detail = fault.detail.take().map(|detail| self.redact(detail));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -136,9 +169,9 @@ mod tests {
     #[test]
     fn a_key_that_is_echoed_is_struck_out() {
         // P12
-        let secrets = [SecretString::from("sk-secret-1"), SecretString::from("")];
+        let secrets = Secrets([SecretString::from("sk-secret-1"), SecretString::from("")].into());
         assert_eq!(
-            redact("key sk-secret-1 is wrong: sk-secret-1".to_owned(), &secrets),
+            secrets.redact("key sk-secret-1 is wrong: sk-secret-1".to_owned()),
             "key [redacted] is wrong: [redacted]"
         );
     }

@@ -26,6 +26,19 @@ pub(super) fn check<'a>(
     Ok(valid.trim_matches([' ', '\n', '\r', '\t']))
 }
 
+/// Whether `text` may stand between quotes.
+pub(super) fn is_escaped(text: &[u8]) -> bool {
+    let mut checker = Checker { bytes: text, at: 0, spans: None };
+    loop {
+        checker.at += plain_run(text.get(checker.at..).unwrap_or_default());
+        match checker.peek() {
+            None => return std::str::from_utf8(text).is_ok(),
+            Some(b'\\') if checker.escape().is_ok() => {}
+            Some(_) => return false,
+        }
+    }
+}
+
 type Fault = (&'static str, usize);
 
 struct Checker<'a, 's> {

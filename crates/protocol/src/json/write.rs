@@ -30,13 +30,13 @@ impl Writer {
         self.bytes.push(b']');
     }
 
-    /// Writes a key that needs no escaping: one of ours, or one as it stood in JSON. A value must follow.
+    /// Writes a key; a value must follow.
     #[inline]
     pub fn key(&mut self, key: &str) -> &mut Self {
         self.separate();
         self.bytes.reserve(key.len() + 3);
         self.bytes.push(b'"');
-        self.bytes.extend_from_slice(key.as_bytes());
+        escape(&mut self.bytes, key);
         self.bytes.extend_from_slice(b"\":");
         self
     }
@@ -148,9 +148,14 @@ impl Writer {
 }
 
 /// Appends `text` with everything escaped that a JSON string cannot hold.
+#[inline]
 pub(super) fn escape(bytes: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut rest = text.as_bytes();
+    // Nearly every text is like this.
+    if plain_run(rest) == rest.len() {
+        return bytes.extend_from_slice(rest);
+    }
     loop {
         let (plain, tail) = rest.split_at(plain_run(rest));
         bytes.extend_from_slice(plain);

@@ -1,4 +1,10 @@
 //! The protocol crate from outside.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; the lint spares only test functions themselves"
+)]
+
 mod requests;
 mod round_trip;

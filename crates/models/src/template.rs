@@ -1,0 +1,140 @@
+//! A stream says the same thing over and over with other text in it.
+//!
+//! An event that was checked and understood is kept as a template: everything but its text, and the few places that
+//! change by themselves. The next event that has the same bytes around its text means the same, so that only the text has
+//! to be looked at. An event that differs in anything else is read in full.
+
+use amalgam_protocol::{Frame, JsonStr, Literal};
+use bytes::Bytes;
+
+/// The bytes of an event around its text.
+#[derive(Debug)]
+pub(crate) struct Template {
+    event: Option<Bytes>,
+    /// Up to the number that counts events, or up to the text.
+    head: Bytes,
+    /// From behind that number up to the text; nothing for an event without one.
+    counted: Option<Bytes>,
+    /// From behind the text to the end, or to the padding.
+    tail: Bytes,
+    /// From behind the padding to the end; nothing for an event without one.
+    padded: Option<Bytes>,
+}
+
+const NUMBER: &[u8] = b"\"sequence_number\":";
+const PADDING: &[u8] = b"\"obfuscation\":\"";
+
+impl Template {
+    /// What `frame` is without `text`, a string inside its data. The data is known to be JSON.
+    pub(crate) fn of(frame: &Frame, text: JsonStr<'_>) -> Option<Self> {
+        let escaped = text.escaped();
+        let start = escaped.as_ptr().addr().checked_sub(frame.data.as_ptr().addr())?;
+        let end = start + escaped.len();
+        let (before, after) = (frame.data.get(..start)?, frame.data.get(end..)?);
+        let (head, counted) = match find(before, NUMBER) {
+            Some(number) => {
+                let digits = before.get(number..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                (frame.data.slice(..number), Some(frame.data.slice(number + digits..start)))
+            }
+            None => (frame.data.slice(..start), None),
+        };
+        let (tail, padded) = match find(after, PADDING) {
+            Some(padding) => {
+                let length = after.get(padding..)?.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+                (frame.data.slice(end..end + padding), Some(frame.data.slice(end + padding + length..)))
+            }
+            None => (frame.data.slice(end..), None),
+        };
+        Some(Self { event: frame.event.clone(), head, counted, tail, padded })
+    }
+
+    /// The text of an event that differs from the template in nothing else.
+    pub(crate) fn fill(&self, frame: &Frame) -> Option<Literal> {
+        if frame.event != self.event {
+            return None;
+        }
+        let mut rest = frame.data.strip_prefix(&*self.head)?;
+        if let Some(counted) = &self.counted {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            // A number has a digit, and none before it that counts for nothing.
+            if digits == 0 || (digits > 1 && rest.first() == Some(&b'0')) {
+                return None;
+            }
+            rest = rest.get(digits..)?.strip_prefix(&**counted)?;
+        }
+        if let Some(padded) = &self.padded {
+            rest = rest.strip_suffix(&**padded)?;
+            let padding = rest.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+            rest = rest.get(..rest.len() - padding)?;
+        }
+        let text = rest.strip_suffix(&*self.tail)?;
+        Literal::check(frame.data.slice_ref(text))
+    }
+}
+
+/// The index behind the only place where `what` stands.
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    let mut found = memchr::memmem::find_iter(text, what);
+    let first = found.next()?;
+    found.next().is_none().then_some(first + what.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_protocol::Raw;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn frame(value: &Value) -> Frame {
+        Frame { event: None, data: value.to_string().into() }
+    }
+
+    fn template(value: &Value) -> Template {
+        let frame = frame(value);
+        let text = Raw::parse(&frame.data).unwrap().get("delta").unwrap().as_str().unwrap();
+        Template::of(&frame, text).unwrap()
+    }
+
+    fn delta(sequence: u64, text: &str, padding: &str) -> Value {
+        json!({"type": "t", "sequence_number": sequence, "item_id": "m", "delta": text, "logprobs": [], "obfuscation": padding})
+    }
+
+    proptest! {
+        #[test]
+        fn a_filled_template_gives_what_reading_in_full_gives(
+            one in any::<String>(), other in any::<String>(), first in 0..200_u64, second in 0..200_u64, padding in "[a-zA-Z0-9]{0,9}",
+        ) {
+            let template = template(&delta(first, &one, "xyz"));
+            let next = frame(&delta(second, &other, &padding));
+            prop_assert_eq!(template.fill(&next).map(|literal| literal.decode()), Some(other));
+        }
+
+        #[test]
+        fn bytes_that_are_no_text_are_never_taken_for_one(text in prop::collection::vec(any::<u8>(), 0..12)) {
+            let template = template(&json!({"delta": "a"}));
+            let data = [b"{\"delta\":\"", &text[..], b"\"}"].concat();
+            let read = Raw::parse(&data).ok().and_then(|raw| Some(raw.get("delta")?.as_str()?.escaped().as_bytes().to_vec()));
+            let whole = read.filter(|_| Raw::parse(&data).unwrap().fields().count() == 1);
+            let filled = template.fill(&Frame { event: None, data: data.clone().into() });
+            prop_assert_eq!(filled.map(|literal| literal.escaped().to_vec()), whole);
+        }
+    }
+
+    #[test]
+    fn an_event_that_differs_elsewhere_is_not_taken() {
+        let template = template(&delta(1, "a", "x"));
+        for other in [
+            json!({"type": "t", "sequence_number": 2, "item_id": "n", "delta": "a", "logprobs": [], "obfuscation": "x"}),
+            json!({"type": "t", "sequence_number": 2, "item_id": "m", "delta": "a", "logprobs": [1], "obfuscation": "x"}),
+            json!({"type": "t", "sequence_number": -2, "item_id": "m", "delta": "a", "logprobs": [], "obfuscation": "x"}),
+            json!({"type": "t", "sequence_number": 2, "item_id": "m", "delta": null, "logprobs": [], "obfuscation": "x"}),
+        ] {
+            assert_eq!(template.fill(&frame(&other)), None, "{other}");
+        }
+        let mut named = frame(&delta(2, "b", "y"));
+        named.event = Some(Bytes::from_static(b"other"));
+        assert_eq!(template.fill(&named), None);
+    }
+}
