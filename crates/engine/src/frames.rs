@@ -5,8 +5,12 @@
 
 use std::{
     future::Future,
-    pin::Pin,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -22,6 +26,9 @@ use crate::run::Run;
 /// Frames are handed on at this size even if more are ready: memory a stream stays small.
 const FLUSH_BYTES: usize = 32 * 1024;
 
+/// Frames that are ready within this time of each other are one burst: they leave together, in one write.
+const SOON: Duration = Duration::from_millis(1);
+
 /// The longest that a frame waits for others while news keep coming.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
@@ -34,9 +41,8 @@ pub struct Frames {
     last_sent: Instant,
     /// Since when frames are waiting.
     waiting_since: Option<Instant>,
-    /// One turn of the scheduler: everybody else runs, and the network is looked at, before this is over. Frames that
-    /// arrive together leave together; a lone one is late by that turn, not by a timer.
-    turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The turn of the scheduler that they wait for.
+    turn: Option<Turn>,
     ended: bool,
 }
 
@@ -128,7 +134,9 @@ impl Stream for Frames {
                 return this.send();
             }
             if this.poll_model(context).is_ready() {
-                this.turn = None;
+                if let Some(turn) = &mut this.turn {
+                    turn.news = true;
+                }
                 continue;
             }
             this.poll_alarm(context);
@@ -138,12 +146,71 @@ impl Stream for Frames {
             if !this.run.emitter.has_frames() {
                 return Poll::Pending;
             }
-            let since = *this.waiting_since.get_or_insert_with(Instant::now);
-            let turn = this.turn.get_or_insert_with(|| Box::pin(tokio::task::yield_now()));
-            if turn.as_mut().poll(context).is_ready() || since.elapsed() >= LONGEST_WAIT {
+            let now = Instant::now();
+            let since = *this.waiting_since.get_or_insert(now);
+            // A frame that comes alone leaves at once; one that comes soon after another is likely not to be the last.
+            if now.duration_since(this.last_sent) >= SOON || now.duration_since(since) >= LONGEST_WAIT {
                 return this.send();
             }
+            match &mut this.turn {
+                Some(turn) if turn.is_over() && !turn.news => return this.send(),
+                Some(turn) if !turn.is_over() => turn.wake(context.waker()),
+                _ => this.turn = Some(Turn::begin(context.waker())),
+            }
             return Poll::Pending;
+        }
+    }
+}
+
+/// One turn of the scheduler: it is over when everybody else has run and the network was looked at. A connection may ask
+/// for more frames several times in between; only the scheduler's own call counts.
+struct Turn {
+    bell: Arc<Bell>,
+    /// Something came since it began.
+    news: bool,
+}
+
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Turn {
+    fn begin(waker: &Waker) -> Self {
+        let turn = Self { bell: Arc::default(), news: false };
+        turn.wake(waker);
+        // The first look at this future asks the scheduler to call back at the end of its turn.
+        let bell = Waker::from(Arc::clone(&turn.bell));
+        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&bell));
+        turn
+    }
+
+    fn is_over(&self) -> bool {
+        self.bell.rung.load(Ordering::Acquire)
+    }
+
+    /// Says who is to be woken at the end.
+    fn wake(&self, waker: &Waker) {
+        self.bell.set(Some(waker.clone()));
+        // It may have rung just now.
+        if self.is_over() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Bell {
+    fn set(&self, waker: Option<Waker>) -> Option<Waker> {
+        std::mem::replace(&mut *self.waker.lock().unwrap_or_else(PoisonError::into_inner), waker)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        if let Some(waker) = self.set(None) {
+            waker.wake();
         }
     }
 }

@@ -83,22 +83,26 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
 mod tests {
     use amalgam_protocol::Raw;
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
-    fn frame(value: &Value) -> Frame {
-        Frame { event: None, data: value.to_string().into() }
+    fn frame(data: String) -> Frame {
+        Frame { event: None, data: data.into() }
     }
 
-    fn template(value: &Value) -> Template {
-        let frame = frame(value);
+    fn template(data: String) -> Template {
+        let frame = frame(data);
         let text = Raw::parse(&frame.data).unwrap().get("delta").unwrap().as_str().unwrap();
         Template::of(&frame, text).unwrap()
     }
 
-    fn delta(sequence: u64, text: &str, padding: &str) -> Value {
-        json!({"type": "t", "sequence_number": sequence, "item_id": "m", "delta": text, "logprobs": [], "obfuscation": padding})
+    /// An event in the order of the published examples.
+    fn delta(sequence: u64, text: &str, padding: &str) -> String {
+        let text = json!(text);
+        format!(
+            r#"{{"type":"t","sequence_number":{sequence},"item_id":"m","delta":{text},"logprobs":[],"obfuscation":"{padding}"}}"#
+        )
     }
 
     proptest! {
@@ -106,14 +110,14 @@ mod tests {
         fn a_filled_template_gives_what_reading_in_full_gives(
             one in any::<String>(), other in any::<String>(), first in 0..200_u64, second in 0..200_u64, padding in "[a-zA-Z0-9]{0,9}",
         ) {
-            let template = template(&delta(first, &one, "xyz"));
-            let next = frame(&delta(second, &other, &padding));
+            let template = template(delta(first, &one, "xyz"));
+            let next = frame(delta(second, &other, &padding));
             prop_assert_eq!(template.fill(&next).map(|literal| literal.decode()), Some(other));
         }
 
         #[test]
         fn bytes_that_are_no_text_are_never_taken_for_one(text in prop::collection::vec(any::<u8>(), 0..12)) {
-            let template = template(&json!({"delta": "a"}));
+            let template = template(r#"{"delta":"a"}"#.to_owned());
             let data = [b"{\"delta\":\"", &text[..], b"\"}"].concat();
             let read = Raw::parse(&data).ok().and_then(|raw| Some(raw.get("delta")?.as_str()?.escaped().as_bytes().to_vec()));
             let whole = read.filter(|_| Raw::parse(&data).unwrap().fields().count() == 1);
@@ -124,16 +128,22 @@ mod tests {
 
     #[test]
     fn an_event_that_differs_elsewhere_is_not_taken() {
-        let template = template(&delta(1, "a", "x"));
-        for other in [
-            json!({"type": "t", "sequence_number": 2, "item_id": "n", "delta": "a", "logprobs": [], "obfuscation": "x"}),
-            json!({"type": "t", "sequence_number": 2, "item_id": "m", "delta": "a", "logprobs": [1], "obfuscation": "x"}),
-            json!({"type": "t", "sequence_number": -2, "item_id": "m", "delta": "a", "logprobs": [], "obfuscation": "x"}),
-            json!({"type": "t", "sequence_number": 2, "item_id": "m", "delta": null, "logprobs": [], "obfuscation": "x"}),
+        let template = template(delta(1, "a", "x"));
+        let good = delta(2, "b", "y");
+        assert_eq!(template.fill(&frame(good.clone())).map(|text| text.decode()), Some("b".to_owned()));
+        for (what, instead) in [
+            ("\"m\"", "\"n\""),
+            ("[]", "[1]"),
+            (":2,", ":-2,"),
+            (":2,", ":02,"),
+            ("\"b\"", "null"),
+            ("\"b\"", "\"b\",\"c\":1"),
+            ("\"y\"", "\"y\",\"c\":1"),
         ] {
-            assert_eq!(template.fill(&frame(&other)), None, "{other}");
+            let other = good.replacen(what, instead, 1);
+            assert_eq!(template.fill(&frame(other.clone())), None, "{other}");
         }
-        let mut named = frame(&delta(2, "b", "y"));
+        let mut named = frame(good);
         named.event = Some(Bytes::from_static(b"other"));
         assert_eq!(template.fill(&named), None);
     }
