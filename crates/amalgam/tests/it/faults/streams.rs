@@ -1,6 +1,6 @@
 //! Streams that stall, break off or turn into something else after they have begun.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use amalgam_testkit::{Gate, Reply, Setup, sse};
 use bytes::Bytes;
@@ -230,8 +230,9 @@ async fn output_without_end_stops_at_the_deadline() {
     // Fault table: endless output. The upstream is never silent, so that only the clock can end it.
     let world = World::with(Setup::new().extra("[limits]\nturn_deadline = \"500ms\""), &[]).await;
     let chunk = json!({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [{"index": 0, "delta": {"content": "and on "}, "finish_reason": null}]});
-    let piece = Bytes::from(format!("data: {chunk}\n\n").repeat(400));
-    let reply = (0..3000).fold(Reply::stream(), |reply, _| reply.send(piece.clone()));
+    let piece = Bytes::from(format!("data: {chunk}\n\n").repeat(4));
+    let pause = Duration::from_millis(2);
+    let reply = (0..3000).fold(Reply::stream(), |reply, _| reply.send(piece.clone()).stall(pause));
     world.upstream(Wire::Chat).enqueue(reply);
     let started = Instant::now();
     let answer = ask(&world, Wire::Chat, Delivery::Stream).await;
