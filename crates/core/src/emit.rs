@@ -211,7 +211,8 @@ impl Emitter {
 
     /// The response object as it stands.
     pub fn response(&self) -> Vec<u8> {
-        let mut writer = Writer::with_capacity(2048);
+        let length: usize = self.output.iter().map(|item| item.bytes().len() + 1).sum();
+        let mut writer = Writer::with_capacity(length + self.settings.len() + 640);
         self.snapshot().write(&mut writer);
         writer.into_bytes()
     }
@@ -555,7 +556,7 @@ impl Emitter {
                 match &*field.decode() {
                     "type" | "sequence_number" => {}
                     "output_index" => writer.key("output_index").number(output_index),
-                    other => writer.key(other).raw(value),
+                    other => writer.key_text(other).raw(value),
                 }
             }
         });

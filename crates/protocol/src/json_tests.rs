@@ -42,7 +42,7 @@ fn write(writer: &mut Writer, value: &Value) {
         Value::Array(list) => writer.array(|writer| list.iter().for_each(|value| write(writer, value))),
         Value::Object(map) => writer.object(|writer| {
             for (key, value) in map {
-                write(writer.key(key), value);
+                write(writer.key_text(key), value);
             }
         }),
     }

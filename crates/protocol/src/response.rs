@@ -165,6 +165,18 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Never: every key is there.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// A response at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot<'a> {

@@ -69,7 +69,8 @@ impl OpenMessage {
     }
 
     pub(super) fn item(&self, status: &str) -> Json {
-        let mut writer = Writer::default();
+        let length: usize = self.parts.iter().map(|part| part.bytes().len() + 1).sum();
+        let mut writer = Writer::with_capacity(length + 192);
         writer.object(|writer| {
             writer.key("type").string("message");
             writer.key("id").string(&self.id);
@@ -269,7 +270,7 @@ impl OpenCall {
                     writer.key("env").object(|_| {});
                 }
                 for (key, value) in payload.fields().filter(|(key, _)| !key.is("type")) {
-                    writer.key(&key.decode()).raw(value);
+                    writer.key_text(&key.decode()).raw(value);
                 }
             }),
             ClientTool::ToolSearch => {

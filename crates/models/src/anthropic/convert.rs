@@ -184,7 +184,7 @@ fn write_list(writer: &mut Writer, key: &str, objects: &[u8], cache: Option<&str
     if objects.is_empty() {
         return;
     }
-    writer.key(key).array(|writer| match cache {
+    writer.key_text(key).array(|writer| match cache {
         Some(cache) => writer.valid(&marked(objects, cache)),
         None => writer.valid(objects),
     });
@@ -232,7 +232,7 @@ fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
             Some(schema) => writer.object(|writer| {
                 writer.key("type").string("object");
                 for (key, value) in schema.fields().filter(|(key, _)| !key.is("type")) {
-                    writer.key(&key.decode()).raw(value);
+                    writer.key_text(&key.decode()).raw(value);
                 }
             }),
             None => empty_schema(writer),

@@ -100,7 +100,7 @@ fn may_answer(toolset: &Toolset<'_>) -> bool {
 fn one_field(writer: &mut Writer, name: &str, schema: impl FnOnce(&mut Writer)) {
     writer.object(|writer| {
         writer.key("type").string("object");
-        writer.key("properties").object(|writer| schema(writer.key(name)));
+        writer.key("properties").object(|writer| schema(writer.key_text(name)));
         writer.key("required").array(|writer| writer.string(name));
         writer.key("additionalProperties").bool(false);
     });
@@ -132,7 +132,7 @@ fn embed(writer: &mut Writer, definitions: &mut Writer, schema: Option<Raw<'_>>,
         Some(schema) if !schema.text().contains("$ref") => writer.raw(schema),
         Some(schema) => {
             let root = format!("#/$defs/{place}");
-            relocate(definitions.key(place), schema, &root);
+            relocate(definitions.key_text(place), schema, &root);
             writer.object(|writer| writer.key("$ref").string(&root));
         }
     }
@@ -146,8 +146,8 @@ fn relocate(writer: &mut Writer, schema: Raw<'_>, root: &str) {
                 let name = key.decode();
                 let target = value.as_str().filter(|_| name == "$ref").map(JsonStr::decode);
                 match target.as_deref().and_then(|target| target.strip_prefix('#')) {
-                    Some(rest) => writer.key(&name).string(&format!("{root}{rest}")),
-                    None => relocate(writer.key(&name), value, root),
+                    Some(rest) => writer.key_text(&name).string(&format!("{root}{rest}")),
+                    None => relocate(writer.key_text(&name), value, root),
                 }
             }
         }),

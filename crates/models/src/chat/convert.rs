@@ -198,7 +198,7 @@ impl Body {
             } else if self.written.contains(&&*name) {
                 losses.push(Loss::new(name.into_owned(), "another field of the request decides this one"));
             } else {
-                self.writer.key(&name).raw(*value);
+                self.writer.key_text(&name).raw(*value);
             }
         }
     }

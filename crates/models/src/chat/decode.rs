@@ -1,7 +1,7 @@
 //! Answers of Chat Completions, streamed or whole, in all the dialects that servers speak.
 
 use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, Prepared};
-use amalgam_protocol::{Frame, Json, JsonStr, Literal, Raw, Shape, Usage, Writer};
+use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Shape, Usage, Writer};
 use bytes::Bytes;
 
 use crate::{decode::Decode, template::Template};
@@ -353,7 +353,8 @@ impl Decode for Decoder {
     }
 
     fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        let raw = Raw::parse(&body).map_err(unreadable)?;
+        let mut ends = Ends::default();
+        let raw = Raw::parse_large(&body, DEFAULT_DEPTH, &mut ends).map_err(unreadable)?;
         self.chunk(raw, &body, events)?;
         if !self.answered {
             return Err(ModelError::Unreadable("an answer without a message".to_owned()));
@@ -439,7 +440,7 @@ fn annotation_of(annotation: Raw<'_>) -> Option<Json> {
     writer.object(|writer| {
         writer.key("type").json_str(kind);
         for (key, value) in nested.fields() {
-            writer.key(&key.decode()).raw(value);
+            writer.key_text(&key.decode()).raw(value);
         }
     });
     Some(Json::from_writer(writer))

@@ -79,22 +79,22 @@ fn write_said(writer: &mut Writer, history: &History<'_>, context: &mut Context<
 fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
     let string = |writer: &mut Writer, key: &str, value: &Option<std::borrow::Cow<'_, str>>| {
         if let Some(value) = value {
-            writer.key(key).string(value);
+            writer.key_text(key).string(value);
         }
     };
     let raw = |writer: &mut Writer, key: &str, value: Option<Raw<'_>>| {
         if let Some(value) = value {
-            writer.key(key).raw(value);
+            writer.key_text(key).raw(value);
         }
     };
     let number = |writer: &mut Writer, key: &str, value: Option<u64>| {
         if let Some(value) = value {
-            writer.key(key).number(value);
+            writer.key_text(key).number(value);
         }
     };
     let float = |writer: &mut Writer, key: &str, value: Option<f64>| {
         if let Some(value) = value {
-            writer.key(key).float(value);
+            writer.key_text(key).float(value);
         }
     };
     if !settings.tools.is_empty() {
@@ -128,7 +128,7 @@ fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
     raw(writer, "prompt", settings.prompt);
     raw(writer, "context_management", settings.context_management);
     for (key, value) in &settings.extra {
-        writer.key(&key.decode()).raw(*value);
+        writer.key_text(&key.decode()).raw(*value);
     }
 }
 
@@ -139,7 +139,7 @@ fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
             writer.object(|writer| {
                 writer.key("type").string("function");
                 for (key, value) in nested.fields() {
-                    writer.key(&key.decode()).raw(value);
+                    writer.key_text(&key.decode()).raw(value);
                 }
             });
         }
@@ -161,13 +161,13 @@ fn write_text(writer: &mut Writer, text: &Text<'_>) {
     };
     writer.key("text").object(|writer| {
         for (key, value) in raw.fields() {
-            writer.key(&key.decode());
+            writer.key_text(&key.decode());
             match key.is("format") {
                 false => writer.raw(value),
                 true => writer.object(|writer| {
                     writer.key("type").string("json_schema");
                     for (key, value) in format.get("json_schema").map(Raw::fields).into_iter().flatten() {
-                        writer.key(&key.decode()).raw(value);
+                        writer.key_text(&key.decode()).raw(value);
                     }
                 }),
             }

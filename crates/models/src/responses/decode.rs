@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{CallKind, Finish, ModelError, ModelEvent, Note, Seal};
-use amalgam_protocol::{Event, EventKind, Frame, Json, Literal, Raw, Shape, Usage};
+use amalgam_protocol::{Ends, Event, EventKind, Frame, Json, Literal, Raw, Shape, Usage};
 use bytes::Bytes;
 
 use crate::{decode::Decode, template::Template};
@@ -544,7 +544,9 @@ impl Decode for Decoder {
 
     fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let unreadable = |what: &str| ModelError::Unreadable(what.to_owned());
-        let raw = Raw::parse_within(&body, DEPTH).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+        let mut ends = Ends::default();
+        let raw =
+            Raw::parse_large(&body, DEPTH, &mut ends).map_err(|error| ModelError::Unreadable(error.to_string()))?;
         let is_response = raw.get("output").is_some_and(|output| output.shape() == Shape::Array);
         let failed = raw.get("error").is_some_and(|error| !error.is_null());
         match is_response || failed {

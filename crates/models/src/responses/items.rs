@@ -59,7 +59,7 @@ fn write_output(writer: &mut Writer, output: &Output<'_>, context: &Context<'_>)
     writer.object(|writer| {
         for (key, value) in output.item.fields() {
             let key = key.decode();
-            let writer = writer.key(&key);
+            let writer = writer.key_text(&key);
             match (&*key, &output.content) {
                 ("output", Content::Value(value)) if is_plain && value.is_null() => writer.string(""),
                 ("output", Content::Value(value)) if is_plain => writer.string(value.text()),
@@ -97,7 +97,7 @@ fn write_fields(writer: &mut Writer, object: Raw<'_>, mut write: impl FnMut(&mut
     writer.object(|writer| {
         for (key, value) in object.fields() {
             let key = key.decode();
-            write(writer.key(&key), &key, value);
+            write(writer.key_text(&key), &key, value);
         }
     });
 }
@@ -124,7 +124,7 @@ fn write_message(writer: &mut Writer, role: Role, content: &Content<'_>, item: O
             match &*key.decode() {
                 "type" if !typed => {}
                 "content" if !same_content => write_content(writer.key("content"), role, content, context),
-                key => writer.key(key).raw(value),
+                key => writer.key_text(key).raw(value),
             }
         }
     });
@@ -186,7 +186,7 @@ fn write_part(writer: &mut Writer, role: Role, part: &Part<'_>, context: &Contex
                 for (key, value) in part.raw.fields().filter(|(key, _)| !key.is("type")) {
                     // A text of the model has these; a text of the user must not.
                     if output || !matches!(key.escaped(), "annotations" | "logprobs") {
-                        writer.key(&key.decode()).raw(value);
+                        writer.key_text(&key.decode()).raw(value);
                     }
                 }
                 if output && part.raw.get("annotations").is_none() {
@@ -248,11 +248,11 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
             let own = Raw::parse(&original).unwrap_or(Raw::NULL);
             writer.key("type").string("reasoning");
             for (key, value) in own.fields().filter(|(key, _)| !key.is("upstream")) {
-                writer.key(&key.decode()).raw(value);
+                writer.key_text(&key.decode()).raw(value);
             }
             for (key, value) in item.raw.fields() {
                 if !matches!(key.escaped(), "type" | "id" | "encrypted_content") {
-                    writer.key(&key.decode()).raw(value);
+                    writer.key_text(&key.decode()).raw(value);
                 }
             }
             if item.raw.get("summary").is_none() {

@@ -30,14 +30,21 @@ impl Writer {
         self.bytes.push(b']');
     }
 
-    /// Writes a key; a value must follow.
+    /// Writes a key of our own, which needs no escaping; a value must follow.
     #[inline]
-    pub fn key(&mut self, key: &str) -> &mut Self {
+    pub fn key(&mut self, key: &'static str) -> &mut Self {
         self.separate();
         self.bytes.reserve(key.len() + 3);
         self.bytes.push(b'"');
-        escape(&mut self.bytes, key);
+        self.bytes.extend_from_slice(key.as_bytes());
         self.bytes.extend_from_slice(b"\":");
+        self
+    }
+
+    /// Writes somebody else's key; a value must follow.
+    pub fn key_text(&mut self, key: &str) -> &mut Self {
+        self.string(key);
+        self.bytes.push(b':');
         self
     }
 
