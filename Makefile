@@ -26,7 +26,7 @@ help:
 run:
 	@scripts/setup.sh build
 	@$(call say,building the server)
-	$(CARGO) build --locked --release -p amalgam
+	AMALGAM_BUILD_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) $(CARGO) build --locked --release -p amalgam
 	@$(call say,serving on http://$(LISTEN))
 	exec $(target)/release/amalgam serve --listen $(LISTEN) $(ARGS)
 

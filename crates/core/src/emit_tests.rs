@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::CallHead;
 
 fn emitter(delivery: Delivery) -> Emitter {
     let request = CreateResponse::default();

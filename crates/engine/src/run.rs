@@ -100,9 +100,7 @@ impl Engine {
         let Accepted { stream, prepared, upstream } = accepted.map_err(|_| past_deadline())??;
         let now_ms = self.clock.now_ms();
         let mut ids = Ids::Unguessable;
-        let mut losses = ask.losses;
-        losses.extend(ask.history.losses.iter().cloned());
-        losses.extend(prepared.losses);
+        let losses = all_losses(&ask, &prepared).into_iter().cloned().collect();
         let emitter = Emitter::new(Start {
             response_id: ids.response(now_ms),
             created_at: now_ms / 1000,
@@ -233,8 +231,19 @@ async fn recover(
     })
 }
 
+/// What the door, the history and the translation have lost, each told once.
+fn all_losses<'a>(ask: &'a Ask<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
+    let mut losses: Vec<&Loss> = Vec::new();
+    for loss in ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses) {
+        if !losses.contains(&loss) {
+            losses.push(loss);
+        }
+    }
+    losses
+}
+
 fn refuse_losses(ask: &Ask<'_>, prepared: &Prepared) -> Result<(), Fault> {
-    let losses: Vec<&Loss> = ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses).collect();
+    let losses = all_losses(ask, prepared);
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
     Err(Fault::invalid(
