@@ -1,10 +1,12 @@
 //! `amalgam serve`: serves until a signal to stop.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
@@ -34,7 +36,7 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let Joined { app, admission } = wire_up::join(&config)?;
     let address = config.server.listen;
-    let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
+    let listener = listen(address).with_context(|| format!("listening on {address}"))?;
     let bound = listener.local_addr().context("asking for the bound address")?;
     let mut stop = Signals::new()?;
     // One line that scripts wait for; everything else goes to the log.
@@ -50,6 +52,24 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         amalgam_server::serve(listener, amalgam_server::router(app), wire_up::listener(&config), shutdown).await;
     info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took);
     Ok(())
+}
+
+/// What the system may hold of a stream for a client that does not read. Left to itself it takes megabytes.
+const SEND_BUFFER: u32 = 128 * 1024;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Binds the address; what is set here holds for every connection that is accepted.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address.is_ipv4() {
+        true => TcpSocket::new_v4(),
+        false => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The signals that end the process in order.
