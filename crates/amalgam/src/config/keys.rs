@@ -35,7 +35,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Server, "listen", Shape::Address, Value("127.0.0.1:8080"), "The address to serve on. Port 0 takes a free one. Anything but loopback needs a configuration file and a key."),
     key(Server, "max_connections", count(1, 1_000_000), Value("10000"), "Connections at once; more are answered with 503."),
     key(Server, "header_timeout", TIMEOUT, Value("10s"), "The time for a complete request head, and for a kept connection to stay idle."),
-    key(Server, "body_timeout", TIMEOUT, Value("15s"), "The time between two pieces of a request body."),
+    key(Server, "body_timeout", TIMEOUT, Value("10s"), "The time between two pieces of a request body."),
     key(Server, "drain_timeout", Shape::Duration { least: 0, most: DAY }, Value("30s"), "How long running requests may go on after a signal to stop."),
 
     key(Tenants, "id", count(1, i64::MAX), Required, "The number of the tenant; no two share one."),
