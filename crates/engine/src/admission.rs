@@ -2,24 +2,51 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Fault, FaultKind};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use amalgam_core::{BoxFuture, Fault, FaultKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// The room for turns in this process.
 #[derive(Debug, Clone)]
 pub struct Admission {
     room: Arc<Semaphore>,
     size: usize,
+    /// Whether turns that still run have to end.
+    over: Arc<watch::Sender<bool>>,
 }
 
 /// A turn's place; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(#[expect(dead_code, reason = "held, never read: dropping it is its use")] OwnedSemaphorePermit);
+pub(crate) struct Place {
+    #[expect(dead_code, reason = "held, never read: dropping it is its use")]
+    permit: OwnedSemaphorePermit,
+    over: watch::Receiver<bool>,
+}
+
+impl Place {
+    /// Whether the turn has to end.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    /// Comes back when the turn has to end, whatever it is doing.
+    pub(crate) fn over(&self) -> BoxFuture<'static, Fault> {
+        let mut over = self.over.clone();
+        Box::pin(async move {
+            // The sender is part of the admission that the engine holds.
+            let _ = over.wait_for(|over| *over).await;
+            shutting_down()
+        })
+    }
+}
+
+fn shutting_down() -> Fault {
+    Fault::new(FaultKind::ShuttingDown, "The server is shutting down.").retry_after(Some(Duration::from_secs(5)))
+}
 
 impl Admission {
     /// Room for `size` turns at once.
     pub fn new(size: usize) -> Self {
-        Self { room: Arc::new(Semaphore::new(size)), size }
+        Self { room: Arc::new(Semaphore::new(size)), size, over: Arc::new(watch::Sender::new(false)) }
     }
 
     /// Turns that run now.
@@ -32,17 +59,19 @@ impl Admission {
         self.room.close();
     }
 
+    /// Every turn that still runs ends now, and says so to its caller.
+    pub fn end_turns(&self) {
+        self.over.send_replace(true);
+    }
+
     pub(crate) fn enter(&self) -> Result<Place, Fault> {
         match Arc::clone(&self.room).try_acquire_owned() {
-            Ok(permit) => Ok(Place(permit)),
+            Ok(permit) => Ok(Place { permit, over: self.over.subscribe() }),
             Err(tokio::sync::TryAcquireError::NoPermits) => {
                 Err(Fault::new(FaultKind::Overloaded, "The server is busy; try again in a moment.")
                     .retry_after(Some(Duration::from_secs(1))))
             }
-            Err(tokio::sync::TryAcquireError::Closed) => {
-                Err(Fault::new(FaultKind::ShuttingDown, "The server is shutting down.")
-                    .retry_after(Some(Duration::from_secs(5))))
-            }
+            Err(tokio::sync::TryAcquireError::Closed) => Err(shutting_down()),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Fault, ModelError};
+use amalgam_core::{BoxFuture, Fault, ModelError};
 use amalgam_protocol::ErrorObject;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -43,6 +43,10 @@ pub struct Frames {
     waiting_since: Option<Instant>,
     /// The turn of the scheduler that they wait for.
     turn: Option<Turn>,
+    /// Comes when the process cannot wait for the turn any longer.
+    over: BoxFuture<'static, Fault>,
+    /// Who is woken by it: asked again only for another one.
+    over_wakes: Option<Waker>,
     ended: bool,
 }
 
@@ -51,7 +55,8 @@ impl Frames {
         run.emitter.begin();
         let now = Instant::now();
         let alarm = Box::pin(sleep_until((now + run.keepalive).min(run.deadline)));
-        Self { run, tell, alarm, last_sent: now, waiting_since: None, turn: None, ended: false }
+        let over = run.place.over();
+        Self { run, tell, alarm, last_sent: now, waiting_since: None, turn: None, over, over_wakes: None, ended: false }
     }
 
     fn send(&mut self) -> Poll<Option<Bytes>> {
@@ -87,6 +92,17 @@ impl Frames {
             }
             let next = (self.last_sent + self.run.keepalive).min(self.run.deadline);
             self.alarm.as_mut().reset(next);
+        }
+    }
+
+    fn poll_over(&mut self, context: &mut Context<'_>) {
+        let rung = self.run.place.is_over();
+        if !rung && self.over_wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            return;
+        }
+        match self.over.as_mut().poll(context) {
+            Poll::Ready(fault) => self.fail(&fault),
+            Poll::Pending => self.over_wakes = Some(context.waker().clone()),
         }
     }
 
@@ -140,6 +156,9 @@ impl Stream for Frames {
                 continue;
             }
             this.poll_alarm(context);
+            if !this.ended {
+                this.poll_over(context);
+            }
             if this.ended {
                 continue;
             }

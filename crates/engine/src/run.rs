@@ -74,8 +74,8 @@ pub struct Run {
     pub(crate) keepalive: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     allowed: Allowed,
-    #[expect(dead_code, reason = "held until the turn is over")]
-    place: Place,
+    /// Held until the turn is over.
+    pub(crate) place: Place,
     losses: Vec<Loss>,
     upstream: String,
 }
@@ -96,7 +96,12 @@ impl Engine {
         let place = self.admission.enter()?;
         let started = Instant::now();
         let deadline = tokio::time::Instant::now() + self.settings.turn_deadline;
-        let accepted = tokio::time::timeout_at(deadline, self.ask_in_turn(&ask)).await;
+        let over = place.over();
+        let accepted = tokio::select! {
+            biased;
+            accepted = tokio::time::timeout_at(deadline, self.ask_in_turn(&ask)) => accepted,
+            fault = over => return Err(fault),
+        };
         let Accepted { stream, prepared, upstream } = accepted.map_err(|_| past_deadline())??;
         let now_ms = self.clock.now_ms();
         let mut ids = Ids::Unguessable;
@@ -300,7 +305,12 @@ impl Run {
     /// The whole response. Dropping the future ends the upstream call.
     pub async fn finish(mut self) -> Result<Vec<u8>, Fault> {
         let deadline = self.deadline;
-        tokio::time::timeout_at(deadline, self.drive()).await.map_err(|_| past_deadline())??;
+        let over = self.place.over();
+        tokio::select! {
+            biased;
+            driven = tokio::time::timeout_at(deadline, self.drive()) => driven.map_err(|_| past_deadline())??,
+            fault = over => return Err(fault),
+        }
         self.emitter.conclude(self.clock.now_ms() / 1000);
         self.log();
         Ok(self.emitter.response())

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::cli::ConfigArgs;
@@ -42,17 +45,36 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // One line that scripts wait for; everything else goes to the log.
     say(format_args!("amalgam listening on http://{bound}"))?;
     let draining = Arc::clone(&app);
+    let (signalled, told) = oneshot::channel();
+    let closing = admission.clone();
     let shutdown = async move {
         stop.wait().await;
         info!("stopping: no new turns, running ones may end");
         draining.drain();
-        admission.close();
+        closing.close();
+        let _ = signalled.send(());
     };
-    let report =
-        amalgam_server::serve(listener, amalgam_server::router(app), wire_up::listener(&config), shutdown).await;
+    let patience = config.server.drain_timeout.saturating_sub(LAST_WORDS.min(config.server.drain_timeout / 2));
+    let last_words = async move {
+        // Without a signal there is nothing to wait for.
+        if told.await.is_err() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(patience).await;
+        admission.end_turns();
+    };
+    let serving = amalgam_server::serve(listener, amalgam_server::router(app), wire_up::listener(&config), shutdown);
+    let mut serving = pin!(serving);
+    let report = tokio::select! {
+        report = &mut serving => report,
+        () = last_words => serving.await,
+    };
     info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took);
     Ok(())
 }
+
+/// So long before the drain is over, turns that still run are told to end, so that their callers hear of it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the system may hold of a stream for a client that does not read. Left to itself it takes megabytes.
 const SEND_BUFFER: u32 = 128 * 1024;

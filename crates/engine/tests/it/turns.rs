@@ -169,6 +169,21 @@ async fn a_caller_that_leaves_ends_the_upstream_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn turns_that_have_to_end_say_so_to_their_callers() {
+    let model = Scripted::new(vec![Ok(vec![Step::Say("a"), Step::Hang]), Ok(vec![Step::Hang])]);
+    let (engine, admission) = engine(4);
+    let streamed = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
+    let whole = start(&engine, &[candidate(&model)], BODY, Delivery::Whole, false).await.unwrap();
+    let end = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        admission.end_turns();
+    };
+    let (frames, whole, ()) = tokio::join!(all_frames(streamed), whole.finish(), end);
+    assert_eq!(kinds(&frames).last().unwrap(), "response.failed");
+    assert_eq!(whole.unwrap_err().kind, FaultKind::ShuttingDown);
+}
+
+#[tokio::test(start_paused = true)]
 async fn images_are_fetched_only_for_a_model_that_needs_their_bytes() {
     // S17
     let body = |url: &str| {

@@ -269,23 +269,31 @@ async fn a_signal_lets_streams_end_and_turns_new_work_away() {
 }
 
 #[tokio::test]
-async fn a_stream_that_outlasts_the_drain_is_never_completed() {
-    // P5
-    let world = World::with(Setup::new().extra("[server]\ndrain_timeout = \"300ms\""), &[]).await;
-    let gate = Gate::new();
-    world.upstream(Wire::Chat).enqueue(held(Wire::Chat, &gate));
-    let mut socket = world.amalgam.client().connect().await;
-    socket.write_all(post(Wire::Chat, Delivery::Stream).as_bytes()).await.unwrap();
-    world.upstream(Wire::Chat).wait_for_requests(1).await;
-    let started = Instant::now();
-    let exit = world.amalgam.terminate().await;
-    assert_eq!(exit.status.code(), Some(0), "{}", exit.stderr);
-    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
-    let mut answer = Vec::new();
-    // The connection may break off instead of ending: either way nothing in it says that all went well.
-    let _ = socket.read_to_end(&mut answer).await;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    assert!(!answer.contains("response.completed") && !answer.contains("\r\n0\r\n\r\n"), "{answer}");
+async fn a_turn_that_outlasts_the_drain_is_told_as_failed() {
+    // P5, fault table: SIGTERM
+    for delivery in [Delivery::Stream, Delivery::Whole] {
+        let world = World::with(Setup::new().extra("[server]\ndrain_timeout = \"600ms\""), &[]).await;
+        let gate = Gate::new();
+        world.upstream(Wire::Chat).enqueue(held(Wire::Chat, &gate));
+        let mut socket = world.amalgam.client().connect().await;
+        socket.write_all(post(Wire::Chat, delivery).as_bytes()).await.unwrap();
+        world.upstream(Wire::Chat).wait_for_requests(1).await;
+        let started = Instant::now();
+        let exit = world.amalgam.terminate().await;
+        assert_eq!(exit.status.code(), Some(0), "{}", exit.stderr);
+        assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        assert!(!answer.contains("response.completed"), "{answer}");
+        assert!(answer.contains("server_is_shutting_down"), "{answer}");
+        match delivery {
+            Delivery::Stream => {
+                assert!(answer.contains("event: response.failed") && answer.contains("[DONE]"), "{answer}")
+            }
+            Delivery::Whole => assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}"),
+        }
+    }
 }
 
 #[tokio::test]
