@@ -15,7 +15,7 @@
 )]
 #![allow(
     clippy::disallowed_methods,
-    reason = "tasks live as long as this short process; engine::tasks is the product's"
+    reason = "tasks live as long as this short process"
 )]
 
 mod answers;
