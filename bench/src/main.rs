@@ -13,10 +13,7 @@
     clippy::disallowed_types,
     reason = "the pass-through is measured with hyper-util's client, it serves no caller"
 )]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tasks live as long as this short process"
-)]
+#![allow(clippy::disallowed_methods, reason = "tasks live as long as this short process")]
 
 mod answers;
 mod args;
