@@ -66,8 +66,6 @@ pub struct Note {
     pub wants_sealed_reasoning: bool,
     /// The client asked for `message.output_text.logprobs`.
     pub wants_logprobs: bool,
-    /// Roughly the tokens of the prompt, for upstreams that do not count. Zero where nobody asked.
-    pub prompt_bytes: usize,
     /// Anything else, in the model's own words.
     pub own: Option<String>,
 }

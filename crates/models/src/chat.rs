@@ -91,9 +91,6 @@ impl Model for Chat {
     }
 
     fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
-        match self.recovers_history {
-            true => recovery::recover(request, error, |request| self.prepare(request)),
-            false => None,
-        }
+        recovery::recover(self.recovers_history, request, error, |request| self.prepare(request))
     }
 }

@@ -35,7 +35,7 @@ impl Model for Demo {
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
         let toolset = Toolset::plain(request.settings, request.history)?;
         let script = mind::think(request, &toolset)?;
-        let mut losses = request.history.losses.clone();
+        let mut losses = Vec::new();
         losses.extend(toolset.losses.iter().cloned());
         losses.extend(mind::losses(request.settings));
         Ok(Prepared {

@@ -8,12 +8,13 @@ use amalgam_protocol::{Content, Part, Role};
 
 /// The same request with its tool history as text, if `error` says that a call got lost and there is one to tell.
 pub(crate) fn recover(
+    allowed: bool,
     request: &ModelRequest<'_>,
     error: &ModelError,
     prepare: impl FnOnce(&ModelRequest<'_>) -> Result<Prepared, Fault>,
 ) -> Option<Result<Prepared, Fault>> {
     let calls = |entry: &Entry<'_>| matches!(entry, Entry::Call(_));
-    if !says_that_a_call_is_lost(error) || !request.history.entries.iter().any(calls) {
+    if !allowed || !says_that_a_call_is_lost(error) || !request.history.entries.iter().any(calls) {
         return None;
     }
     let history = as_text(request.history);

@@ -69,9 +69,6 @@ impl Model for Responses {
     }
 
     fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
-        match self.history_recovery {
-            true => recovery::recover(request, error, |request| self.prepare(request)),
-            false => None,
-        }
+        recovery::recover(self.history_recovery, request, error, |request| self.prepare(request))
     }
 }

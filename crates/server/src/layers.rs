@@ -67,7 +67,7 @@ impl Service<Request<Body>> for Entrance {
                     request.extensions_mut().insert(scope);
                 }
                 Err(fault) => {
-                    let refused = unread(&request, wires::refusal(request.uri().path(), fault).into_response());
+                    let refused = unread(&request, wires::WireError(fault).into_response());
                     return Entered { id: Some(id), step: Step::Refused(Some(refused)) };
                 }
             }

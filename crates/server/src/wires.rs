@@ -76,22 +76,17 @@ pub(crate) fn is_public(path: &str) -> bool {
     ROUTES.iter().any(|route| route.public && route.path == path)
 }
 
-/// A refusal in the shape of the door that `path` belongs to.
-pub(crate) fn refusal(_path: &str, fault: Fault) -> WireError {
-    WireError(fault)
-}
-
 async fn no_such_path(request: Request) -> Response {
     let path = request.uri().path();
     let fault = Fault::new(FaultKind::NotFound, format!("Unknown request URL: {}", shown(path))).code("unknown_url");
-    layers::unread(&request, refusal(path, fault).into_response())
+    layers::unread(&request, WireError(fault).into_response())
 }
 
 async fn no_such_method(request: Request) -> Response {
     let path = request.uri().path();
     let message = format!("Not allowed to {} on {}", request.method(), shown(path));
     let fault = Fault::new(FaultKind::MethodNotAllowed, message);
-    layers::unread(&request, refusal(path, fault).into_response())
+    layers::unread(&request, WireError(fault).into_response())
 }
 
 /// A path as it may be repeated to its caller.

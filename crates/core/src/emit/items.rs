@@ -1,7 +1,5 @@
 //! Items while they are being written.
 
-use std::sync::Arc;
-
 use amalgam_protocol::{ClientTool, Json, Literal, Raw, Writer};
 
 use super::is_complete_json;
@@ -23,7 +21,7 @@ pub(super) struct OpenMessage {
     /// The upstream said that nothing follows.
     pub(super) ended: bool,
     /// Where the open part is, as every one of its deltas says it: encoded once.
-    located: Option<Arc<[u8]>>,
+    located: Option<Vec<u8>>,
 }
 
 impl OpenMessage {
@@ -59,13 +57,13 @@ impl OpenMessage {
     }
 
     /// The fields of [`OpenMessage::locate`] for a delta of the open part.
-    pub(super) fn located(&mut self, place: Place) -> Arc<[u8]> {
+    pub(super) fn located(&mut self, place: Place) -> &[u8] {
         let known = self.located.take().unwrap_or_else(|| {
             let mut writer = Writer::default();
             self.locate(place, &mut writer);
-            writer.into_bytes().into()
+            writer.into_bytes()
         });
-        Arc::clone(self.located.insert(known))
+        self.located.insert(known)
     }
 
     pub(super) fn item(&self, status: &str) -> Json {

@@ -24,9 +24,9 @@ impl Emitter {
         let Some(Open::Message(mut message)) = self.open.take() else { return };
         message.append(delta, logprobs);
         if self.delivery == Delivery::Stream {
-            let locate = message.located(place);
+            let located = message.located(place);
             let logprobs = logprobs.map_or(&b"[]"[..], |list| list.bytes());
-            self.frames.text_delta(self.sequence, &locate, delta, logprobs);
+            self.frames.text_delta(self.sequence, located, delta, logprobs);
             self.sequence += 1;
         }
         self.open = Some(Open::Message(message));

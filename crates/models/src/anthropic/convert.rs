@@ -30,7 +30,7 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
     let toolset = Toolset::plain(settings, request.history)?;
     let abilities = Abilities::of(request.model);
     let mut losses = Losses::default();
-    losses.extend(request.history.losses.iter().chain(&toolset.losses).cloned());
+    losses.extend(toolset.losses.iter().cloned());
 
     let (mut plan, mut max_tokens) = Plan::new(settings, abilities, upstream.max_output_tokens, &mut losses);
     let mut stop_thinking = |plan: &mut Plan, losses: &mut Losses, reason: &'static str| {

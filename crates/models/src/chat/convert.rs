@@ -23,7 +23,7 @@ const NOT_HANDED_ON: [(&str, Option<&str>); 7] = [
 pub(super) fn prepare(wire: Wire, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
     let settings = request.settings;
     let mut toolset = Toolset::plain(settings, request.history)?;
-    let mut losses = request.history.losses.clone();
+    let mut losses = Vec::new();
     losses.append(&mut toolset.losses);
     if toolset.choice == Choice::None {
         toolset.offers.clear();

@@ -69,13 +69,8 @@ impl Decoder {
         }
     }
 
-    fn event(
-        &mut self,
-        event: &Event<'_>,
-        line: Option<&Bytes>,
-        whole: &Bytes,
-        events: &mut Vec<ModelEvent>,
-    ) -> Result<(), ModelError> {
+    fn event(&mut self, event: &Event<'_>, frame: &Frame, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let whole = &frame.data;
         let Some(kind) = event.kind else { return self.unknown(event, whole, events) };
         match kind {
             EventKind::Created | EventKind::Queued | EventKind::InProgress => {
@@ -84,11 +79,11 @@ impl Decoder {
                 }
             }
             EventKind::Keepalive => {}
-            EventKind::TextDelta => self.delta(Voice::Text, event, line, whole, events),
-            EventKind::RefusalDelta => self.delta(Voice::Refusal, event, line, whole, events),
-            EventKind::SummaryTextDelta => self.delta(Voice::Summary, event, line, whole, events),
+            EventKind::TextDelta => self.delta(Voice::Text, event, frame, events),
+            EventKind::RefusalDelta => self.delta(Voice::Refusal, event, frame, events),
+            EventKind::SummaryTextDelta => self.delta(Voice::Summary, event, frame, events),
             EventKind::ReasoningTextDelta | EventKind::ReasoningDelta => {
-                self.delta(Voice::Thought, event, line, whole, events)
+                self.delta(Voice::Thought, event, frame, events)
             }
             EventKind::ArgumentsDelta => self.call_delta(CallKind::Function, event, whole, events),
             EventKind::CustomInputDelta => self.call_delta(CallKind::Custom, event, whole, events),
@@ -184,28 +179,28 @@ impl Decoder {
         self.open.len() - 1
     }
 
-    fn delta(
-        &mut self,
-        voice: Voice,
-        event: &Event<'_>,
-        line: Option<&Bytes>,
-        whole: &Bytes,
-        events: &mut Vec<ModelEvent>,
-    ) {
+    fn delta(&mut self, voice: Voice, event: &Event<'_>, frame: &Frame, events: &mut Vec<ModelEvent>) {
+        let whole = &frame.data;
         let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
         self.said = true;
         let logprobs = self.logprobs(event.raw, whole);
-        let item = match voice {
-            Voice::Text | Voice::Refusal => self.item(event, Kind::is_message, || Kind::Message(Default::default())),
-            Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
-        };
+        let item = self.voiced(voice, event);
         item.say(voice, event.part_index, Literal::within(whole, delta), logprobs, events);
         let key = item.key;
         self.last = match self.note.wants_logprobs {
             true => None,
-            false => Template::of(&Frame { event: line.cloned(), data: whole.clone() }, delta)
-                .map(|template| LastDelta { template, key, voice, part: event.part_index }),
+            false => {
+                Template::of(frame, delta).map(|template| LastDelta { template, key, voice, part: event.part_index })
+            }
         };
+    }
+
+    /// The message or the thoughts that something is said in.
+    fn voiced(&mut self, voice: Voice, event: &Event<'_>) -> &mut OpenItem {
+        match voice {
+            Voice::Text | Voice::Refusal => self.item(event, Kind::is_message, || Kind::Message(Default::default())),
+            Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
+        }
     }
 
     /// Another piece like the last one; false if this is anything else.
@@ -239,10 +234,7 @@ impl Decoder {
         let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
         self.said |= !full.is_empty();
         let logprobs = self.logprobs(event.raw, whole);
-        let item = match voice {
-            Voice::Text | Voice::Refusal => self.item(event, Kind::is_message, || Kind::Message(Default::default())),
-            Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
-        };
+        let item = self.voiced(voice, event);
         let settled = item.complete(voice, event.part_index, full, logprobs, whole, events);
         self.settle(settled)
     }
@@ -532,7 +524,7 @@ impl Decode for Decoder {
         }
         let line = frame.event.as_deref().and_then(|line| std::str::from_utf8(line).ok());
         let event = Event::read(raw, line);
-        self.event(&event, frame.event.as_ref(), &frame.data, events)
+        self.event(&event, &frame, events)
     }
 
     fn end(&mut self, _events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
