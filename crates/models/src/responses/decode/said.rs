@@ -1,0 +1,124 @@
+//! Text, thoughts and arguments as they are said, piece by piece or at their end.
+
+use amalgam_core::{CallKind, ModelError, ModelEvent};
+use amalgam_protocol::{Event, Frame, Json, Literal, Raw};
+use bytes::Bytes;
+
+use crate::template::Template;
+
+use super::{
+    super::open::{Kind, OpenItem, Voice},
+    Decoder, LastDelta, new_reasoning,
+};
+
+impl Decoder {
+    pub(super) fn delta(&mut self, voice: Voice, event: &Event<'_>, frame: &Frame, events: &mut Vec<ModelEvent>) {
+        let whole = &frame.data;
+        let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
+        self.said = true;
+        let logprobs = self.logprobs(event.raw, whole);
+        let item = self.voiced(voice, event);
+        item.say(voice, event.part_index, Literal::within(whole, delta), logprobs, events);
+        let key = item.key;
+        self.last = match self.note.wants_logprobs {
+            true => None,
+            false => {
+                Template::of(frame, delta).map(|template| LastDelta { template, key, voice, part: event.part_index })
+            }
+        };
+    }
+
+    /// The message or the thoughts that something is said in.
+    pub(super) fn voiced(&mut self, voice: Voice, event: &Event<'_>) -> &mut OpenItem {
+        match voice {
+            Voice::Text | Voice::Refusal => self.item(event, Kind::is_message, || Kind::Message(Default::default())),
+            Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
+        }
+    }
+
+    /// Another piece like the last one; false if this is anything else.
+    pub(super) fn repeat(&mut self, frame: &Frame, events: &mut Vec<ModelEvent>) -> bool {
+        let Some(last) = &self.last else { return false };
+        let Some(item) = self.open.iter_mut().find(|item| item.key == last.key) else { return false };
+        let Some(delta) = last.template.fill(frame) else { return false };
+        if !delta.is_empty() {
+            item.say(last.voice, last.part, delta, None, events);
+        }
+        true
+    }
+
+    /// Only where the client asked for them: the walk costs more than the rest of a delta.
+    pub(super) fn logprobs(&self, raw: Raw<'_>, whole: &Bytes) -> Option<Json> {
+        if !self.note.wants_logprobs {
+            return None;
+        }
+        let list = raw.get("logprobs").filter(|list| list.elements().next().is_some())?;
+        Some(Json::within(whole, list))
+    }
+
+    pub(super) fn done(
+        &mut self,
+        voice: Voice,
+        field: &str,
+        event: &Event<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
+        self.said |= !full.is_empty();
+        let logprobs = self.logprobs(event.raw, whole);
+        let item = self.voiced(voice, event);
+        let settled = item.complete(voice, event.part_index, full, logprobs, whole, events);
+        self.settle(settled)
+    }
+
+    pub(super) fn part_done(
+        &mut self,
+        event: &Event<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let Some(part) = event.part else { return Ok(()) };
+        let Some(position) = self.find(event, |kind| kind.is_message() || kind.is_reasoning()) else { return Ok(()) };
+        let logprobs = self.note.wants_logprobs;
+        let settled = self.open[position].complete_part(event.part_index, part, logprobs, whole, events);
+        self.settle(settled)
+    }
+
+    pub(super) fn call_delta(
+        &mut self,
+        kind: CallKind,
+        event: &Event<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
+        self.said = true;
+        self.call(kind, event).call_delta(Literal::within(whole, delta), events);
+    }
+
+    pub(super) fn call_done(
+        &mut self,
+        kind: CallKind,
+        field: &str,
+        event: &Event<'_>,
+        whole: &Bytes,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
+        self.said = true;
+        let settled = self.call(kind, event).complete_call(full, whole, events);
+        self.settle(settled)
+    }
+
+    pub(super) fn call(&mut self, kind: CallKind, event: &Event<'_>) -> &mut OpenItem {
+        self.item(
+            event,
+            Kind::is_call,
+            match kind {
+                CallKind::Custom => || Kind::call(CallKind::Custom),
+                _ => || Kind::call(CallKind::Function),
+            },
+        )
+    }
+}
