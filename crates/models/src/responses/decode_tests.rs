@@ -1,5 +1,5 @@
 use amalgam_core::{CallHead, Delivery, Emitter, Fault, FaultKind, Ids, Start};
-use amalgam_protocol::{CreateResponse, Effective, Settings};
+use amalgam_protocol::{CreateResponse, Effective, Literal, Settings};
 use serde_json::{Value, json};
 
 use super::*;
