@@ -1,7 +1,8 @@
 //! Public ids, all made here.
 //!
 //! `resp_AM-{milliseconds}-{24}` for responses, `{prefix}_AM-{24}` for everything else; 24 characters of lower-case
-//! letters and digits carry 124 random bits.
+//! letters and digits carry 124 random bits. The ids of a response's items begin with the same sixteen characters as the
+//! response's own random part, its stem: whoever has an item's id can find its response without an index of items.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -30,6 +31,14 @@ pub enum IdKind {
     ComputerCall,
     /// `req`
     Request,
+    /// `conv`
+    Conversation,
+    /// `cmp`
+    Compaction,
+    /// `key`
+    Key,
+    /// `item`: an item of a kind that has no prefix of its own.
+    Item,
 }
 
 impl IdKind {
@@ -46,6 +55,10 @@ impl IdKind {
             Self::ToolSearchCall => "tsc",
             Self::ComputerCall => "cu",
             Self::Request => "req",
+            Self::Conversation => "conv",
+            Self::Compaction => "cmp",
+            Self::Key => "key",
+            Self::Item => "item",
         }
     }
 }
@@ -54,8 +67,32 @@ impl IdKind {
 pub enum Ids {
     /// The system's randomness: nobody can guess them.
     Unguessable,
+    /// The same, for the items of one response: they begin with its stem.
+    Within(Stem),
     /// The same ids every time, for tests and simulations.
     Seeded(Box<StdRng>),
+}
+
+/// What a response's id and the ids of its items have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stem([u8; STEM]);
+
+impl Stem {
+    /// The stem of an id that has our form; nothing for any other text.
+    pub fn of(id: &str) -> Option<Self> {
+        let (_, tail) = id.split_once("_AM-")?;
+        let random = tail.rsplit('-').next()?.as_bytes();
+        let ours = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        if random.len() != LENGTH || !random.iter().all(ours) {
+            return None;
+        }
+        random.first_chunk().copied().map(Self)
+    }
+
+    /// The stem as text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
 }
 
 impl Ids {
@@ -82,9 +119,13 @@ impl Ids {
     }
 
     fn push_random(&mut self, id: &mut String) {
-        for _ in 0..2 {
+        let end = id.len() + LENGTH;
+        if let Self::Within(stem) = self {
+            id.push_str(stem.as_str());
+        }
+        while id.len() < end {
             let mut draw = || match self {
-                Self::Unguessable => rand::rng().random::<u64>(),
+                Self::Unguessable | Self::Within(_) => rand::rng().random::<u64>(),
                 Self::Seeded(rng) => rng.random(),
             };
             // Twelve letters of 36 are just over 62 bits: a draw beyond the last full round would make some likelier.
@@ -94,7 +135,7 @@ impl Ids {
                     break bits;
                 }
             };
-            for _ in 0..LENGTH / 2 {
+            for _ in 0..(LENGTH / 2).min(end - id.len()) {
                 id.push(char::from(*LETTERS.get((bits % 36) as usize).unwrap_or(&b'a')));
                 bits /= 36;
             }
@@ -103,6 +144,7 @@ impl Ids {
 }
 
 const LENGTH: usize = 24;
+const STEM: usize = 16;
 const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 /// The largest multiple of 36^12 that a draw can hold: below it every id is equally likely.
 const CEILING: u64 = u64::MAX - u64::MAX % 36_u64.pow(LENGTH as u32 / 2);
@@ -129,6 +171,24 @@ mod tests {
         assert!(message.starts_with("msg_AM-") && message.len() == 31);
         let many: std::collections::HashSet<String> = (0..1000).map(|_| ids.make(IdKind::Call)).collect();
         assert_eq!(many.len(), 1000);
+    }
+
+    #[test]
+    fn ids_of_items_share_the_stem_of_their_response_and_nothing_else_has_one() {
+        let response = Ids::Unguessable.response(1_700_000_000_123);
+        let stem = Stem::of(&response).unwrap();
+        let mut ids = Ids::Within(stem);
+        let (first, second) = (ids.make(IdKind::Message), ids.make(IdKind::Message));
+        assert_ne!(first, second);
+        for id in [&first, &second] {
+            assert_eq!(id.len(), 31);
+            assert_eq!(Stem::of(id), Some(stem));
+        }
+        for other in
+            ["", "msg_123", "resp_AM-1-short", "msg_AM-ABCDEFGHIJKLMNOPQRSTUVWX", "msg_AM-é234567890123456789012"]
+        {
+            assert_eq!(Stem::of(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -10,18 +10,20 @@ mod model;
 mod ports;
 mod prompt;
 mod scope;
+pub mod store;
 mod toolset;
 
 pub use catalog::{Candidate, Catalog, ModelCard, Route};
 pub use emit::{Emitter, Start};
 pub use fault::{Fault, FaultKind};
 pub use history::{Call, Entry, History, Output, Payload, normalise};
-pub use ids::{IdKind, Ids};
+pub use ids::{IdKind, Ids, Stem};
 pub use loss::Loss;
 pub use model::{CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared};
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use prompt::{
     ComposeBlocks, ComposeRequest, ConversationContext, DEFAULT_MODE, compose, tool_results_block, tool_usage_block,
 };
-pub use scope::{Scope, TenantState};
+pub use scope::{Admin, Operator, Rights, Scope, TenantState};
+pub use store::{Store, StoreError};
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};

@@ -1,18 +1,121 @@
 //! On whose behalf something happens. Made by authentication, carried by everything.
 
-/// An authenticated caller.
+use std::sync::Arc;
+
+/// An authenticated caller. What is stored is reached only through one of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// The tenant's number.
-    pub tenant_id: i64,
-    /// Whether the tenant's responses are kept.
-    pub state: TenantState,
+    tenant_id: i64,
+    user: Arc<str>,
+    state: TenantState,
+    rights: Rights,
 }
 
 impl Scope {
+    /// A caller whose credential was checked, or the owner of a turn that goes on without its caller. Nobody else has
+    /// a reason to make one; the lints say so.
+    pub fn authenticated(tenant_id: i64, user: impl Into<Arc<str>>, state: TenantState, rights: Rights) -> Self {
+        Self { tenant_id, user: user.into(), state, rights }
+    }
+
+    /// The tenant's number.
+    pub fn tenant_id(&self) -> i64 {
+        self.tenant_id
+    }
+
+    /// Whose things these are: the user that the caller named, or the key itself.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Whether the tenant's responses are kept.
+    pub fn state(&self) -> TenantState {
+        self.state
+    }
+
+    /// What the caller may do.
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
     /// What sealed content of this caller is bound to.
     pub fn seal_context(&self) -> String {
         format!("tenant:{}", self.tenant_id)
+    }
+
+    /// The caller as an administrator of its tenant, if it is one.
+    pub fn admin(&self) -> Option<Admin<'_>> {
+        self.rights.contains(Rights::ADMIN).then_some(Admin(self))
+    }
+
+    /// The caller as the operator of all tenants, if it is one.
+    pub fn operator(&self) -> Option<Operator> {
+        self.rights.contains(Rights::OPERATOR).then_some(Operator(()))
+    }
+}
+
+/// A caller that may see what every user of its own tenant has.
+#[derive(Debug, Clone, Copy)]
+pub struct Admin<'a>(&'a Scope);
+
+impl Admin<'_> {
+    /// The tenant's number.
+    pub fn tenant_id(self) -> i64 {
+        self.0.tenant_id
+    }
+}
+
+/// Who runs the installation: the process itself, a command on its machine, or a caller with that right.
+#[derive(Debug, Clone, Copy)]
+pub struct Operator(());
+
+impl Operator {
+    /// The process itself, or a command that was given its configuration.
+    pub fn of_this_process() -> Self {
+        Self(())
+    }
+}
+
+/// What a key may do; a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Use the doors: responses, conversations, models.
+    pub const USE: Self = Self(1);
+    /// Administer the own tenant.
+    pub const ADMIN: Self = Self(2);
+    /// Administer all tenants.
+    pub const OPERATOR: Self = Self(4);
+
+    const NAMES: [(Self, &'static str); 3] = [(Self::USE, "use"), (Self::ADMIN, "admin"), (Self::OPERATOR, "operator")];
+
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether everything in `other` is in here.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The right of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(right, _)| *right)
+    }
+
+    /// Every name that there is.
+    pub fn all_names() -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().map(|(_, name)| *name)
+    }
+
+    /// The names of what is in here.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().filter(move |(right, _)| self.contains(*right)).map(|(_, name)| *name)
     }
 }
 
@@ -24,4 +127,19 @@ pub enum TenantState {
     Stored,
     /// The whole history is sent every time.
     Stateless,
+}
+
+impl TenantState {
+    /// The name that it is stored and configured under.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stored => "stored",
+            Self::Stateless => "stateless",
+        }
+    }
+
+    /// The state of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Stored, Self::Stateless].into_iter().find(|state| state.name() == name)
+    }
 }

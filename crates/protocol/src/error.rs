@@ -1,6 +1,6 @@
 //! The error object that every wire of this family shares.
 
-use crate::json::Writer;
+use crate::json::{Json, Raw, Writer};
 
 /// `{"message", "type", "param", "code"}`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,24 @@ impl ErrorObject {
         writer.key("type").string(&self.kind);
         write_optional(writer.key("param"), self.param.as_deref());
         write_optional(writer.key("code"), self.code.as_deref());
+    }
+
+    /// The object as it is stored.
+    pub fn to_json(&self) -> Json {
+        let mut writer = Writer::with_capacity(128 + self.message.len());
+        writer.object(|writer| self.write_fields(writer));
+        Json::from_writer(writer)
+    }
+
+    /// Reads a stored object; what is missing is empty.
+    pub fn read(raw: Raw<'_>) -> Self {
+        let text = |name: &str| raw.get_str(name).map(std::borrow::Cow::into_owned);
+        Self {
+            message: text("message").unwrap_or_default(),
+            kind: text("type").unwrap_or_default(),
+            param: text("param"),
+            code: text("code"),
+        }
     }
 
     /// The body of an HTTP answer: `{"error": {…}}`.

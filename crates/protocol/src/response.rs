@@ -29,6 +29,20 @@ pub enum Status {
 }
 
 impl Status {
+    /// Every status.
+    pub const ALL: [Self; 6] =
+        [Self::Queued, Self::InProgress, Self::Completed, Self::Failed, Self::Incomplete, Self::Cancelled];
+
+    /// The status of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Whether nothing about the response changes any more.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Queued | Self::InProgress)
+    }
+
     /// The wire name.
     pub fn name(self) -> &'static str {
         match self {
@@ -166,6 +180,16 @@ impl Settings {
 }
 
 impl Settings {
+    /// Settings that were stored: what [`Settings::bytes`] gave.
+    pub fn stored(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The inside of a JSON object, to be stored.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
     /// Bytes of it.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{Fault, FaultKind, Scope, TenantState};
+use amalgam_core::{Fault, FaultKind, Rights, Scope, TenantState};
 use http::{HeaderMap, header};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -30,7 +30,7 @@ pub struct Auth {
 impl Auth {
     /// Knows these tenants. Without a single key everybody is the first tenant; the binary allows that on loopback only.
     pub fn new(tenants: &[Tenant]) -> Self {
-        let scope = |tenant: &Tenant| Scope { tenant_id: tenant.id, state: tenant.state };
+        let scope = |tenant: &Tenant| Scope::authenticated(tenant.id, "tenant", tenant.state, Rights::USE);
         let keys: HashMap<_, _> = tenants
             .iter()
             .flat_map(|tenant| tenant.keys.iter().map(move |key| (hash(key.expose_secret()), scope(tenant))))
@@ -85,8 +85,8 @@ mod tests {
     fn a_known_key_gives_its_tenant_and_everything_else_is_refused() {
         // S18
         let auth = auth(&["am_one"]);
-        assert_eq!(auth.admit(&headers(&["Bearer am_one"])).unwrap().tenant_id, 7);
-        assert_eq!(auth.admit(&headers(&["bearer  am_one "])).unwrap().tenant_id, 7);
+        assert_eq!(auth.admit(&headers(&["Bearer am_one"])).unwrap().tenant_id(), 7);
+        assert_eq!(auth.admit(&headers(&["bearer  am_one "])).unwrap().tenant_id(), 7);
         for wrong in [
             &[][..],
             &["Bearer am_two"],
@@ -101,6 +101,6 @@ mod tests {
 
     #[test]
     fn without_any_key_everybody_is_the_first_tenant() {
-        assert_eq!(auth(&[]).admit(&HeaderMap::new()).unwrap().tenant_id, 7);
+        assert_eq!(auth(&[]).admit(&HeaderMap::new()).unwrap().tenant_id(), 7);
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn meaning(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope
     if request.background == Some(true) {
         losses.push(Loss::new("background", "the response is made in the foreground"));
     }
-    if request.store == Some(true) && scope.state == TenantState::Stored {
+    if request.store == Some(true) && scope.state() == TenantState::Stored {
         losses.push(Loss::new("store", "responses are not kept by this version"));
     }
     if request.context_management.is_some() {
@@ -48,7 +48,7 @@ pub(super) fn meaning(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope
 fn refuse_state(request: &CreateResponse<'_>, scope: &Scope) -> Result<(), Fault> {
     let previous = request.previous_response_id.as_deref().is_some_and(|id| !id.is_empty());
     let conversation = request.conversation.is_some_and(|conversation| conversation.text() != "\"\"");
-    match (scope.state, previous, conversation) {
+    match (scope.state(), previous, conversation) {
         (TenantState::Stateless, true, _) => Err(unsupported(
             "previous_response_id",
             "Responses are not kept: send the full conversation history in `input`.",
@@ -78,7 +78,7 @@ fn refuse_references(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope)
     for item in items {
         if let ItemKind::Reference(reference) = &item.kind {
             let path = path_of(body, "input", item);
-            return Err(match scope.state {
+            return Err(match scope.state() {
                 TenantState::Stateless => {
                     unsupported(path, "Items are not kept: send the full item instead of a reference.")
                 }

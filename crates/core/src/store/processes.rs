@@ -1,0 +1,91 @@
+//! Processes that share a store: who lives, what waits for one of them, what can go.
+
+use bytes::Bytes;
+
+use super::Stored;
+use crate::scope::{Operator, Scope};
+
+/// One run of the server; a new one each time it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(pub u128);
+
+/// A turn that waits for a process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueuedTurn {
+    /// Whose it is; its rights are the least ones.
+    pub scope: Scope,
+    /// `resp_…`
+    pub response_id: String,
+    /// Milliseconds since 1970.
+    pub created_at_ms: u64,
+    /// The request's body.
+    pub request: Bytes,
+    /// Whether its events are kept.
+    pub streamed: bool,
+}
+
+/// What a dead process left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Buried {
+    /// Turns that were running and have failed now.
+    pub failed: u64,
+    /// Turns that had not begun and wait for another process now.
+    pub queued: u64,
+}
+
+/// How long things are kept, as moments in milliseconds since 1970: what is older goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Events of streams that have ended.
+    pub events_before_ms: u64,
+    /// Model calls.
+    pub transcripts_before_ms: u64,
+    /// Keys of requests that are done once.
+    pub claims_before_ms: u64,
+    /// Responses and their items; none for ever.
+    pub responses_before_ms: Option<u64>,
+}
+
+/// What went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Rows, of whatever kind. More may be left when it is not zero.
+    pub rows: u64,
+}
+
+/// What processes ask for.
+pub trait ProcessStore: Send + Sync {
+    /// Says that a process lives: `beat` grows each time. The first call makes it known.
+    fn beat(&self, operator: Operator, process: ProcessId, beat: u64) -> Stored<'_, ()>;
+
+    /// Everybody who is known, with the last beat.
+    fn processes(&self, operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>>;
+
+    /// Ends what a process left behind, if its last beat is still `beat`: running turns fail with `error` (an error object
+    /// as JSON text), those that had not begun wait again, claims of unfinished requests are given back, the process is
+    /// forgotten. Nothing when somebody else was faster or it lives.
+    fn bury<'a>(
+        &'a self,
+        operator: Operator,
+        process: ProcessId,
+        beat: u64,
+        error: &'a str,
+        now_ms: u64,
+    ) -> Stored<'a, Option<Buried>>;
+
+    /// Takes at most `limit` turns that wait for a process, the oldest first. No other process gets the same ones.
+    fn take_queued(&self, operator: Operator, process: ProcessId, limit: usize) -> Stored<'_, Vec<QueuedTurn>>;
+
+    /// Gives turns back that this process will not run: they wait for another one.
+    fn give_back<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
+
+    /// The ids of the background turns that are this process's and have not ended.
+    fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>>;
+
+    /// Removes a bounded number of rows that need not be kept any longer.
+    fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, Pruned>;
+
+    /// Removes everything that turns have written, of all tenants; with `all` also tenants, keys and everything that was
+    /// configured.
+    fn reset(&self, operator: Operator, all: bool) -> Stored<'_, ()>;
+}

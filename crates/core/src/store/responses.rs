@@ -1,0 +1,125 @@
+//! Responses as they are read: one, its lineage, its events.
+
+use amalgam_protocol::{ErrorObject, Json, Status, Usage};
+use bytes::Bytes;
+
+use super::{Stored, turns::Place};
+use crate::scope::Scope;
+
+/// A response as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredResponse {
+    /// `resp_…`
+    pub id: String,
+    /// Where it is in its life, and how that went.
+    pub status: ToldStatus,
+    /// Milliseconds since 1970.
+    pub created_at_ms: u64,
+    /// What the object repeats of its request: the inside of a JSON object, as [`amalgam_protocol::Settings`] wrote it.
+    pub settings: Bytes,
+    /// Its own input items, a JSON array; every item has an id.
+    pub input: Json,
+    /// Its output items, a JSON array; empty until the end.
+    pub output: Json,
+    /// Whether it runs without its caller.
+    pub background: bool,
+    /// Whether its events are kept.
+    pub streamed: bool,
+    /// The conversation that it belongs to.
+    pub conversation: Option<String>,
+    /// Where its items are.
+    pub place: Place,
+}
+
+/// How a response stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToldStatus {
+    /// Where it is in its life.
+    pub status: Status,
+    /// Milliseconds since 1970, once it has ended well.
+    pub completed_at_ms: Option<u64>,
+    /// Why it failed.
+    pub error: Option<ErrorObject>,
+    /// Why it is incomplete.
+    pub incomplete_reason: Option<String>,
+    /// What it cost.
+    pub usage: Option<Usage>,
+}
+
+/// Everything that a response builds on, itself included, oldest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lineage {
+    /// How the response itself stands.
+    pub status: Status,
+    /// Where the response itself is: what a child is appended to.
+    pub place: Place,
+    /// Items, response by response.
+    pub turns: Vec<ItemsOf>,
+}
+
+/// The items of one response.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ItemsOf {
+    /// A JSON array.
+    pub input: Json,
+    /// A JSON array.
+    pub output: Json,
+}
+
+/// Frames of a stream, whole ones, contiguous.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventChunk {
+    /// The sequence number of the first.
+    pub first: u64,
+    /// The sequence number of the last.
+    pub last: u64,
+    /// The frames as they were sent.
+    pub frames: Bytes,
+}
+
+/// What a stream has said after a point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventTail {
+    /// The response, so that its end can be told.
+    pub response: StoredResponse,
+    /// Chunks in order; the first one may begin before the point.
+    pub chunks: Vec<EventChunk>,
+}
+
+/// What came of asking for an end.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancelled {
+    /// It has ended, now or before: this is how it stands.
+    Ended(Box<StoredResponse>),
+    /// It runs in the foreground, where its caller ends it by leaving.
+    Foreground,
+}
+
+/// Reads of responses.
+pub trait ResponseStore: Send + Sync {
+    /// One response.
+    fn response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<StoredResponse>>;
+
+    /// What a response builds on, in one query.
+    fn lineage<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Lineage>>;
+
+    /// Items by their ids, of responses and of conversations; nothing where there is none. The same order.
+    fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>>;
+
+    /// Forgets a response; whether there was one. It cannot be read or continued any more. Its items go as soon as no
+    /// other response builds on them.
+    fn delete_response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool>;
+
+    /// Ends a background response that has not ended, without output. Whoever runs it finds out through
+    /// [`super::Store::changed`] or because it cannot write any more.
+    fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<Cancelled>>;
+
+    /// The events after a sequence number (all of them for none), at most about `bytes` of them.
+    fn events<'a>(
+        &'a self,
+        scope: &'a Scope,
+        id: &'a str,
+        after: Option<u64>,
+        bytes: usize,
+    ) -> Stored<'a, Option<EventTail>>;
+}
