@@ -1,7 +1,13 @@
-//! Sealing: what leaves our hands and comes back is encrypted and bound to whom it belongs.
+//! Persistence: the engines that keep what callers have, and the sealing of what leaves our hands and comes back.
 //!
-//! This crate is also the home of persistence; no storage engine exists in it yet, and nothing is stored.
+//! Every engine implements `amalgam_core::Store` and passes the same checks. A new one is a module here, a folder of
+//! migrations, and a module of `tests/it`.
 
+mod bells;
+pub mod migrate;
+pub mod postgres;
+mod rows;
 mod seal;
+pub mod sqlite;
 
-pub use seal::{KeyError, MasterKey, Sealer};
+pub use seal::{KeyError, KeyId, KeyRing, MasterKey, Sealer};

@@ -1,12 +1,21 @@
 //! Encrypts and authenticates small pieces of data with XChaCha20-Poly1305.
 //!
-//! A sealed text reads `ams1.` and then, in URL-safe base64, nonce, ciphertext and tag. The digit stands for the
-//! format and for how its key comes from the master key; another one of either takes another digit. The context (the
-//! tenant, and what the data is) is associated data: it is not in the text, and without the same one nothing opens.
+//! A sealed text reads `ams2.`, the name of its master key, a dot, and then, in URL-safe base64, nonce, ciphertext and
+//! tag. The digit stands for the format and for how its key comes from the master key; another one of either takes
+//! another digit. Texts of the first format, `ams1.`, name no key and still open. The context (the tenant, and what the
+//! data is) is associated data: it is not in the text, and without the same one nothing opens.
 
+mod key_ring;
 mod master_key;
 
-use std::fmt;
+use std::{
+    fmt,
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
 
 use amalgam_core::Seal;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -15,44 +24,108 @@ use chacha20poly1305::{
     aead::{Aead, Payload},
 };
 
-pub use self::master_key::{KeyError, MasterKey};
+pub use self::key_ring::KeyRing;
+pub use self::master_key::{KeyError, KeyId, MasterKey};
 
-const PREFIX: &str = "ams1.";
-const PURPOSE: &str = "amalgam seal 1";
+const PREFIX: &str = "ams2.";
+const PURPOSE: &str = "amalgam seal 2";
+/// The format that knew only one master key.
+const FIRST_PREFIX: &str = "ams1.";
+const FIRST_PURPOSE: &str = "amalgam seal 1";
 const NONCE_BYTES: usize = 24;
 
-/// Seals and opens with a key that comes from the master key.
+/// How often the file of the keys is looked at; a rotation is in force after this long.
+const LOOK: Duration = Duration::from_secs(4);
+/// How often a text of a key that nobody knows may make us look sooner.
+const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(1);
+
+/// Seals with the newest master key and opens with any of them.
 pub struct Sealer {
-    cipher: XChaCha20Poly1305,
+    ciphers: RwLock<Arc<Ciphers>>,
+    file: Option<Watched>,
 }
 
 impl Sealer {
-    /// A sealer; two with the same master key open each other's texts.
-    pub fn new(master_key: &MasterKey) -> Self {
-        let key = master_key.derive(PURPOSE);
-        Self { cipher: XChaCha20Poly1305::new((&*key).into()) }
+    /// A sealer with these keys; two that share a key open each other's texts.
+    pub fn new(ring: &KeyRing) -> Self {
+        Self { ciphers: RwLock::new(Arc::new(Ciphers::new(ring))), file: None }
+    }
+
+    /// A sealer with the keys in a file, which is made if there is none. It follows the file: a key that is added while
+    /// the process runs is used within seconds. A file that cannot be read any more changes nothing.
+    pub fn following(path: &Path) -> Result<Self, KeyError> {
+        let state = FileState::of(path);
+        let ring = KeyRing::load_or_create(path)?;
+        let seen = Seen { state: state.or_else(|| FileState::of(path)), at: Instant::now() };
+        let mut sealer = Self::new(&ring);
+        sealer.file = Some(Watched { path: path.to_owned(), seen: Mutex::new(seen) });
+        Ok(sealer)
+    }
+
+    fn ciphers(&self) -> Arc<Ciphers> {
+        self.look_again(LOOK);
+        Arc::clone(&self.ciphers.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the file again when it has changed, and when the last look is longer ago than `patience`.
+    fn look_again(&self, patience: Duration) {
+        let Some(file) = &self.file else { return };
+        // Somebody else is looking: what is known until then is good enough.
+        let Ok(mut seen) = file.seen.try_lock() else { return };
+        if seen.at.elapsed() < patience {
+            return;
+        }
+        seen.at = Instant::now();
+        let state = FileState::of(&file.path);
+        if state.is_none() || state == seen.state {
+            return;
+        }
+        if let Ok(ring) = KeyRing::load(&file.path) {
+            seen.state = state;
+            *self.ciphers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Ciphers::new(&ring));
+        }
+    }
+
+    fn open_named(&self, context: &str, id: KeyId, sealed: &str) -> Option<Vec<u8>> {
+        let find = |ciphers: Arc<Ciphers>| ciphers.keys.iter().position(|key| key.id == id).map(|at| (ciphers, at));
+        let (ciphers, at) = find(self.ciphers()).or_else(|| {
+            self.look_again(LOOK_FOR_UNKNOWN);
+            find(self.ciphers())
+        })?;
+        open(&ciphers.keys.get(at)?.cipher, context, sealed)
     }
 }
 
 impl Seal for Sealer {
     fn seal(&self, context: &str, plain: &[u8]) -> String {
+        let ciphers = self.ciphers();
+        let newest = ciphers.keys.first().expect("a ring has a key");
         // 192 random bits: chance never repeats one, so there is no counter to keep.
         let nonce: [u8; NONCE_BYTES] = rand::random();
-        let sealed = self
+        let sealed = newest
             .cipher
             .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: context.as_bytes() })
             .expect("the cipher refuses only messages of 256 GiB and more");
-        let mut text = String::with_capacity(PREFIX.len() + (nonce.len() + sealed.len()).div_ceil(3) * 4);
-        text.push_str(PREFIX);
+        let mut text = format!("{PREFIX}{}.", newest.id);
+        text.reserve((nonce.len() + sealed.len()).div_ceil(3) * 4);
         URL_SAFE_NO_PAD.encode_string([&nonce[..], &sealed].concat(), &mut text);
         text
     }
 
     fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>> {
-        let bytes = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(PREFIX)?).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
-        self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: context.as_bytes() }).ok()
+        if let Some(named) = sealed.strip_prefix(PREFIX) {
+            let (id, sealed) = named.split_once('.')?;
+            return self.open_named(context, KeyId::parse(id)?, sealed);
+        }
+        let sealed = sealed.strip_prefix(FIRST_PREFIX)?;
+        self.ciphers().keys.iter().find_map(|key| open(&key.first_cipher, context, sealed))
     }
+}
+
+fn open(cipher: &XChaCha20Poly1305, context: &str, sealed: &str) -> Option<Vec<u8>> {
+    let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+    let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
+    cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: context.as_bytes() }).ok()
 }
 
 impl fmt::Debug for Sealer {
@@ -61,94 +134,60 @@ impl fmt::Debug for Sealer {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+/// What a ring of keys comes to, the newest first.
+struct Ciphers {
+    keys: Vec<Cipher>,
+}
 
-    use super::*;
+struct Cipher {
+    id: KeyId,
+    cipher: XChaCha20Poly1305,
+    /// For texts of the first format.
+    first_cipher: XChaCha20Poly1305,
+}
 
-    fn sealer(byte: u8) -> Sealer {
-        let key: String = (0..32).map(|index| format!("{:02x}", byte.wrapping_add(index))).collect();
-        Sealer::new(&MasterKey::from_env_value(&key).unwrap())
-    }
-
-    #[test]
-    fn the_same_data_sealed_twice_gives_two_texts_that_both_open() {
-        let sealer = sealer(1);
-        let (first, second) = (sealer.seal("tenant 1", b"signature"), sealer.seal("tenant 1", b"signature"));
-        assert_ne!(first, second);
-        for text in [first, second] {
-            assert_eq!(sealer.open("tenant 1", &text).as_deref(), Some(&b"signature"[..]));
-        }
-    }
-
-    // P10
-    #[test]
-    fn a_text_of_one_tenant_does_not_open_for_another() {
-        let sealer = sealer(1);
-        let text = sealer.seal("tenant 1", b"signature");
-        assert_eq!(sealer.open("tenant 2", &text), None);
-        assert_eq!(sealer.open("", &text), None);
-    }
-
-    #[test]
-    fn a_text_does_not_open_with_another_master_key() {
-        assert_eq!(sealer(2).open("tenant 1", &sealer(1).seal("tenant 1", b"signature")), None);
-    }
-
-    #[test]
-    fn a_text_opens_after_a_restart_with_the_same_master_key() {
-        assert_eq!(sealer(1).open("a", &sealer(1).seal("a", b"kept")).as_deref(), Some(&b"kept"[..]));
-    }
-
-    /// Clients keep such texts, so a change of format or of key derivation must not go unnoticed. This one was made by
-    /// an implementation of its own, from the published descriptions of the cipher.
-    #[test]
-    fn a_text_sealed_by_the_first_version_still_opens() {
-        let text = "ams1.ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7Zib7ufEU9zrH-PSPvPTsBx4Cm_6PtWvtjcQ0IRE";
-        assert_eq!(sealer(1).open("tenant 1", text).as_deref(), Some(&b"from long ago"[..]));
-    }
-
-    #[test]
-    fn what_is_not_ours_does_not_open() {
-        let sealer = sealer(1);
-        let text = sealer.seal("a", b"");
-        assert_eq!(sealer.open("a", &text).as_deref(), Some(&b""[..]));
-        let other_version = text.replacen("ams1.", "ams2.", 1);
-        let padded = format!("{text}=");
-        for foreign in ["", "ams1", "ams1.", "ams1.AAAA", "gAAAAABo", "ams1.ä", &other_version, &padded] {
-            assert_eq!(sealer.open("a", foreign), None, "{foreign}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_is_sealed_opens_to_the_same_bytes(context in ".*", plain in prop::collection::vec(any::<u8>(), 0..500)) {
-            let sealer = sealer(1);
-            let text = sealer.seal(&context, &plain);
-            prop_assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)));
-            prop_assert_eq!(sealer.open(&context, &text), Some(plain));
-        }
-
-        #[test]
-        fn no_changed_or_shortened_text_opens(plain in prop::collection::vec(any::<u8>(), 0..50), place in any::<prop::sample::Index>(), replacement in "[A-Za-z0-9_-]") {
-            let sealer = sealer(1);
-            let text = sealer.seal("a", &plain);
-            let place = place.index(text.len());
-            let (before, after) = text.split_at(place);
-            prop_assert_eq!(sealer.open("a", before), None);
-            let mut rest = after.chars();
-            if rest.next() != replacement.chars().next() {
-                let changed = format!("{before}{replacement}{}", rest.as_str());
-                prop_assert_eq!(sealer.open("a", &changed), None);
-            }
-        }
-
-        #[test]
-        fn no_text_at_all_makes_opening_fail_harder_than_none(text in ".*") {
-            prop_assert_eq!(sealer(1).open("a", &text), None);
-            let prefixed = format!("ams1.{text}");
-            prop_assert_eq!(sealer(1).open("a", &prefixed), None);
-        }
+impl Ciphers {
+    fn new(ring: &KeyRing) -> Self {
+        let cipher = |key: &MasterKey, purpose: &str| XChaCha20Poly1305::new((&*key.derive(purpose)).into());
+        let keys = ring.keys().iter().map(|key| Cipher {
+            id: key.id(),
+            cipher: cipher(key, PURPOSE),
+            first_cipher: cipher(key, FIRST_PURPOSE),
+        });
+        Self { keys: keys.collect() }
     }
 }
+
+/// A file of keys, and what it was like when it was last looked at.
+struct Watched {
+    path: PathBuf,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    state: Option<FileState>,
+    at: Instant,
+}
+
+/// What changes when a file is written or replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileState {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl FileState {
+    fn of(path: &Path) -> Option<Self> {
+        let of = |file: Metadata| Self {
+            inode: file.ino(),
+            length: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+        };
+        fs::metadata(path).ok().map(of)
+    }
+}
+
+#[cfg(test)]
+#[path = "seal_tests.rs"]
+mod tests;

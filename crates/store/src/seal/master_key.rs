@@ -1,14 +1,9 @@
-//! The one secret of an installation: where it comes from and what is made from it.
-//!
-//! It comes from the environment, or from a file in the data folder that is made at the first start. It never lies in
-//! a database, so a copy of one opens nothing.
+//! One secret of an installation, and what is made from it. Where several are kept is in `key_ring`.
 
 use std::{
     fmt::{self, Write as _},
-    fs::{DirBuilder, File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
+    io,
+    path::PathBuf,
 };
 
 use base64::{
@@ -17,13 +12,15 @@ use base64::{
 };
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
-const KEY_BYTES: usize = 32;
-/// A key takes 65 bytes in its file; anything much larger is another file.
-const MAX_FILE_BYTES: u64 = 1024;
+pub(super) const KEY_BYTES: usize = 32;
+
+/// What the id of a key is made for; the id tells nothing about the key.
+const ID_PURPOSE: &str = "amalgam key id";
 
 /// 256 secret bits from which every other key is derived. Wiped from memory when dropped, never printed.
+#[derive(Clone)]
 pub struct MasterKey(Zeroizing<[u8; KEY_BYTES]>);
 
 /// Why there is no master key. No variant holds any part of one.
@@ -35,6 +32,12 @@ pub enum KeyError {
     /// All bytes are alike: somebody left a placeholder.
     #[error("the master key is one byte repeated, which is no secret; make one with `openssl rand -hex 32`")]
     Placeholder,
+    /// The same key stands twice.
+    #[error("the same master key is given twice")]
+    Repeated,
+    /// There is none, or more than anybody needs.
+    #[error("there are {0} master keys; one to {most} can be used", most = super::key_ring::MOST_KEYS)]
+    Count(usize),
     /// The file holds something else.
     #[error("`{}` does not hold a master key", path.display())]
     NotAKeyFile {
@@ -88,21 +91,23 @@ impl MasterKey {
         Ok(Self(key))
     }
 
-    /// Reads the key in the file `path`, or makes the file, and its folder, with a new one.
-    ///
-    /// A file that others may read is refused rather than mended: whoever could read it may have done so, and a
-    /// person has to decide whether the key is still a secret. Of several processes that start at once one makes the
-    /// key and all use it; a crash leaves a whole file or none.
-    pub fn load_or_create(path: &Path) -> Result<Self, KeyError> {
-        match File::open(path) {
-            Ok(file) => Self::load(file, path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                create(path).map_err(failed("create", path))?;
-                // Not the key just made: another process may have been quicker.
-                Self::load(File::open(path).map_err(failed("open", path))?, path)
-            }
-            Err(error) => Err(failed("open", path)(error)),
+    /// A new key from the system's randomness.
+    pub(super) fn random() -> Self {
+        Self(Zeroizing::new(rand::random()))
+    }
+
+    /// How texts name the key that they are sealed with: eight hexadecimal digits made from it.
+    pub fn id(&self) -> KeyId {
+        let derived = self.derive(ID_PURPOSE);
+        KeyId(u32::from_be_bytes([derived[0], derived[1], derived[2], derived[3]]))
+    }
+
+    /// The key as a line of its file.
+    pub(super) fn push_line(&self, text: &mut String) {
+        for byte in &*self.0 {
+            write!(text, "{byte:02x}").expect("writing to a string does not fail");
         }
+        text.push('\n');
     }
 
     /// A key for one purpose. Different purposes give keys that tell nothing about each other.
@@ -111,20 +116,23 @@ impl MasterKey {
         mac.update(purpose.as_bytes());
         Zeroizing::new(mac.finalize().into_bytes().into())
     }
+}
 
-    fn load(file: File, path: &Path) -> Result<Self, KeyError> {
-        // Asked of the open file, so that it cannot be exchanged in between.
-        let mode = file.metadata().map_err(failed("inspect", path))?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(KeyError::Exposed { path: path.to_owned(), mode });
-        }
-        let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
-        match file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
-            Ok(_) => Self::from_env_value(&text),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(KeyError::Malformed),
-            Err(error) => return Err(failed("read", path)(error)),
-        }
-        .map_err(|source| KeyError::NotAKeyFile { path: path.to_owned(), source: Box::new(source) })
+/// The name of a master key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyId(u32);
+
+impl KeyId {
+    /// Reads a name as it stands in a sealed text.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let plain = text.len() == 8 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        plain.then(|| u32::from_str_radix(text, 16).ok().map(Self))?
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:08x}", self.0)
     }
 }
 
@@ -141,46 +149,6 @@ fn hex_digit(digit: u8) -> Option<u8> {
         b'A'..=b'F' => Some(digit - b'A' + 10),
         _ => None,
     }
-}
-
-fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyError {
-    move |source| KeyError::File { attempt, path: path.to_owned(), source }
-}
-
-/// Makes the file whole or not at all; one that is already there stays.
-fn create(path: &Path) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-
-    let mut key: [u8; KEY_BYTES] = rand::random();
-    // Reserved at once: a buffer that grows leaves copies of the key behind.
-    let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
-    for byte in &key {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    text.push('\n');
-    key.zeroize();
-
-    let draft = folder.join(format!(".master-key-{:016x}", rand::random::<u64>()));
-    let written = write_durably(&draft, text.as_bytes()).and_then(|()| match std::fs::hard_link(&draft, path) {
-        // A link, unlike a rename, never replaces a key that another process made meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked,
-    });
-    // Whatever happened, no second copy of a key stays behind.
-    let removed = std::fs::remove_file(&draft);
-    written?;
-    removed?;
-    File::open(folder)?.sync_all()
-}
-
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 #[cfg(test)]

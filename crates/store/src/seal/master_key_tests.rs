@@ -1,5 +1,3 @@
-use std::fs::{self, Permissions};
-
 use super::*;
 
 const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eFF";
@@ -52,69 +50,12 @@ fn keys_for_different_purposes_differ() {
 }
 
 #[test]
-fn the_first_start_makes_a_key_that_only_the_owner_may_read_and_the_next_start_finds_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("data/master.key");
-    let made = MasterKey::load_or_create(&path).unwrap();
-    assert_eq!(MasterKey::load_or_create(&path).unwrap().0, made.0);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
-    // Nothing but the key is left in the folder.
-    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-}
-
-#[test]
-fn two_installations_have_different_keys() {
-    let folder = tempfile::tempdir().unwrap();
-    let one = MasterKey::load_or_create(&folder.path().join("one")).unwrap();
-    let two = MasterKey::load_or_create(&folder.path().join("two")).unwrap();
-    assert_ne!(one.0, two.0);
-}
-
-#[test]
-fn processes_that_start_at_once_agree_on_one_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("master.key");
-    let keys: Vec<_> = std::thread::scope(|scope| {
-        let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| MasterKey::load_or_create(&path).unwrap())).collect();
-        starts.into_iter().map(|start| start.join().unwrap()).collect()
-    });
-    assert!(keys.iter().all(|key| key.0 == keys[0].0));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn a_key_that_others_may_read_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("master.key");
-    MasterKey::load_or_create(&path).unwrap();
-    for mode in [0o644, 0o640, 0o602] {
-        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        let error = MasterKey::load_or_create(&path).unwrap_err();
-        assert!(matches!(error, KeyError::Exposed { mode: seen, .. } if seen == mode), "{error}");
+fn a_key_has_a_name_that_stays_the_same_and_is_not_part_of_it() {
+    let key = MasterKey::from_env_value(HEX).unwrap();
+    let name = key.id().to_string();
+    assert_eq!((name.len(), KeyId::parse(&name)), (8, Some(key.id())));
+    assert!(!HEX.to_lowercase().contains(&name));
+    for wrong in ["", "1234567", "123456789", "ABCDEF01", "+1234567", "1234567g"] {
+        assert_eq!(KeyId::parse(wrong), None, "{wrong}");
     }
-    fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
-    MasterKey::load_or_create(&path).unwrap();
-}
-
-#[test]
-fn a_file_that_holds_something_else_is_refused_and_left_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("master.key");
-    for content in [&b""[..], b"abc", &[0xff; 64], &[b'a'; 5000]] {
-        write_durably(&path, content).unwrap();
-        let error = MasterKey::load_or_create(&path).unwrap_err();
-        assert!(matches!(error, KeyError::NotAKeyFile { .. }), "{error}");
-        assert_eq!(fs::read(&path).unwrap(), content);
-        fs::remove_file(&path).unwrap();
-    }
-}
-
-#[test]
-fn a_folder_that_cannot_be_made_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file/master.key");
-    fs::write(folder.path().join("file"), "").unwrap();
-    let error = MasterKey::load_or_create(&path).unwrap_err();
-    assert!(error.to_string().contains("file/master.key"), "{error}");
 }

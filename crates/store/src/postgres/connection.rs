@@ -1,0 +1,293 @@
+//! One connection: how it is made, what it has prepared, and what its errors mean.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use amalgam_core::StoreError;
+use tokio::{task::JoinSet, time};
+use tokio_postgres::{
+    Client, Error, Row, Socket, Statement,
+    error::SqlState,
+    types::{ToSql, Type},
+};
+
+use super::{
+    address::Address,
+    sql::Sql,
+    tls::{Session, Tls},
+};
+
+/// A value for a statement.
+pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// Makes connections; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Connector {
+    address: Arc<Address>,
+    tls: Tls,
+    wait: Duration,
+    statement_ms: String,
+    idle_ms: String,
+}
+
+/// What every session of ours is set to. Every statement finds its rows through an index; a plan that was made while a
+/// table was small must not read all of it once it is large, and the rules of locking are those of READ COMMITTED.
+const SETTINGS: &str = "
+    SET default_transaction_isolation = 'read committed';
+    SET plan_cache_mode = force_generic_plan;
+    SET enable_seqscan = off;
+    SET enable_hashjoin = off;
+    SET enable_mergejoin = off;
+    SET jit = off;
+    SET client_min_messages = warning;
+    SELECT set_config('default_toast_compression', 'lz4', false) FROM pg_settings
+        WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals);";
+
+const DEADLINES: &str = "SELECT set_config('statement_timeout', $1, false),
+    set_config('idle_in_transaction_session_timeout', $2, false)";
+
+impl Connector {
+    /// `wait` bounds how long a connection takes, `statement` how long the server works on one statement.
+    pub(super) fn new(address: Arc<Address>, tls: Tls, wait: Duration, statement: Duration) -> Self {
+        let (statement_ms, idle_ms) = (statement.as_millis().to_string(), (2 * statement.as_millis()).to_string());
+        Self { address, tls, wait, statement_ms, idle_ms }
+    }
+
+    /// A new connection, within the wait.
+    pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
+        self.within(async {
+            let (client, driver) = self.address.config.connect(self.tls.clone()).await?;
+            let mut task = JoinSet::new();
+            task.spawn(async move {
+                // How it ended is told to whoever waits for an answer.
+                let _ = driver.await;
+            });
+            let deadlines: [(Param<'_>, Type); 2] = [(&self.statement_ms, Type::TEXT), (&self.idle_ms, Type::TEXT)];
+            tokio::try_join!(client.batch_execute(SETTINGS), client.execute_typed(DEADLINES, &deadlines))?;
+            Ok(Connection {
+                client,
+                prepared: Mutex::default(),
+                in_transaction: false,
+                cut: AtomicBool::new(false),
+                _task: task,
+            })
+        })
+        .await
+    }
+
+    /// A connection that the caller drives, without our settings.
+    pub(super) async fn open(&self) -> Result<(Client, tokio_postgres::Connection<Socket, Session>), StoreError> {
+        self.within(self.address.config.connect(self.tls.clone())).await
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StoreError> {
+        match time::timeout(self.wait, work).await {
+            Ok(done) => done.map_err(|error| Failure::from(error).into_unavailable(&self.address)),
+            Err(_) => Err(StoreError::Unavailable(format!("{} does not answer", self.address))),
+        }
+    }
+}
+
+/// A connection, used by one caller at a time.
+pub(super) struct Connection {
+    client: Client,
+    prepared: Mutex<HashMap<usize, Statement>>,
+    in_transaction: bool,
+    /// The server has ended the session, or is about to.
+    cut: AtomicBool,
+    /// Moves bytes; ends with the connection.
+    _task: JoinSet<()>,
+}
+
+impl Connection {
+    /// The driver's side of it.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// The statement as this connection knows it; prepared at first use.
+    pub(super) async fn prepared(&self, sql: &'static Sql) -> Result<Statement, Failure> {
+        if let Some(statement) = self.known(sql) {
+            return Ok(statement);
+        }
+        let statement = self.noted(self.client.prepare(sql.text).await)?;
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).insert(sql.key(), statement.clone());
+        Ok(statement)
+    }
+
+    /// The statement if it was prepared.
+    pub(super) fn known(&self, sql: &'static Sql) -> Option<Statement> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(&sql.key()).cloned()
+    }
+
+    /// Runs a statement; its rows.
+    pub(super) async fn rows(&self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+        let statement = self.prepared(sql).await?;
+        self.noted(self.client.query(&statement, params).await)
+    }
+
+    /// Runs a statement; its row, if there is one.
+    pub(super) async fn row(&self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Option<Row>, Failure> {
+        let statement = self.prepared(sql).await?;
+        self.noted(self.client.query_opt(&statement, params).await)
+    }
+
+    /// Runs a statement; how many rows it changed.
+    pub(super) async fn execute(&self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
+        let statement = self.prepared(sql).await?;
+        self.noted(self.client.execute(&statement, params).await)
+    }
+}
+
+impl Connection {
+    /// Begins a transaction. Until [`Connection::end`] the connection is not for anybody else: one that is left in the
+    /// middle is closed, and what was done is undone.
+    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+        self.in_transaction = true;
+        self.noted(self.client.batch_execute("BEGIN").await)
+    }
+
+    /// Ends the transaction: what was done is kept if it went well, and undone if it did not.
+    pub(super) async fn end<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+        match &done {
+            Ok(_) => self.noted(self.client.batch_execute("COMMIT").await)?,
+            Err(failure) if failure.kind == FailureKind::Cut => return done,
+            Err(_) => self.noted(self.client.batch_execute("ROLLBACK").await)?,
+        }
+        self.in_transaction = false;
+        done
+    }
+
+    /// Whether the next caller can use it.
+    pub(super) fn is_reusable(&self) -> bool {
+        !self.in_transaction && !self.is_closed() && !self.cut.load(Ordering::Relaxed)
+    }
+
+    fn noted<T>(&self, done: Result<T, Error>) -> Result<T, Failure> {
+        done.map_err(|error| {
+            let failure = Failure::from(error);
+            if failure.kind == FailureKind::Cut {
+                self.cut.store(true, Ordering::Relaxed);
+            }
+            failure
+        })
+    }
+}
+
+/// How work on a connection failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub(super) struct Failure {
+    kind: FailureKind,
+    text: String,
+}
+
+/// What can be done about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureKind {
+    /// The connection is gone, and with it the word on whether the last commit happened.
+    Cut,
+    /// The server did nothing because of somebody else: the same may work now.
+    Again,
+    /// The server did nothing, and cannot now.
+    Unavailable,
+    /// The row is there already.
+    Taken,
+    /// What was asked cannot be.
+    Broken,
+}
+
+impl Failure {
+    pub(super) fn kind(&self) -> FailureKind {
+        self.kind
+    }
+
+    /// No answer came in time: the connection cannot be used any more.
+    pub(super) fn overdue() -> Self {
+        Self { kind: FailureKind::Cut, text: "the database did not answer in time".to_owned() }
+    }
+
+    /// Others were in the way every time.
+    pub(super) fn again(text: impl Into<String>) -> Self {
+        Self { kind: FailureKind::Again, text: text.into() }
+    }
+
+    /// What was read cannot have been written by us.
+    pub(super) fn broken(text: impl Into<String>) -> Self {
+        Self { kind: FailureKind::Broken, text: text.into() }
+    }
+
+    fn into_unavailable(self, address: &Address) -> StoreError {
+        StoreError::Unavailable(format!("{address}: {}", self.text))
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure.kind {
+            FailureKind::Cut | FailureKind::Again | FailureKind::Unavailable => Self::Unavailable(failure.text),
+            FailureKind::Taken | FailureKind::Broken => Self::Broken(failure.text),
+        }
+    }
+}
+
+/// Errors of the shared readers of columns.
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::broken(error.to_string())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let Some(said) = error.as_db_error() else {
+            // The driver's errors about values are ours; everything else is the connection's.
+            let text = full_text(&error);
+            let ours = ["parameter", "column", "rows", "encoding"].iter().any(|word| error.to_string().contains(word));
+            return Self { kind: if ours { FailureKind::Broken } else { FailureKind::Cut }, text };
+        };
+        // Only the message: details repeat what was stored.
+        let text = format!("{} ({})", said.message(), said.code().code());
+        Self { kind: kind_of(said.code()), text }
+    }
+}
+
+/// The driver's message and what caused it; each says only its own level.
+fn full_text(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn kind_of(code: &SqlState) -> FailureKind {
+    match code.code() {
+        // Shutdown, crash, "starting up", a session that was ended.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => FailureKind::Cut,
+        // Serialisation, deadlock.
+        "40001" | "40P01" => FailureKind::Again,
+        "23505" => FailureKind::Taken,
+        // Cancelled by a deadline, a lock that was not to be had, a server that takes no writes.
+        "57014" | "55P03" | "25006" => FailureKind::Unavailable,
+        code => match code.get(..2) {
+            Some("08") => FailureKind::Cut,
+            // Resources (disk, memory, connections), the system itself, a password that is not accepted any more.
+            Some("53" | "58" | "28") => FailureKind::Unavailable,
+            _ => FailureKind::Broken,
+        },
+    }
+}

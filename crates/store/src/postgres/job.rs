@@ -1,0 +1,129 @@
+//! One write of a turn on its way to the database: what it says in the words of the statements.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use amalgam_core::{
+    Scope, Stem, StoreError,
+    store::{Answer, Begin, ProcessId, TurnWrite, Written},
+};
+use amalgam_protocol::Status;
+use tokio::sync::oneshot;
+
+/// A write and who waits for it.
+pub(super) struct Job {
+    pub(super) scope: Scope,
+    pub(super) stem: Stem,
+    pub(super) write: TurnWrite,
+    /// Stands in the row that the write changes: who finds it there knows that the write happened.
+    pub(super) mark: i64,
+    pub(super) bytes: usize,
+    answer: Option<oneshot::Sender<Result<Written, StoreError>>>,
+}
+
+impl Job {
+    pub(super) fn new(
+        scope: &Scope,
+        stem: Stem,
+        write: TurnWrite,
+        answer: oneshot::Sender<Result<Written, StoreError>>,
+    ) -> Self {
+        let (mark, bytes) = (mark_of(&write), bytes_of(&write));
+        Self { scope: scope.clone(), stem, write, mark, bytes, answer: Some(answer) }
+    }
+
+    /// Tells whoever waits. Nobody may be left, which is theirs to know.
+    pub(super) fn tell(&mut self, told: Result<Written, StoreError>) {
+        if let Some(answer) = self.answer.take() {
+            let _ = answer.send(told);
+        }
+    }
+
+    /// What two writes could want at the same time, and wait for each other over. Everybody who writes several at once
+    /// does so in the order of these, so that nobody waits in a circle.
+    pub(super) fn contested(&self) -> (&str, u64) {
+        match self.write.begin.as_ref().and_then(|begin| begin.parent.as_ref()) {
+            Some(parent) => (&parent.chain, parent.position + 1),
+            None => (&self.write.response_id, 0),
+        }
+    }
+
+    /// Whether all that it does is adding events.
+    pub(super) fn is_events_only(&self) -> bool {
+        let write = &self.write;
+        write.begin.is_none()
+            && write.end.is_none()
+            && !write.started
+            && write.transcripts.is_empty()
+            && write.answer.is_none()
+            && write.events.is_some()
+    }
+
+    /// Whether somebody in another process may wait for it. Nobody knows of a response before its first write; of its
+    /// key somebody may.
+    pub(super) fn is_awaited(&self) -> bool {
+        let write = &self.write;
+        write.begin.is_none() && (write.end.is_some() || write.started)
+            || write.events.is_some()
+            || write.answer.is_some()
+            || self.is_queued()
+    }
+
+    /// Whether a turn begins to wait for a process.
+    pub(super) fn is_queued(&self) -> bool {
+        let waits = |begin: &Begin| begin.status == Status::Queued && begin.request.is_some();
+        self.write.end.is_none() && !self.write.started && self.write.begin.as_deref().is_some_and(waits)
+    }
+}
+
+/// The same for the same write of the same process, and practically never for another one.
+fn mark_of(write: &TurnWrite) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    (&write.response_id, write.process, write.begin.is_some(), write.started).hash(&mut hasher);
+    if let Some(events) = &write.events {
+        (events.first, events.last, events.frames.len()).hash(&mut hasher);
+    }
+    if let Some(end) = &write.end {
+        (end.told.status, end.told.completed_at_ms, end.output.bytes()).hash(&mut hasher);
+    }
+    for transcript in &write.transcripts {
+        (transcript.number, transcript.asked_at_ms, transcript.response.len()).hash(&mut hasher);
+    }
+    if let Some((keyed, answer)) = &write.answer {
+        (keyed, answer.is_some()).hash(&mut hasher);
+    }
+    hasher.finish().cast_signed()
+}
+
+fn bytes_of(write: &TurnWrite) -> usize {
+    let begin = write.begin.as_ref().map_or(0, |begin| {
+        begin.settings.len() + begin.input.bytes().len() + begin.request.as_ref().map_or(0, bytes::Bytes::len)
+    });
+    let end = write.end.as_ref().map_or(0, |end| end.output.bytes().len());
+    let events = write.events.as_ref().map_or(0, |events| events.frames.len());
+    let transcripts: usize = write.transcripts.iter().map(|call| call.request.len() + call.response.len()).sum();
+    let answer = match &write.answer {
+        Some((_, Some(Answer::Body { body, .. }))) => body.len(),
+        _ => 0,
+    };
+    512 + begin + end + events + transcripts + answer
+}
+
+/// A process as it stands in a column.
+pub(super) fn process_bytes(process: ProcessId) -> [u8; 16] {
+    process.0.to_be_bytes()
+}
+
+/// A process from its column.
+pub(super) fn process_from(bytes: &[u8]) -> Option<ProcessId> {
+    bytes.try_into().ok().map(|bytes| ProcessId(u128::from_be_bytes(bytes)))
+}
+
+/// A count or a time as it stands in a column. What does not fit is as large as can be.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A count or a time from its column.
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}

@@ -1,0 +1,92 @@
+//! Hears what other processes have changed: one connection that listens, for as long as the store lives.
+
+use std::{future::poll_fn, sync::Arc, time::Duration};
+
+use amalgam_core::StoreError;
+use tokio::time;
+use tokio_postgres::{AsyncMessage, Client, Connection, Error, Socket};
+use tracing::{debug, warn};
+
+use super::{
+    connection::{Connector, Failure},
+    tls::Session,
+};
+use crate::bells::Bells;
+
+/// Between two attempts to reach a server that went away.
+const PAUSE: Duration = Duration::from_millis(250);
+/// So often the connection is asked whether it is alive, and so long it has to answer.
+const CHECK: Duration = Duration::from_secs(10);
+
+/// A connection that is told of changes.
+pub(super) struct Listener {
+    connector: Connector,
+    bells: Arc<Bells>,
+    client: Client,
+    connection: Connection<Socket, Session>,
+}
+
+impl Listener {
+    /// Begins to listen: nothing that happens from now on is missed.
+    pub(super) async fn open(connector: Connector, bells: Arc<Bells>) -> Result<Self, StoreError> {
+        let (client, mut connection) = connector.open().await?;
+        let begun = async {
+            tokio::select! {
+                begun = client.batch_execute("LISTEN amalgam_changed") => begun,
+                ended = hear(&mut connection, &bells) => ended,
+            }
+        };
+        match time::timeout(CHECK, begun).await {
+            Ok(begun) => begun.map_err(Failure::from)?,
+            Err(_) => return Err(Failure::overdue().into()),
+        }
+        Ok(Self { connector, bells, client, connection })
+    }
+
+    /// Listens until it is dropped. A connection that broke is replaced, and then everybody is woken: who knows what was
+    /// told meanwhile.
+    pub(super) async fn listen(mut self) {
+        loop {
+            let ended = tokio::select! {
+                ended = hear(&mut self.connection, &self.bells) => ended,
+                ended = stay(&self.client) => ended,
+            };
+            match ended {
+                Ok(()) => debug!("the connection that hears of changes is silent"),
+                Err(error) => warn!("changes in other processes are not heard for now: {}", Failure::from(error)),
+            }
+            self = self.again().await;
+            self.bells.ring_all();
+        }
+    }
+
+    async fn again(self) -> Self {
+        loop {
+            match Self::open(self.connector.clone(), Arc::clone(&self.bells)).await {
+                Ok(listener) => return listener,
+                Err(_) => time::sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+/// Moves bytes and rings for every change, until the connection ends.
+async fn hear(connection: &mut Connection<Socket, Session>, bells: &Bells) -> Result<(), Error> {
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(changed) = message? {
+            bells.ring([changed.payload()]);
+        }
+    }
+    Ok(())
+}
+
+/// Asks from time to time whether anybody is there; ends when nobody answers.
+async fn stay(client: &Client) -> Result<(), Error> {
+    loop {
+        time::sleep(CHECK).await;
+        match time::timeout(CHECK, client.batch_execute("")).await {
+            Ok(answered) => answered?,
+            Err(_) => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Processes that share the database: who lives, what waits for one of them, what a dead one left behind.
+
+use std::sync::PoisonError;
+
+use amalgam_core::{
+    Operator, Rights, Scope, StoreError,
+    store::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention, Stored},
+};
+use bytes::Bytes;
+use tokio_postgres::Row;
+
+use super::{
+    Postgres,
+    connection::{Connection, Failure, FailureKind},
+    job::{process_bytes, process_from, signed, unsigned},
+    pool::Lease,
+    prune,
+    sql::statements,
+};
+use crate::rows;
+
+statements! {
+    Operator BEAT = "
+        INSERT INTO processes (id, beat) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat";
+    Operator PROCESSES = "SELECT id, beat FROM processes ORDER BY id";
+    Operator FORGET_PROCESS = "DELETE FROM processes WHERE id = $1 AND beat = $2";
+    Operator REQUEUE = "
+        UPDATE responses SET process = NULL, mark = 0
+        WHERE process = $1 AND status = 'queued' AND request IS NOT NULL
+        RETURNING id";
+    Operator FAIL = "
+        UPDATE responses SET status = 'failed', error = $2, ended_at = $3, process = NULL, request = NULL, mark = 0
+        WHERE process = $1
+        RETURNING id";
+    /// A response that lives on answers its request itself; the claims of the others are free again. A response is looked
+    /// up by its stem, which its id ends with.
+    Operator ANSWER_CLAIMS = "
+        UPDATE idempotency SET process = NULL, status = NULL, content_type = NULL, body = NULL
+        WHERE process = $1 AND EXISTS (SELECT FROM responses r
+            WHERE r.tenant_id = idempotency.tenant_id AND r.stem = left(right(idempotency.response_id, 24), 16)
+                AND r.id = idempotency.response_id AND r.status <> 'failed')
+        RETURNING response_id";
+    Operator FREE_CLAIMS = "DELETE FROM idempotency WHERE process = $1 RETURNING response_id";
+    Operator NOTIFY = "SELECT pg_notify('amalgam_changed', changed.id) FROM unnest($1::text[]) AS changed (id)";
+    Operator TAKE_QUEUED = "
+        WITH waiting AS (
+            SELECT tenant_id, stem, id FROM responses WHERE status = 'queued' AND process IS NULL
+            ORDER BY number LIMIT $2 FOR UPDATE SKIP LOCKED
+        )
+        UPDATE responses SET process = $1, mark = $3 FROM waiting
+        WHERE responses.tenant_id = waiting.tenant_id AND responses.stem = waiting.stem AND responses.id = waiting.id";
+    /// What was taken under a mark, by whoever took it.
+    Operator TAKEN = "
+        SELECT r.id, r.tenant_id, r.user_id, t.state, r.created_at, r.request, r.streamed
+        FROM responses r LEFT JOIN tenants t ON t.id = r.tenant_id
+        WHERE r.process = $1 AND r.mark = $2 AND r.status = 'queued' ORDER BY r.number";
+    Operator GIVE_BACK = "
+        UPDATE responses SET process = NULL, status = 'queued', mark = 0
+        WHERE process = $1 AND id = ANY ($2) AND background AND request IS NOT NULL
+        RETURNING id";
+    Operator HELD = "
+        SELECT r.id, r.tenant_id, r.user_id, t.state
+        FROM responses r LEFT JOIN tenants t ON t.id = r.tenant_id
+        WHERE r.process = $1 ORDER BY r.number";
+}
+
+impl ProcessStore for Postgres {
+    fn beat(&self, _operator: Operator, process: ProcessId, beat: u64) -> Stored<'_, ()> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            connection.execute(&BEAT, &[&process_bytes(process).as_slice(), &signed(beat)]).await.map(drop)
+        }))
+    }
+
+    fn processes(&self, _operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let known = connection.rows(&PROCESSES, &[]).await?;
+            known.iter().map(|row| Ok((process(row.try_get(0)?)?, unsigned(row.try_get(1)?)))).collect()
+        }))
+    }
+
+    fn bury<'a>(
+        &'a self,
+        _operator: Operator,
+        process: ProcessId,
+        beat: u64,
+        error: &'a str,
+        now_ms: u64,
+    ) -> Stored<'a, Option<Buried>> {
+        Box::pin(async move {
+            let buried = self.pool.once(move |mut connection: Lease| async move {
+                connection.begin().await?;
+                let buried = bury(&connection, process, beat, error, now_ms).await;
+                connection.end(buried).await
+            });
+            let Some((buried, changed)) = buried.await? else { return Ok(None) };
+            self.bells.ring(changed.iter().map(String::as_str));
+            Ok(Some(buried))
+        })
+    }
+
+    fn take_queued(&self, _operator: Operator, process: ProcessId, limit: usize) -> Stored<'_, Vec<QueuedTurn>> {
+        Box::pin(async move {
+            let mut turns = self.taken_before(process).await?;
+            if turns.len() >= limit {
+                return Ok(turns);
+            }
+            // Whatever happens to the answer, the mark finds the turns again.
+            let mark = rand::random::<i64>();
+            let most = i64::try_from(limit - turns.len()).unwrap_or(i64::MAX);
+            let take = move |connection: Lease| async move { take(&connection, process, most, mark).await };
+            let taken = self.pool.attempt(&take);
+            let unsettled = || self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+            match taken.await? {
+                Ok(taken) => turns.extend(taken),
+                Err(failure) if failure.kind() == FailureKind::Cut => {
+                    unsettled().push(mark);
+                    turns.extend(self.taken_before(process).await?);
+                }
+                Err(failure) => return Err(failure.into()),
+            }
+            Ok(turns)
+        })
+    }
+
+    fn give_back<'a>(&'a self, _operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()> {
+        Box::pin(async move {
+            let given = self.pool.repeatably(move |mut connection: Lease| async move {
+                connection.begin().await?;
+                let given = async {
+                    let rows = connection.rows(&GIVE_BACK, &[&process_bytes(process).as_slice(), &ids]).await?;
+                    let mut changed = ids_from(&rows)?;
+                    if !changed.is_empty() {
+                        changed.push(String::new());
+                        connection.rows(&NOTIFY, &[&changed]).await?;
+                    }
+                    Ok(changed)
+                };
+                let given = given.await;
+                connection.end(given).await
+            });
+            let changed = given.await?;
+            self.bells.ring(changed.iter().map(String::as_str));
+            Ok(())
+        })
+    }
+
+    fn held(&self, _operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let held = connection.rows(&HELD, &[&process_bytes(process).as_slice()]).await?;
+            held.iter().map(|row| Ok((row.try_get(0)?, owner_from(row)?))).collect()
+        }))
+    }
+
+    fn prune(&self, _operator: Operator, retention: Retention) -> Stored<'_, Pruned> {
+        Box::pin(prune::prune(&self.pool, retention))
+    }
+
+    fn reset(&self, _operator: Operator, all: bool) -> Stored<'_, ()> {
+        Box::pin(async move {
+            prune::reset(&self.pool, all).await?;
+            self.bells.ring_all();
+            Ok(())
+        })
+    }
+}
+
+impl Postgres {
+    /// Turns that this process took without ever hearing of it.
+    async fn taken_before(&self, process: ProcessId) -> Result<Vec<QueuedTurn>, StoreError> {
+        let unsettled = || self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks: Vec<i64> = unsettled().clone();
+        let mut turns = Vec::new();
+        for mark in marks {
+            let taken =
+                self.pool.repeatably(move |connection: Lease| async move { taken(&connection, process, mark).await });
+            let taken = taken.await?;
+            // Only one of several callers gets them.
+            let mut unsettled = unsettled();
+            let before = unsettled.len();
+            unsettled.retain(|known| *known != mark);
+            if unsettled.len() < before {
+                turns.extend(taken);
+            }
+        }
+        Ok(turns)
+    }
+}
+
+async fn bury(
+    connection: &Connection,
+    dead: ProcessId,
+    beat: u64,
+    error: &str,
+    now_ms: u64,
+) -> Result<Option<(Buried, Vec<String>)>, Failure> {
+    let dead = process_bytes(dead);
+    let dead = dead.as_slice();
+    if connection.execute(&FORGET_PROCESS, &[&dead, &signed(beat)]).await? == 0 {
+        return Ok(None);
+    }
+    let queued = ids_from(&connection.rows(&REQUEUE, &[&dead]).await?)?;
+    let failed = ids_from(&connection.rows(&FAIL, &[&dead, &error, &signed(now_ms)]).await?)?;
+    let answered = ids_from(&connection.rows(&ANSWER_CLAIMS, &[&dead]).await?)?;
+    let freed = ids_from(&connection.rows(&FREE_CLAIMS, &[&dead]).await?)?;
+    let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
+    let waits = (!queued.is_empty()).then(String::new);
+    let changed: Vec<String> = [queued, failed, answered, freed].into_iter().flatten().chain(waits).collect();
+    if !changed.is_empty() {
+        connection.rows(&NOTIFY, &[&changed]).await?;
+    }
+    Ok(Some((buried, changed)))
+}
+
+async fn take(connection: &Connection, process: ProcessId, most: i64, mark: i64) -> Result<Vec<QueuedTurn>, Failure> {
+    if connection.execute(&TAKE_QUEUED, &[&process_bytes(process).as_slice(), &most, &mark]).await? == 0 {
+        return Ok(Vec::new());
+    }
+    taken(connection, process, mark).await
+}
+
+async fn taken(connection: &Connection, process: ProcessId, mark: i64) -> Result<Vec<QueuedTurn>, Failure> {
+    let found = connection.rows(&TAKEN, &[&process_bytes(process).as_slice(), &mark]).await?;
+    found.iter().map(queued_from).collect()
+}
+
+fn queued_from(row: &Row) -> Result<QueuedTurn, Failure> {
+    Ok(QueuedTurn {
+        scope: owner_from(row)?,
+        response_id: row.try_get(0)?,
+        created_at_ms: unsigned(row.try_get(4)?),
+        request: row.try_get::<_, Option<&[u8]>>(5)?.map(Bytes::copy_from_slice).unwrap_or_default(),
+        streamed: row.try_get(6)?,
+    })
+}
+
+/// The owner of a turn, with the least rights, from the second column on.
+fn owner_from(row: &Row) -> Result<Scope, Failure> {
+    let state = row.try_get::<_, Option<&str>>(3)?.map(rows::tenant_state).transpose()?.unwrap_or_default();
+    Ok(Scope::authenticated(row.try_get(1)?, row.try_get::<_, &str>(2)?, state, Rights::USE))
+}
+
+fn process(bytes: &[u8]) -> Result<ProcessId, Failure> {
+    process_from(bytes).ok_or_else(|| Failure::broken("the id of a process has another length"))
+}
+
+fn ids_from(rows: &[Row]) -> Result<Vec<String>, Failure> {
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+}

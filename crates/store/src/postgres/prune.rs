@@ -1,0 +1,101 @@
+//! What need not be kept any longer, and everything that can be forgotten at once.
+
+use amalgam_core::{
+    Stem, StoreError,
+    store::{Pruned, Retention},
+};
+
+use super::{
+    chains::{self, Doomed},
+    connection::Failure,
+    job::signed,
+    pool::{Lease, Pool},
+    sql::statements,
+};
+
+statements! {
+    /// Streams that have ended, a bounded number; nobody has to look at them again.
+    Operator OLD_STREAMS = "
+        WITH old AS (
+            SELECT tenant_id, stem, id FROM responses
+            WHERE streamed AND created_at < $1 AND COALESCE(ended_at, created_at) < $1
+                AND status NOT IN ('queued', 'in_progress')
+            ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), changed AS (
+            UPDATE responses SET streamed = false FROM old
+            WHERE responses.tenant_id = old.tenant_id AND responses.stem = old.stem AND responses.id = old.id
+            RETURNING responses.tenant_id, responses.id
+        ), removed AS (
+            DELETE FROM stream_events USING changed
+            WHERE stream_events.tenant_id = changed.tenant_id AND stream_events.response_id = changed.id
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM removed)";
+    /// Those first that no other call builds on; the next time those that they built on.
+    Operator OLD_TRANSCRIPTS = "
+        DELETE FROM transcripts WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM transcripts old
+            WHERE asked_at < $1 AND NOT EXISTS (SELECT FROM transcripts later
+                WHERE later.tenant_id = old.tenant_id AND later.base_response = old.response_id
+                    AND later.base_number = old.number)
+            LIMIT $2))";
+    Operator OLD_CLAIMS = "
+        DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM idempotency WHERE process IS NULL AND created_at < $1 LIMIT $2))";
+    Operator OLD_RESPONSES = "
+        SELECT tenant_id, user_id, id FROM responses
+        WHERE created_at < $1 AND status NOT IN ('queued', 'in_progress') LIMIT $2";
+    Operator RESET_RUNTIME = "
+        TRUNCATE responses, items, stream_events, transcripts, idempotency, conversations, conversation_items";
+    Operator RESET_ALL = "
+        TRUNCATE responses, items, stream_events, transcripts, idempotency, conversations, conversation_items, api_keys,
+            tenants, memory";
+}
+
+/// Of each kind so many rows go at once.
+const AT_ONCE: i64 = 1000;
+/// Streams and responses have several rows each.
+const WHOLE_AT_ONCE: i64 = 100;
+
+pub(super) async fn prune(pool: &Pool, retention: Retention) -> Result<Pruned, StoreError> {
+    let mut rows = 0;
+    let streams = pool.repeatably(move |connection: Lease| async move {
+        let row = connection.row(&OLD_STREAMS, &[&signed(retention.events_before_ms), &WHOLE_AT_ONCE]).await?;
+        Ok(row.map(|row| row.try_get::<_, i64>(0)).transpose()?.unwrap_or_default())
+    });
+    rows += streams.await?.cast_unsigned();
+    let others = pool.repeatably(move |connection: Lease| async move {
+        let calls = connection.execute(&OLD_TRANSCRIPTS, &[&signed(retention.transcripts_before_ms), &AT_ONCE]).await?;
+        let claims = connection.execute(&OLD_CLAIMS, &[&signed(retention.claims_before_ms), &AT_ONCE]).await?;
+        Ok(calls + claims)
+    });
+    rows += others.await?;
+    if let Some(before) = retention.responses_before_ms {
+        rows += prune_responses(pool, before).await?;
+    }
+    Ok(Pruned { rows })
+}
+
+/// Each by itself, as when its owner deletes it: items stay while something builds on them.
+async fn prune_responses(pool: &Pool, before_ms: u64) -> Result<u64, StoreError> {
+    let old = pool.repeatably(move |connection: Lease| async move {
+        let found = connection.rows(&OLD_RESPONSES, &[&signed(before_ms), &WHOLE_AT_ONCE]).await?;
+        let old = found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+        old.collect::<Result<Vec<(i64, String, String)>, Failure>>()
+    });
+    let mut rows = 0;
+    for (tenant_id, user, id) in old.await? {
+        if let Some(stem) = Stem::of(&id) {
+            let doomed = Doomed { tenant_id, user: &user, stem: stem.as_str(), id: &id };
+            rows += u64::from(chains::delete(pool, doomed).await?);
+        }
+    }
+    Ok(rows)
+}
+
+/// What turns and callers have written; tenants, keys and what was configured only with `all`. Processes stay: those that
+/// live go on living.
+pub(super) async fn reset(pool: &Pool, all: bool) -> Result<(), StoreError> {
+    let statement = if all { &RESET_ALL } else { &RESET_RUNTIME };
+    pool.repeatably(move |connection: Lease| async move { connection.execute(statement, &[]).await.map(drop) }).await
+}

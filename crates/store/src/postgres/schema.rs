@@ -1,0 +1,117 @@
+//! Migrations of a database, and whether the server can be relied on.
+
+use amalgam_core::StoreError;
+use tokio_postgres::Client;
+
+use super::{OpenError, address::Address, connection::Failure};
+use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus, migrations};
+
+/// Every migration, in order.
+pub(super) const MIGRATIONS: &[Migration] = migrations!("postgres": "V001__state");
+
+/// The oldest server that is supported, as the server writes its version.
+const OLDEST: i32 = 150_000;
+
+const VERSION: &str = "SELECT current_setting('server_version_num')::integer, current_setting('server_version')";
+const HISTORY: &str = "
+    CREATE TABLE IF NOT EXISTS amalgam_migrations (
+        version  integer PRIMARY KEY,
+        name     text NOT NULL,
+        checksum text NOT NULL
+    )";
+const HAS_HISTORY: &str = "SELECT to_regclass('amalgam_migrations') IS NOT NULL";
+const APPLIED: &str = "SELECT version, name, checksum FROM amalgam_migrations ORDER BY version";
+const NOTE: &str = "INSERT INTO amalgam_migrations (version, name, checksum) VALUES ($1, $2, $3)";
+/// Any number will do as long as it is always the same: whoever has it is the only one who migrates this database.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(7310864153278205291)";
+const DURABILITY: &str = "
+    SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes'),
+        COALESCE((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)";
+
+/// Refuses a server that is too old.
+pub(super) async fn check_version(client: &Client) -> Result<(), OpenError> {
+    let row = client.query_one(VERSION, &[]).await.map_err(failed)?;
+    let number: i32 = row.try_get(0).map_err(failed)?;
+    let version: String = row.try_get(1).map_err(failed)?;
+    match number < OLDEST {
+        true => Err(OpenError::TooOld { version }),
+        false => Ok(()),
+    }
+}
+
+/// What would surprise somebody who relies on what was acknowledged. Empty on a server as it should be.
+pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<String>, OpenError> {
+    let row = client.query_one(DURABILITY, &[]).await.map_err(failed)?;
+    let setting = |at: usize| row.try_get::<_, String>(at).map_err(failed);
+    let mut warnings = Vec::new();
+    for (at, name, loses) in [
+        (0, "fsync", "what was acknowledged can be lost, and the database broken, when the machine stops"),
+        (1, "synchronous_commit", "what was acknowledged can be lost when the server stops"),
+        (2, "full_page_writes", "the database can be broken when the machine stops"),
+    ] {
+        if setting(at)? == "off" {
+            warnings.push(format!("the PostgreSQL server at {address} runs with {name} = off: {loses}"));
+        }
+    }
+    if !row.try_get::<_, bool>(3).map_err(failed)? && !address.is_local() {
+        warnings.push(format!("the connection to {address} is not encrypted: say sslmode=verify-full in the address"));
+    }
+    Ok(warnings)
+}
+
+/// Runs what the database lacks. Whoever comes second waits, and finds nothing to do.
+pub(super) async fn migrate(client: &mut Client) -> Result<(), OpenError> {
+    // Also in one transaction: a script that fails leaves nothing behind.
+    let transaction = client.transaction().await.map_err(failed)?;
+    transaction.batch_execute(LOCK).await.map_err(failed)?;
+    transaction.batch_execute(HISTORY).await.map_err(failed)?;
+    let applied = applied_from(&transaction.query(APPLIED, &[]).await.map_err(failed)?)?;
+    for migration in migrate::pending(MIGRATIONS, &applied)? {
+        let script_failed = |source| OpenError::Migration { name: migration.name, source };
+        transaction.batch_execute(migration.sql).await.map_err(|error| script_failed(unavailable(error)))?;
+        let version = i32::try_from(migration.version).expect("migrations have three digits");
+        let checksum = migration.checksum();
+        transaction.execute(NOTE, &[&version, &migration.name, &checksum]).await.map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+/// Refuses a database that lacks migrations.
+pub(super) async fn require(client: &Client) -> Result<(), OpenError> {
+    Ok(migrate::require_all(MIGRATIONS, &applied(client).await?)?)
+}
+
+/// What the database has and lacks; changes nothing.
+pub(super) async fn status(client: &Client) -> Result<Vec<MigrationStatus>, OpenError> {
+    Ok(migrate::status(MIGRATIONS, &applied(client).await?))
+}
+
+async fn applied(client: &Client) -> Result<Vec<Applied>, OpenError> {
+    let has_history: bool = client.query_one(HAS_HISTORY, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
+    match has_history {
+        true => applied_from(&client.query(APPLIED, &[]).await.map_err(failed)?),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn applied_from(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>, OpenError> {
+    let applied = rows.iter().map(|row| {
+        let version = u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or_default();
+        Ok(Applied { version, name: row.try_get(1)?, checksum: row.try_get(2)? })
+    });
+    applied.collect::<Result<_, tokio_postgres::Error>>().map_err(failed)
+}
+
+fn failed(error: tokio_postgres::Error) -> OpenError {
+    OpenError::Database(unavailable(error))
+}
+
+fn unavailable(error: tokio_postgres::Error) -> StoreError {
+    Failure::from(error).into()
+}
+
+impl From<MigrationError> for OpenError {
+    fn from(error: MigrationError) -> Self {
+        Self::Schema(error)
+    }
+}

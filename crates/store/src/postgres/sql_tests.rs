@@ -1,0 +1,167 @@
+use std::{fs, path::Path};
+
+use amalgam_testkit::Database;
+
+use super::{
+    Options, Postgres,
+    connection::Connection,
+    sql::{For, Sql},
+};
+
+/// Tables whose rows belong to a user.
+const SCOPED: [&str; 7] =
+    ["responses", "items", "stream_events", "transcripts", "idempotency", "conversations", "conversation_items"];
+
+fn all() -> impl Iterator<Item = (For, &'static str, &'static Sql)> {
+    let files = [
+        super::batch::ALL,
+        super::chains::ALL,
+        super::conversations::ALL,
+        super::pool::ALL,
+        super::processes::ALL,
+        super::prune::ALL,
+        super::responses::ALL,
+        super::tenancy::ALL,
+        super::turns::ALL,
+    ];
+    files.into_iter().flatten().copied()
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_' || letter == '$')).collect()
+}
+
+/// A connection to a database that has every table and no row.
+fn with_connection(check: impl AsyncFnOnce(Connection)) {
+    let database = Database::fresh().expect("AMALGAM_TEST_POSTGRES names a server");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        Postgres::open(database.url(), Options::default()).await.unwrap();
+        let (_, connector) = super::connector(database.url(), &Options::default()).await.unwrap();
+        check(connector.connect().await.unwrap()).await;
+    });
+}
+
+#[test]
+#[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
+fn every_statement_can_be_prepared() {
+    with_connection(async |connection| {
+        for (_, name, sql) in all() {
+            connection.prepared(sql).await.unwrap_or_else(|failure| panic!("{name}: {failure}"));
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
+fn no_statement_of_a_caller_walks_through_a_table() {
+    with_connection(async |connection| {
+        for (_, name, sql) in all().filter(|(on_behalf, ..)| *on_behalf != For::Operator) {
+            let explain = ["EXPLAIN (GENERIC_PLAN) ", sql.text].concat();
+            // Servers before 16 explain a statement without its values only through PREPARE.
+            let statement = connection.prepared(sql).await.unwrap();
+            let nulls = vec!["NULL"; statement.params().len()].join(", ");
+            let steps = [
+                ["PREPARE walked AS ", sql.text].concat(),
+                if nulls.is_empty() {
+                    "EXPLAIN EXECUTE walked".into()
+                } else {
+                    format!("EXPLAIN EXECUTE walked ({nulls})")
+                },
+                "DEALLOCATE walked".into(),
+            ];
+            let mut plan = String::new();
+            for step in &steps {
+                for message in
+                    connection.client().simple_query(step).await.unwrap_or_else(|error| panic!("{name}: {error}"))
+                {
+                    if let tokio_postgres::SimpleQueryMessage::Row(row) = message {
+                        plan.push_str(row.get(0).unwrap_or_default());
+                        plan.push('\n');
+                    }
+                }
+            }
+            assert!(!plan.contains("Seq Scan"), "{name} walks ({explain}):\n{plan}");
+        }
+    });
+}
+
+#[test]
+fn statements_about_what_callers_have_carry_the_scope() {
+    // S10
+    for (on_behalf, name, sql) in all() {
+        let words = words(sql.text);
+        let has = |word: &str| words.contains(&word);
+        match on_behalf {
+            For::Caller => {
+                assert!(has("tenant_id") && has("user_id") && has("$1") && has("$2"), "{name} is not for one user");
+                // Every part that looks for rows or changes some of them says whose.
+                for part in sql.text.split("WHERE ").skip(1) {
+                    let scoped = part.contains("tenant_id") || part.contains("tenant_id = r.tenant_id");
+                    let by_place =
+                        ["NOT EXISTS", "$5 IS NULL", "before <", "fork.parent_chain", "needed.", "call.", "k."];
+                    assert!(scoped || by_place.iter().any(|known| part.starts_with(known)), "{name}: WHERE {part}");
+                }
+            }
+            For::Admin => assert!(has("tenant_id") && has("$1"), "{name} is not for one tenant"),
+            For::Operator => {}
+        }
+        for (place, _) in sql.text.match_indices("tenant_id = ").filter(|_| on_behalf != For::Operator) {
+            let bound = sql.text.get(place + "tenant_id = ".len()..).unwrap_or_default();
+            let same = ["$1", "r.tenant_id"].iter().any(|known| bound.starts_with(known));
+            assert!(same, "{name} has another tenant: {bound}");
+        }
+    }
+}
+
+#[test]
+fn only_the_installation_itself_touches_rows_of_everybody() {
+    // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
+    const KNOWN: [&str; 13] = [
+        // A dead process, a queue, and turns that are handed over.
+        "REQUEUE",
+        "FAIL",
+        "ANSWER_CLAIMS",
+        "FREE_CLAIMS",
+        "TAKE_QUEUED",
+        "TAKEN",
+        "GIVE_BACK",
+        "HELD",
+        // Old rows.
+        "OLD_STREAMS",
+        "OLD_TRANSCRIPTS",
+        "OLD_CLAIMS",
+        "OLD_RESPONSES",
+        // Everything.
+        "RESET_RUNTIME",
+    ];
+    for (_, name, sql) in all().filter(|(on_behalf, ..)| *on_behalf == For::Operator) {
+        let scoped = words(sql.text).into_iter().any(|word| SCOPED.contains(&word));
+        let known = KNOWN.contains(&name) || name == "RESET_ALL";
+        assert!(!scoped || known, "{name} touches rows of users without a scope");
+    }
+}
+
+#[test]
+fn statements_are_literals_and_nothing_is_formatted_into_them() {
+    // S11: a `Sql` is made from a literal by `statements!`. Elsewhere the driver is given text of its own for
+    // transactions, settings, listening and migrations alone.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.ends_with("_tests.rs") {
+            continue;
+        }
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let formats = line.contains("format!") || line.contains("concat") || line.contains("push_str");
+            let keyword = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WHERE ", "SET ", "CREATE "];
+            let is_sql = keyword.iter().any(|keyword| line.contains(keyword));
+            assert!(!(formats && is_sql), "{name}:{}: text is put into SQL", number + 1);
+            let may_prepare = ["connection.rs", "schema.rs", "batch.rs", "listener.rs"].contains(&name.as_str());
+            let prepares =
+                [".prepare(", ".batch_execute(", ".simple_query(", "_typed("].iter().any(|call| line.contains(call));
+            assert!(may_prepare || !prepares, "{name}:{}: a statement past `connection.rs`", number + 1);
+        }
+    }
+}

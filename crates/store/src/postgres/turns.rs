@@ -1,0 +1,208 @@
+//! What turns write beside their steps: claims of requests that are done once; and turns as administrators see them.
+
+use amalgam_core::{
+    Admin, Scope, Stem, StoreError,
+    store::{Answer, Base, Claim, Keyed, ProcessId, Stored, Transcript, TurnRecord, TurnStore, TurnWrite, Written},
+};
+use bytes::Bytes;
+use tokio_postgres::Row;
+
+use super::{
+    Postgres,
+    batch::answer_columns,
+    connection::{Connection, Failure, Param},
+    job::{process_bytes, signed, unsigned},
+    pool::Lease,
+    responses::response_from,
+    sql::statements,
+};
+use crate::rows::{self, Pieces};
+
+statements! {
+    Caller CLAIM = "
+        INSERT INTO idempotency (tenant_id, user_id, route, key, body_hash, response_id, process, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        ON CONFLICT (tenant_id, user_id, route, key) DO NOTHING";
+    Caller CLAIMED = "
+        SELECT body_hash, response_id, process, status, content_type, body FROM idempotency
+        WHERE tenant_id = $1 AND user_id = $2 AND route = $3 AND key = $4";
+    Caller SETTLE = "
+        UPDATE idempotency SET process = NULL, status = $6, content_type = $7, body = $8
+        WHERE tenant_id = $1 AND user_id = $2 AND route = $3 AND key = $4 AND response_id = $5 AND process IS NOT NULL
+        RETURNING response_id, pg_notify('amalgam_changed', response_id)::text";
+    Caller UNCLAIM = "
+        DELETE FROM idempotency
+        WHERE tenant_id = $1 AND user_id = $2 AND route = $3 AND key = $4 AND response_id = $5 AND process IS NOT NULL
+        RETURNING response_id, pg_notify('amalgam_changed', response_id)::text";
+    Admin TURN = "
+        SELECT r.id, r.status, r.completed_at, r.error, r.incomplete_reason, r.usage, r.created_at, r.settings,
+            r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output, r.user_id
+        FROM responses r JOIN items i ON i.chain = r.chain AND i.position = r.position AND i.tenant_id = r.tenant_id
+        WHERE r.tenant_id = $1 AND r.stem = $2 AND r.id = $3";
+    Admin TRANSCRIPTS = "
+        SELECT number, upstream, model, asked_at, first_token_ms, duration_ms, retries, request, response, cut, usage,
+            losses, error, base_response, base_number, base_shared
+        FROM transcripts WHERE tenant_id = $1 AND response_id = $2 ORDER BY number";
+    /// What a call's request builds on, the nearest first.
+    Admin BASES = "
+        WITH RECURSIVE piece (request, base_response, base_number, base_shared, depth) AS (
+            SELECT request, base_response, base_number, base_shared, 0 FROM transcripts
+            WHERE tenant_id = $1 AND response_id = $2 AND number = $3
+            UNION ALL
+            SELECT call.request, call.base_response, call.base_number, call.base_shared, piece.depth + 1
+            FROM piece JOIN transcripts call ON call.tenant_id = $1 AND call.response_id = piece.base_response
+                AND call.number = piece.base_number
+        )
+        SELECT request, base_response, base_number, base_shared FROM piece ORDER BY depth";
+}
+
+impl TurnStore for Postgres {
+    fn write<'a>(&'a self, scope: &'a Scope, write: TurnWrite) -> Stored<'a, Written> {
+        Box::pin(async move {
+            match (Stem::of(&write.response_id), &write.begin) {
+                (Some(stem), _) => self.writers.write(scope, stem, write).await,
+                (None, None) => Ok(Written::Lost),
+                (None, Some(_)) => Err(StoreError::Broken("a response's id has another form".to_owned())),
+            }
+        })
+    }
+
+    fn claim<'a>(
+        &'a self,
+        scope: &'a Scope,
+        keyed: &'a Keyed,
+        body_hash: [u8; 32],
+        response_id: &'a str,
+        process: ProcessId,
+        now_ms: u64,
+    ) -> Stored<'a, Claim> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let (tenant_id, user, process) = (scope.tenant_id(), scope.user(), process_bytes(process));
+            let (hash, process) = (body_hash.as_slice(), process.as_slice());
+            // A claim that is given back between the two statements is claimed anew.
+            for _ in 0..CLAIM_TRIES {
+                let params: [Param<'_>; 8] =
+                    [&tenant_id, &user, &keyed.route, &keyed.key, &hash, &response_id, &process, &signed(now_ms)];
+                if connection.execute(&CLAIM, &params).await? == 1 {
+                    return Ok(Claim::First);
+                }
+                let params: [Param<'_>; 4] = [&tenant_id, &user, &keyed.route, &keyed.key];
+                if let Some(row) = connection.row(&CLAIMED, &params).await? {
+                    return claim_from(&row, hash, response_id, process);
+                }
+            }
+            Err(Failure::again("the key is claimed and given back all the time"))
+        }))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        keyed: &'a Keyed,
+        response_id: &'a str,
+        answer: Option<Answer>,
+    ) -> Stored<'a, ()> {
+        Box::pin(async move {
+            let answer = &answer;
+            let settled = self.pool.repeatably(move |connection: Lease| async move {
+                let (tenant_id, user) = (scope.tenant_id(), scope.user());
+                let mut params: Vec<Param<'_>> = vec![&tenant_id, &user, &keyed.route, &keyed.key, &response_id];
+                let Some(answer) = answer else { return connection.row(&UNCLAIM, &params).await };
+                let (status, content_type, body) = answer_columns(answer);
+                params.extend([&status as Param<'_>, &content_type, &body]);
+                connection.row(&SETTLE, &params).await
+            });
+            if let Some(row) = settled.await? {
+                self.bells.ring([row.try_get::<_, &str>(0).unwrap_or_default()]);
+            }
+            Ok(())
+        })
+    }
+
+    fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>> {
+        Box::pin(async move {
+            let Some(stem) = Stem::of(response_id) else { return Ok(None) };
+            let found = self.pool.repeatably(move |connection: Lease| async move {
+                let tenant_id = admin.tenant_id();
+                let Some(row) = connection.row(&TURN, &[&tenant_id, &stem.as_str(), &response_id]).await? else {
+                    return Ok(None);
+                };
+                let calls = connection.rows(&TRANSCRIPTS, &[&tenant_id, &response_id]).await?;
+                let mut transcripts = Vec::with_capacity(calls.len());
+                for call in &calls {
+                    transcripts.push(whole(&connection, tenant_id, transcript_from(call)?).await?);
+                }
+                Ok(Some(TurnRecord { response: response_from(&row)?, user: row.try_get(15)?, transcripts }))
+            });
+            found.await
+        })
+    }
+}
+
+/// How often a claim is tried whose key others take and give back.
+const CLAIM_TRIES: usize = 8;
+
+fn claim_from(row: &Row, hash: &[u8], response_id: &str, process: &[u8]) -> Result<Claim, Failure> {
+    let first: String = row.try_get(1)?;
+    let worked_on: Option<&[u8]> = row.try_get(2)?;
+    if row.try_get::<_, &[u8]>(0)? != hash {
+        return Ok(Claim::Mismatch);
+    }
+    Ok(match worked_on {
+        // Our own claim, whose answer was lost on the way.
+        Some(by) if by == process && first == response_id => Claim::First,
+        Some(_) => Claim::Running { response_id: first },
+        None => Claim::Done { response_id: first, answer: answer_from(row)? },
+    })
+}
+
+fn answer_from(row: &Row) -> Result<Answer, Failure> {
+    let Some(status) = row.try_get::<_, Option<i32>>(3)? else { return Ok(Answer::Stored) };
+    Ok(Answer::Body {
+        status: u16::try_from(status).map_err(|_| Failure::broken("the status of an answer is none"))?,
+        content_type: row.try_get::<_, Option<String>>(4)?.unwrap_or_default(),
+        body: row.try_get::<_, Option<&[u8]>>(5)?.map(Bytes::copy_from_slice).unwrap_or_default(),
+    })
+}
+
+/// A call with its whole request.
+async fn whole(connection: &Connection, tenant_id: i64, mut call: Transcript) -> Result<Transcript, Failure> {
+    let mut pieces = Pieces::of(&mut call);
+    if let Some(Base { response_id, number, .. }) = pieces.next() {
+        let kept = connection.rows(&BASES, &[&tenant_id, &response_id, &i64::from(number)]).await?;
+        let mut kept = kept.iter();
+        while pieces.next().is_some() {
+            let piece = |row: &Row| Ok::<_, Failure>((Bytes::copy_from_slice(row.try_get(0)?), base_from(row, 1)?));
+            pieces.push(kept.next().map(piece).transpose()?);
+        }
+    }
+    call.request = pieces.whole();
+    Ok(call)
+}
+
+fn base_from(row: &Row, from: usize) -> Result<Option<Base>, Failure> {
+    let Some(response_id) = row.try_get(from)? else { return Ok(None) };
+    let number = row.try_get::<_, Option<i64>>(from + 1)?.unwrap_or_default();
+    let shared = row.try_get::<_, Option<i64>>(from + 2)?.unwrap_or_default();
+    Ok(Some(Base { response_id, number: u32::try_from(number).unwrap_or(u32::MAX), shared: unsigned(shared) }))
+}
+
+fn transcript_from(row: &Row) -> Result<Transcript, Failure> {
+    let count = |at: usize| row.try_get::<_, i64>(at).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    Ok(Transcript {
+        number: count(0)?,
+        upstream: row.try_get(1)?,
+        model: row.try_get(2)?,
+        asked_at_ms: unsigned(row.try_get(3)?),
+        first_token_ms: row.try_get::<_, Option<i64>>(4)?.map(unsigned),
+        duration_ms: unsigned(row.try_get(5)?),
+        retries: count(6)?,
+        base: base_from(row, 13)?,
+        request: Bytes::copy_from_slice(row.try_get(7)?),
+        response: Bytes::copy_from_slice(row.try_get(8)?),
+        cut: row.try_get(9)?,
+        usage: row.try_get::<_, Option<&str>>(10)?.map(rows::json),
+        losses: rows::losses(row.try_get(11)?),
+        error: row.try_get(12)?,
+    })
+}

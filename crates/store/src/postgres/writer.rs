@@ -1,0 +1,298 @@
+//! Tasks that write what turns say, many at once.
+//!
+//! Each task has a line of its own, of bounded length and size, and a connection of its own. All writes of one response
+//! stand in the same line, so they happen in the order in which they were asked for. While one batch is on its way the
+//! next one gathers: the more there is to write, the less a write costs.
+
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use amalgam_core::{
+    Scope, Stem, StoreError,
+    store::{TurnWrite, Written},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{self, Instant},
+};
+use tracing::debug;
+
+use super::{
+    Options, batch,
+    connection::{Connection, Connector, Failure, FailureKind},
+    job::Job,
+};
+use crate::bells::Bells;
+
+/// At most this many writes, or about this many bytes, go in one transaction.
+const BATCH: usize = 64;
+const BATCH_BYTES: usize = 4 << 20;
+/// A write that failed because of somebody else is tried this often.
+const TRIES: usize = 4;
+/// Writes of unknown outcome that are remembered, should they come again.
+const REMEMBERED: usize = 4096;
+/// How long to wait between two attempts to reach a server that went away.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Where writes are handed in.
+pub(super) struct Writers {
+    lines: Vec<mpsc::Sender<Job>>,
+    bytes: Arc<AtomicUsize>,
+    most_bytes: usize,
+}
+
+impl Writers {
+    /// Starts the tasks; they end with `tasks`.
+    pub(super) fn start(options: &Options, connector: &Connector, bells: &Arc<Bells>, tasks: &mut JoinSet<()>) -> Self {
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let lines = (0..options.writers.max(1)).map(|_| {
+            // A full line is answered at once: the store is busy.
+            let (line, jobs) = mpsc::channel(options.queue.div_ceil(options.writers.max(1)));
+            let writer = Writer {
+                jobs,
+                bytes: Arc::clone(&bytes),
+                connector: connector.clone(),
+                connection: None,
+                bells: Arc::clone(bells),
+                unsettled: HashSet::new(),
+                wait: options.wait,
+                deadline: options.deadline,
+            };
+            tasks.spawn(writer.run());
+            line
+        });
+        Self { lines: lines.collect(), bytes, most_bytes: options.queue_bytes }
+    }
+
+    /// Hands a write in and waits for what became of it.
+    pub(super) async fn write(&self, scope: &Scope, stem: Stem, write: TurnWrite) -> Result<Written, StoreError> {
+        let mut hasher = DefaultHasher::new();
+        write.response_id.hash(&mut hasher);
+        let at = usize::try_from(hasher.finish() % self.lines.len().max(1) as u64).unwrap_or_default();
+        let line = self.lines.get(at).ok_or(StoreError::Busy)?;
+        let (answer, told) = oneshot::channel();
+        let job = Job::new(scope, stem, write, answer);
+        let bytes = job.bytes;
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        // A write that is larger than everything that may wait goes through when nothing waits.
+        let fits = before == 0 || before + bytes <= self.most_bytes;
+        if !fits || line.try_send(job).is_err() {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(StoreError::Busy);
+        }
+        told.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store is closed".to_owned())))
+    }
+}
+
+struct Writer {
+    jobs: mpsc::Receiver<Job>,
+    bytes: Arc<AtomicUsize>,
+    connector: Connector,
+    connection: Option<Connection>,
+    bells: Arc<Bells>,
+    /// Marks of writes that nobody could tell the outcome of.
+    unsettled: HashSet<i64>,
+    wait: Duration,
+    deadline: Duration,
+}
+
+impl Writer {
+    async fn run(mut self) {
+        while let Some(first) = self.jobs.recv().await {
+            let mut bytes = first.bytes;
+            let mut jobs = vec![first];
+            while jobs.len() < BATCH && bytes < BATCH_BYTES {
+                let Ok(job) = self.jobs.try_recv() else { break };
+                bytes += job.bytes;
+                jobs.push(job);
+            }
+            if let Err(error) = self.write(&mut jobs).await {
+                // Whoever has come meanwhile would wait for the same server.
+                while let Ok(mut job) = self.jobs.try_recv() {
+                    bytes += job.bytes;
+                    job.tell(Err(error.clone()));
+                }
+            }
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes a batch and tells everybody. An error means that the server cannot be reached.
+    async fn write(&mut self, jobs: &mut [Job]) -> Result<(), StoreError> {
+        // Stable: the writes of one response keep their order.
+        jobs.sort_by(|one, other| one.contested().cmp(&other.contested()));
+        let failure = match self.attempt(jobs).await {
+            Ok(written) => {
+                for (job, written) in jobs.iter_mut().zip(written) {
+                    self.settle(job, Ok(written)).await;
+                }
+                return Ok(());
+            }
+            Err(Attempt::NoConnection(error)) => {
+                jobs.iter_mut().for_each(|job| job.tell(Err(error.clone())));
+                return Err(error);
+            }
+            Err(Attempt::Failed(failure)) => failure,
+        };
+        if failure.kind() == FailureKind::Unavailable {
+            let error = StoreError::from(failure);
+            jobs.iter_mut().for_each(|job| job.tell(Err(error.clone())));
+            return Ok(());
+        }
+        // One bad write must not harm the others, and after a cut each is looked at by itself.
+        let cut = failure.kind() == FailureKind::Cut;
+        debug!(writes = jobs.len(), "a batch of writes failed and is tried one by one: {failure}");
+        let mut jobs = jobs.iter_mut();
+        while let Some(job) = jobs.next() {
+            if let Err(error) = self.write_one(job, cut).await {
+                for job in jobs {
+                    self.remember(job, cut);
+                    job.tell(Err(error.clone()));
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one job that may have happened already (`cut`). An error means that the server cannot be reached.
+    async fn write_one(&mut self, job: &mut Job, mut cut: bool) -> Result<(), StoreError> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            if cut {
+                match self.look(job).await {
+                    Ok(true) => {
+                        self.settle(job, Ok(Written::Kept)).await;
+                        return Ok(());
+                    }
+                    Ok(false) => cut = false,
+                    Err(error) => {
+                        self.remember(job, true);
+                        job.tell(Err(error.clone()));
+                        return Err(error);
+                    }
+                }
+            }
+            match self.attempt(std::slice::from_ref(job)).await {
+                Ok(written) => {
+                    let written = written.first().copied().unwrap_or(Written::Lost);
+                    // A write whose first try was cut and went through after all finds its response ended: by itself.
+                    let own = written == Written::Lost && last.is_some() && self.look(job).await.unwrap_or(false);
+                    self.settle(job, Ok(if own { Written::Kept } else { written })).await;
+                    return Ok(());
+                }
+                Err(Attempt::NoConnection(error)) => {
+                    job.tell(Err(error.clone()));
+                    return Err(error);
+                }
+                Err(Attempt::Failed(failure)) => match failure.kind() {
+                    FailureKind::Again => last = Some(failure),
+                    FailureKind::Cut => {
+                        cut = true;
+                        last = Some(failure);
+                    }
+                    FailureKind::Unavailable | FailureKind::Taken | FailureKind::Broken => {
+                        self.settle(job, Err(failure)).await;
+                        return Ok(());
+                    }
+                },
+            }
+        }
+        self.remember(job, cut);
+        let error = last.map_or_else(|| StoreError::Unavailable("the write did not go through".to_owned()), Into::into);
+        job.tell(Err(error));
+        Ok(())
+    }
+
+    /// Tells the outcome, and rings for those who wait in this process.
+    async fn settle(&mut self, job: &mut Job, outcome: Result<Written, Failure>) {
+        let mut told = outcome.map_err(|failure| (failure.kind(), StoreError::from(failure)));
+        // A write that comes again because nobody could say what became of it.
+        let refused = matches!(told, Ok(Written::Lost) | Err((FailureKind::Taken, _)));
+        if self.unsettled.remove(&job.mark) && refused && self.look(job).await.unwrap_or(false) {
+            told = Ok(Written::Kept);
+        } else if refused && job.write.begin.is_some() {
+            // The id is there already.
+            told = Ok(Written::Lost);
+        }
+        if told.as_ref().is_ok_and(|written| *written == Written::Kept) {
+            self.bells.ring([job.write.response_id.as_str()].into_iter().chain(job.is_queued().then_some("")));
+        }
+        job.tell(told.map_err(|(_, error)| error));
+    }
+
+    /// Whether the write has happened; tries to reach the server for a while.
+    async fn look(&mut self, job: &Job) -> Result<bool, StoreError> {
+        let until = Instant::now() + self.wait;
+        loop {
+            let looked = match self.connected().await {
+                Ok(()) => {
+                    let connection = self.connection.as_ref().expect("it is connected");
+                    match time::timeout(self.deadline, batch::has_happened(connection, job)).await {
+                        Ok(looked) => looked.map_err(StoreError::from),
+                        Err(_) => Err(Failure::overdue().into()),
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            match looked {
+                Ok(happened) => return Ok(happened),
+                Err(error) if Instant::now() + PAUSE >= until => return Err(error),
+                Err(_) => {
+                    self.connection = None;
+                    time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Keeps in mind that nobody knows what became of a write, should it come again.
+    fn remember(&mut self, job: &Job, cut: bool) {
+        if cut {
+            if self.unsettled.len() >= REMEMBERED {
+                self.unsettled.clear();
+            }
+            self.unsettled.insert(job.mark);
+        }
+    }
+
+    /// One try at writing some jobs in one transaction.
+    async fn attempt(&mut self, jobs: &[Job]) -> Result<Vec<Written>, Attempt> {
+        self.connected().await.map_err(Attempt::NoConnection)?;
+        let connection = self.connection.as_ref().expect("it is connected");
+        let done = match time::timeout(self.deadline, batch::run(connection, jobs)).await {
+            Ok(done) => done,
+            Err(_) => Err(Failure::overdue()),
+        };
+        done.map_err(|failure| {
+            if failure.kind() == FailureKind::Cut {
+                self.connection = None;
+            }
+            Attempt::Failed(failure)
+        })
+    }
+
+    async fn connected(&mut self) -> Result<(), StoreError> {
+        if self.connection.as_ref().is_none_or(Connection::is_closed) {
+            self.connection = None;
+            self.connection = Some(self.connector.connect().await?);
+        }
+        Ok(())
+    }
+}
+
+/// Why a try was in vain.
+enum Attempt {
+    /// The server was not reached: nothing happened.
+    NoConnection(StoreError),
+    /// It was, and something went wrong.
+    Failed(Failure),
+}

@@ -1,0 +1,206 @@
+//! What stands in columns, and what it means: the same for every engine.
+//!
+//! Statuses, rights and states are kept under their names and objects as the JSON text that a caller would see, so that a
+//! database can be read without this program.
+
+use amalgam_core::{
+    Rights, StoreError, TenantState,
+    store::{Base, NewItem, ToldStatus, Transcript},
+};
+use amalgam_protocol::{ErrorObject, Json, Raw, Status, Usage, Writer};
+use bytes::Bytes;
+
+/// An array without elements.
+pub(crate) const NO_ITEMS: &str = "[]";
+
+/// JSON that we have written ourselves: it was checked on its way in, and is not checked again.
+pub(crate) fn json(text: &str) -> Json {
+    let mut writer = Writer::with_capacity(text.len());
+    writer.valid(text.as_bytes());
+    Json::from_writer(writer)
+}
+
+/// The status of a row.
+pub(crate) fn status(name: &str) -> Result<Status, StoreError> {
+    Status::named(name).ok_or_else(|| unknown("status", name))
+}
+
+/// How a response stands, from its columns.
+pub(crate) fn told(
+    status: Status,
+    completed_at_ms: Option<u64>,
+    error: Option<&str>,
+    incomplete_reason: Option<&str>,
+    usage: Option<&str>,
+) -> ToldStatus {
+    ToldStatus {
+        status,
+        completed_at_ms,
+        error: error.map(|text| ErrorObject::read(json(text).raw())),
+        incomplete_reason: incomplete_reason.map(str::to_owned),
+        usage: usage.map(|text| {
+            let object = json(text);
+            let estimated = object.raw().get("estimated").and_then(Raw::as_bool) == Some(true);
+            Usage { estimated, ..Usage::read(object.raw()) }
+        }),
+    }
+}
+
+/// Usage as it is kept.
+pub(crate) fn usage_json(usage: &Usage) -> Json {
+    let mut writer = Writer::with_capacity(192);
+    usage.write(&mut writer);
+    Json::from_writer(writer)
+}
+
+/// A tenant's state.
+pub(crate) fn tenant_state(name: &str) -> Result<TenantState, StoreError> {
+    TenantState::named(name).ok_or_else(|| unknown("state of a tenant", name))
+}
+
+/// Rights as names with spaces between them.
+pub(crate) fn rights_text(rights: Rights) -> String {
+    rights.names().collect::<Vec<_>>().join(" ")
+}
+
+/// Rights from their names. One that this version does not know is an error: a key must not quietly change.
+pub(crate) fn rights(text: &str) -> Result<Rights, StoreError> {
+    text.split_whitespace().try_fold(Rights::NONE, |all, name| {
+        Rights::named(name).map(|right| all.and(right)).ok_or_else(|| unknown("right of a key", name))
+    })
+}
+
+/// Losses as an array of strings; nothing for none.
+pub(crate) fn losses_json(losses: &[String]) -> Option<Json> {
+    (!losses.is_empty()).then(|| {
+        let mut writer = Writer::default();
+        writer.array(|writer| losses.iter().for_each(|loss| writer.string(loss)));
+        Json::from_writer(writer)
+    })
+}
+
+/// Losses from their array.
+pub(crate) fn losses(text: Option<&str>) -> Vec<String> {
+    let Some(text) = text else { return Vec::new() };
+    json(text).raw().elements().filter_map(|loss| Some(loss.as_str()?.decode().into_owned())).collect()
+}
+
+/// The element of a JSON array that has this id.
+pub(crate) fn item_in(array: &str, id: &str) -> Option<Json> {
+    // Most arrays that are looked at do not have it, and finding text is far cheaper than walking objects. Ids that need
+    // escapes are not ours.
+    if !array.contains(id) {
+        return None;
+    }
+    let array = json(array);
+    let has_id = |item: &Raw<'_>| item.get("id").and_then(Raw::as_str).is_some_and(|text| text.is(id));
+    array.raw().elements().find(has_id).map(|item| Json::within(array.bytes(), item))
+}
+
+/// The elements of a JSON array that have an id, with it.
+pub(crate) fn items_with_ids(array: &Json) -> impl Iterator<Item = NewItem> {
+    array.raw().elements().filter_map(|item| {
+        let id = item.get_str("id").filter(|id| !id.is_empty())?.into_owned();
+        Some(NewItem { id, item: Json::within(array.bytes(), item) })
+    })
+}
+
+/// Puts a call's request together from what was kept of it: the newest piece first, each behind the beginning that it
+/// shares with the one before.
+pub(crate) struct Pieces {
+    pieces: Vec<(Bytes, Option<Base>)>,
+}
+
+impl Pieces {
+    /// Begins with a call as it was read; its base is taken.
+    pub(crate) fn of(call: &mut Transcript) -> Self {
+        Self { pieces: vec![(call.request.clone(), call.base.take())] }
+    }
+
+    /// The call that is needed next.
+    pub(crate) fn next(&self) -> Option<Base> {
+        self.pieces.last().and_then(|(_, base)| base.clone())
+    }
+
+    /// What was kept of that call. One that is not there is as good as empty: rows that others build on do not go.
+    pub(crate) fn push(&mut self, piece: Option<(Bytes, Option<Base>)>) {
+        self.pieces.push(piece.unwrap_or_default());
+    }
+
+    /// The whole body.
+    pub(crate) fn whole(mut self) -> Bytes {
+        let Some((first, _)) = self.pieces.pop() else { return Bytes::new() };
+        if self.pieces.is_empty() {
+            return first;
+        }
+        let mut body = first.to_vec();
+        for (piece, base) in self.pieces.into_iter().rev() {
+            let shared = base.map_or(0, |base| usize::try_from(base.shared).unwrap_or(usize::MAX));
+            body.truncate(shared);
+            body.extend_from_slice(&piece);
+        }
+        body.into()
+    }
+}
+
+fn unknown(what: &str, name: &str) -> StoreError {
+    StoreError::Broken(format!("`{name}` is no {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_into_columns_comes_out_again() {
+        let usage = Usage {
+            input_tokens: 7,
+            cached_tokens: 3,
+            cache_write_tokens: 1,
+            output_tokens: 5,
+            reasoning_tokens: 2,
+            total_tokens: Some(12),
+            estimated: true,
+        };
+        let error = ErrorObject {
+            message: "no \"answer\" from 模型".into(),
+            kind: "server_error".into(),
+            param: None,
+            code: Some("upstream".into()),
+        };
+        assert_eq!(
+            told(
+                Status::Failed,
+                Some(9),
+                Some(error.to_json().raw().text()),
+                Some("max_output_tokens"),
+                Some(usage_json(&usage).raw().text())
+            ),
+            ToldStatus {
+                status: Status::Failed,
+                completed_at_ms: Some(9),
+                error: Some(error),
+                incomplete_reason: Some("max_output_tokens".into()),
+                usage: Some(usage)
+            }
+        );
+        let all = Rights::USE.and(Rights::ADMIN).and(Rights::OPERATOR);
+        for kept in [Rights::NONE, Rights::USE, all] {
+            assert_eq!(rights(&rights_text(kept)).unwrap(), kept);
+        }
+        assert!(rights("use fly").is_err());
+        let said = vec!["`top_k`".to_owned(), "\"quoted\"\n".to_owned()];
+        assert_eq!(losses(losses_json(&said).as_ref().map(|json| json.raw().text())), said);
+        assert_eq!(losses_json(&[]), None);
+    }
+
+    #[test]
+    fn an_item_is_found_by_its_own_id_and_by_no_other_field() {
+        let array = r#"[{"type":"message","call_id":"msg_2"},{"id":"msg_2","text":"é"},{"nested":{"id":"msg_3"}}]"#;
+        assert_eq!(item_in(array, "msg_2"), Some(json(r#"{"id":"msg_2","text":"é"}"#)));
+        assert_eq!(item_in(array, "msg_3"), None);
+        assert_eq!(item_in(NO_ITEMS, "msg_2"), None);
+        let ids: Vec<String> = items_with_ids(&json(array)).map(|item| item.id).collect();
+        assert_eq!(ids, ["msg_2"]);
+    }
+}

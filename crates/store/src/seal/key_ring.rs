@@ -1,0 +1,169 @@
+//! The master keys of an installation: the newest seals, all of them open.
+//!
+//! They come from the environment, or from a file in the data folder that is made at the first start. They never lie in
+//! a database, so a copy of one opens nothing. A file has one key a line, the newest first; one that was made before
+//! there could be several is a file with one line.
+
+use std::{
+    fmt,
+    fs::{DirBuilder, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use zeroize::Zeroizing;
+
+use super::master_key::{KEY_BYTES, KeyError, KeyId, MasterKey};
+
+/// More generations than anybody keeps; each one is tried on texts that do not name theirs.
+pub(super) const MOST_KEYS: usize = 16;
+
+/// Anything larger is another file.
+const MAX_FILE_BYTES: u64 = 4096;
+
+/// One or more master keys, the newest first.
+#[derive(Clone)]
+pub struct KeyRing {
+    keys: Vec<MasterKey>,
+}
+
+impl KeyRing {
+    /// Reads keys from text, separated by commas or lines, the newest first.
+    pub fn from_text(text: &str) -> Result<Self, KeyError> {
+        let keys: Vec<MasterKey> =
+            text.trim().split([',', '\n']).map(MasterKey::from_env_value).collect::<Result<_, _>>()?;
+        if keys.len() > MOST_KEYS {
+            return Err(KeyError::Count(keys.len()));
+        }
+        let ring = Self { keys };
+        let mut ids: Vec<KeyId> = ring.ids().collect();
+        ids.sort_by_key(ToString::to_string);
+        ids.dedup();
+        match ids.len() == ring.keys.len() {
+            true => Ok(ring),
+            false => Err(KeyError::Repeated),
+        }
+    }
+
+    /// Reads the keys in the file `path`, or makes the file, and its folder, with a new one.
+    ///
+    /// A file that others may read is refused rather than mended: whoever could read it may have done so, and a
+    /// person has to decide whether the key is still a secret. Of several processes that start at once one makes the
+    /// key and all use it; a crash leaves a whole file or none.
+    pub fn load_or_create(path: &Path) -> Result<Self, KeyError> {
+        match File::open(path) {
+            Ok(file) => read(file, path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create(path).map_err(failed("create", path))?;
+                // Not the key just made: another process may have been quicker.
+                Self::load(path)
+            }
+            Err(error) => Err(failed("open", path)(error)),
+        }
+    }
+
+    /// Reads the keys in the file `path`.
+    pub fn load(path: &Path) -> Result<Self, KeyError> {
+        read(File::open(path).map_err(failed("open", path))?, path)
+    }
+
+    /// Puts a new key in front of those in the file, which is replaced as a whole.
+    pub fn rotate(path: &Path) -> Result<Self, KeyError> {
+        // Made first, so that there is a folder to lock: of two rotations at once, neither key may be lost.
+        Self::load_or_create(path)?;
+        let (folder, draft) = draft_beside(path);
+        let folder = File::open(folder).map_err(failed("lock", path))?;
+        folder.lock().map_err(failed("lock", path))?;
+        let mut ring = Self::load(path)?;
+        ring.keys.insert(0, MasterKey::random());
+        if ring.keys.len() > MOST_KEYS {
+            return Err(KeyError::Count(ring.keys.len()));
+        }
+        let replaced = write_durably(&draft, ring.text().as_bytes()).and_then(|()| std::fs::rename(&draft, path));
+        if let Err(error) = replaced {
+            // Whatever happened, no second copy of a key stays behind.
+            let _ = std::fs::remove_file(&draft);
+            return Err(failed("replace", path)(error));
+        }
+        folder.sync_all().map_err(failed("replace", path))?;
+        Ok(ring)
+    }
+
+    /// The names of the keys, the newest first.
+    pub fn ids(&self) -> impl Iterator<Item = KeyId> {
+        self.keys.iter().map(MasterKey::id)
+    }
+
+    pub(super) fn keys(&self) -> &[MasterKey] {
+        &self.keys
+    }
+
+    fn text(&self) -> Zeroizing<String> {
+        // Reserved at once: a buffer that grows leaves copies of the keys behind.
+        let mut text = Zeroizing::new(String::with_capacity(self.keys.len() * (2 * KEY_BYTES + 1)));
+        self.keys.iter().for_each(|key| key.push_line(&mut text));
+        text
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "KeyRing({} x [redacted])", self.keys.len())
+    }
+}
+
+fn read(file: File, path: &Path) -> Result<KeyRing, KeyError> {
+    // Asked of the open file, so that it cannot be exchanged in between.
+    let mode = file.metadata().map_err(failed("inspect", path))?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Exposed { path: path.to_owned(), mode });
+    }
+    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
+    match file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
+        Ok(_) => KeyRing::from_text(&text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(KeyError::Malformed),
+        Err(error) => return Err(failed("read", path)(error)),
+    }
+    .map_err(|source| KeyError::NotAKeyFile { path: path.to_owned(), source: Box::new(source) })
+}
+
+fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyError {
+    move |source| KeyError::File { attempt, path: path.to_owned(), source }
+}
+
+/// Makes the file whole or not at all; one that is already there stays.
+fn create(path: &Path) -> io::Result<()> {
+    let (folder, draft) = draft_beside(path);
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    let ring = KeyRing { keys: vec![MasterKey::random()] };
+    let written = write_durably(&draft, ring.text().as_bytes()).and_then(|()| match std::fs::hard_link(&draft, path) {
+        // A link, unlike a rename, never replaces a key that another process made meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    });
+    // Whatever happened, no second copy of a key stays behind.
+    let removed = std::fs::remove_file(&draft);
+    written?;
+    removed?;
+    File::open(folder)?.sync_all()
+}
+
+/// The folder of a file, and a new name in it.
+fn draft_beside(path: &Path) -> (PathBuf, PathBuf) {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    (folder.to_owned(), folder.join(format!(".master-key-{:016x}", rand::random::<u64>())))
+}
+
+fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+#[path = "key_ring_tests.rs"]
+mod tests;

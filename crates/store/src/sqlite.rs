@@ -1,0 +1,240 @@
+//! The embedded store: one SQLite file, one thread that writes, a few that read.
+//!
+//! Statements are in `sql.rs` and nowhere else. The methods of the store's traits are in the files named for the traits;
+//! here is what opens the file and owns the threads.
+
+mod checkpoint;
+mod claims;
+mod conversations;
+mod failure;
+mod file;
+mod job;
+mod processes;
+mod prune;
+mod query;
+mod queue;
+mod responses;
+mod schema;
+mod sql;
+#[cfg(test)]
+mod sql_tests;
+mod tenancy;
+mod transcripts;
+mod turns;
+mod writer;
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use amalgam_core::{BoxFuture, Operator, Store, store::Stored};
+use rusqlite::Connection;
+
+use self::{
+    checkpoint::Log,
+    failure::Failure,
+    job::{Job, Transaction, submit},
+    queue::Queue,
+    writer::{Reader, Writer},
+};
+use crate::{
+    bells::Bells,
+    migrate::{MigrationError, MigrationStatus},
+};
+
+pub use self::file::LockError;
+
+/// How a database is used.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Threads that read.
+    pub readers: usize,
+    /// So many calls wait for the writer, and as many for the readers; more are refused with `Busy`.
+    pub queue: usize,
+    /// The file may not become larger; writes beyond are refused until something was removed. The log beside it is not
+    /// counted.
+    pub max_bytes: Option<u64>,
+    /// What to do with migrations that the database lacks.
+    pub migrations: Migrations,
+}
+
+/// What to do with migrations that a database lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Migrations {
+    /// They are run.
+    #[default]
+    Run,
+    /// The database is refused.
+    Require,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { readers: 2, queue: 1024, max_bytes: None, migrations: Migrations::Run }
+    }
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder or the file cannot be made or read.
+    #[error("could not make or open `{}`", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// SQLite cannot use it.
+    #[error("could not use `{}` as a database", path.display())]
+    Database {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// Its schema does not fit.
+    #[error("`{}` cannot be used", path.display())]
+    Schema {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: MigrationError,
+    },
+}
+
+/// A store in one file.
+pub struct Sqlite {
+    path: PathBuf,
+    writes: Arc<Queue<Box<dyn Job>>>,
+    reads: Arc<Queue<Box<dyn Job>>>,
+    bells: Arc<Bells>,
+    log: Arc<Log>,
+    threads: Vec<JoinHandle<()>>,
+    serving: Mutex<Option<File>>,
+}
+
+impl Sqlite {
+    /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+        let path = path.as_ref().to_path_buf();
+        file::create(&path).map_err(|source| OpenError::File { path: path.clone(), source })?;
+        schema::prepare(&path, options.migrations)?;
+        let database = |source| OpenError::Database { path: path.clone(), source };
+        let mut writer = file::open_writer(&path, options.max_bytes).map_err(database)?;
+        let log = Arc::new(Log::new());
+        log.watch(&mut writer).map_err(database)?;
+        let checkpointer = file::open_checkpointer(&path).map_err(database)?;
+        let readers: Vec<Connection> = (0..options.readers.max(1))
+            .map(|_| file::open_reader(&path))
+            .collect::<Result<_, _>>()
+            .map_err(database)?;
+
+        let mut store = Self {
+            path: path.clone(),
+            writes: Arc::new(Queue::new(options.queue)),
+            reads: Arc::new(Queue::new(options.queue)),
+            bells: Arc::default(),
+            log: Arc::clone(&log),
+            threads: Vec::new(),
+            serving: Mutex::default(),
+        };
+        let work = Writer {
+            path: path.clone(),
+            max_bytes: options.max_bytes,
+            jobs: Arc::clone(&store.writes),
+            bells: Arc::clone(&store.bells),
+            log: Arc::clone(&log),
+        };
+        store.start("store-writer", move || work.run(writer))?;
+        for connection in readers {
+            let work = Reader { path: path.clone(), jobs: Arc::clone(&store.reads) };
+            store.start("store-reader", move || work.run(connection))?;
+        }
+        store.start("store-log", move || log.run(path, checkpointer))?;
+        Ok(store)
+    }
+
+    /// What the database at `path` has and lacks. A file that is not there lacks everything, and is not made.
+    pub fn status(path: impl AsRef<Path>) -> Result<Vec<MigrationStatus>, OpenError> {
+        schema::status(path.as_ref())
+    }
+
+    /// Makes this process the one that serves from the database, for as long as the store lives. Whoever has the lock knows
+    /// that every other process that ever served from it is dead.
+    pub fn lock_for_serving(&self) -> Result<(), LockError> {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        if serving.is_none() {
+            *serving = Some(file::lock_for_serving(&self.path)?);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
+            .map_err(|source| OpenError::File { path: self.path.clone(), source })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Work that changes something.
+    fn change<'a, T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Stored<'a, T> {
+        submit(&self.writes, work)
+    }
+
+    /// Work that changes nothing. It sees everything that was acknowledged before.
+    fn look<'a, T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Stored<'a, T> {
+        submit(&self.reads, work)
+    }
+}
+
+impl Store for Sqlite {
+    fn changed(&self, response_id: &str) -> BoxFuture<'static, ()> {
+        self.bells.wait(response_id)
+    }
+
+    fn ping(&self) -> Stored<'_, ()> {
+        let look = |transaction: &Transaction<'_>| {
+            transaction.database.operator(Operator::of_this_process(), sql::PING, &[])?.exists().map(drop)
+        };
+        let (written, read) = (self.change(look), self.look(look));
+        Box::pin(async move {
+            written.await?;
+            read.await
+        })
+    }
+}
+
+impl Drop for Sqlite {
+    /// What was accepted is still written.
+    fn drop(&mut self) {
+        self.writes.close();
+        self.reads.close();
+        self.log.close();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has nothing left to say.
+            drop(thread.join());
+        }
+    }
+}
+
+impl std::fmt::Debug for Sqlite {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
+    }
+}

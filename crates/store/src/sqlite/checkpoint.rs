@@ -1,0 +1,143 @@
+//! Moves what the write-ahead log holds into the database, away from the thread that writes.
+//!
+//! A log starts anew once all of it was moved and nobody reads it. Under a steady stream of writes that moment never comes
+//! by itself, so the writer makes one when the log is long. If somebody reads the file without end and it still grows,
+//! writes are refused at last: a full disk would be worse.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use rusqlite::{Connection, MAIN_DB, hooks::Wal, wal::CheckpointMode};
+use tracing::{debug, warn};
+
+use super::file;
+
+/// Pages of 4 KiB. From here on there is something to move.
+const WORTH_MOVING: u32 = 1_000;
+/// From here on the writer sees to it that the log starts anew: 64 MiB.
+const LONG: u32 = 16_384;
+/// From here on nothing is written: 1 GiB.
+const ENDLESS: u32 = 262_144;
+/// How long the writer waits for readers when it wants the log to start anew.
+const RESTART_WAIT: Duration = Duration::from_millis(100);
+
+/// How long the log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogState {
+    /// As it should be.
+    Bounded,
+    /// Too long to go on.
+    Endless,
+}
+
+/// The log's length, and the thread that shortens it.
+#[derive(Debug)]
+pub(super) struct Log {
+    pages: Arc<AtomicU32>,
+    /// Where the writer tries again to start the log anew.
+    next_try: AtomicU32,
+    call: Mutex<Call>,
+    called: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    wanted: bool,
+    closed: bool,
+}
+
+impl Log {
+    pub(super) fn new() -> Self {
+        Self { pages: Arc::default(), next_try: AtomicU32::new(LONG), call: Mutex::default(), called: Condvar::new() }
+    }
+
+    /// Learns from every commit of `connection` how long the log is.
+    pub(super) fn watch(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let pages = Arc::clone(&self.pages);
+        connection.wal_hook(Some(move |_: &mut Wal, count| {
+            pages.store(u32::try_from(count).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))
+    }
+
+    pub(super) fn state(&self) -> LogState {
+        match self.pages.load(Ordering::Relaxed) {
+            ..ENDLESS => LogState::Bounded,
+            _ => LogState::Endless,
+        }
+    }
+
+    /// Called by the writer between commits.
+    pub(super) fn keep_short(&self, connection: &Connection) {
+        let pages = self.pages.load(Ordering::Relaxed);
+        if pages < WORTH_MOVING {
+            return;
+        }
+        self.lock().wanted = true;
+        self.called.notify_one();
+        if pages >= self.next_try.load(Ordering::Relaxed) {
+            self.start_anew(connection, pages);
+        }
+    }
+
+    fn start_anew(&self, connection: &Connection, pages: u32) {
+        let restarted = connection.busy_timeout(RESTART_WAIT).and_then(|()| {
+            let moved = connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::RESTART);
+            connection.busy_timeout(file::LOCK_WAIT).and(moved)
+        });
+        match restarted {
+            Ok(_) => {
+                self.pages.store(0, Ordering::Relaxed);
+                self.next_try.store(LONG, Ordering::Relaxed);
+            }
+            Err(error) => {
+                warn!(pages, "the store's log could not start anew: {error}");
+                // Beyond the last bound every write tries, so that the store recovers as soon as the reader is gone.
+                self.next_try.store(pages.saturating_add(LONG / 4).min(ENDLESS), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The body of the thread: moves pages whenever there are enough of them, until closed.
+    pub(super) fn run(&self, path: PathBuf, connection: Connection) {
+        let mut slot = Some(connection);
+        while self.wait() {
+            if slot.is_none() {
+                slot = file::open_checkpointer(&path).ok();
+            }
+            let Some(connection) = &slot else { continue };
+            match connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
+                Ok((log, moved)) => debug!(log, moved, "the store's log was moved"),
+                Err(error) => {
+                    warn!("the store's log could not be moved: {error}");
+                    slot = None;
+                }
+            }
+        }
+    }
+
+    /// Whether there is something to do; `false` once closed.
+    fn wait(&self) -> bool {
+        let mut call = self.lock();
+        while !call.wanted && !call.closed {
+            call = self.called.wait(call).unwrap_or_else(PoisonError::into_inner);
+        }
+        call.wanted = false;
+        !call.closed
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.called.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Call> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,123 @@
+//! The database's files: made for their owner alone, opened with the settings that durability asks for.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+/// How long a connection waits for a lock of another process: a command of the operator, or a backup.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
+/// Room for every statement that there is.
+const STATEMENTS: usize = 160;
+const WRITER_CACHE_KIB: i64 = 8 * 1024;
+const READER_CACHE_KIB: i64 = 2 * 1024;
+/// A log that grew beyond this is cut when it starts anew.
+const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
+
+/// Makes the folder and the file if they are not there, for nobody but their owner. The files that SQLite puts beside it
+/// get the same permissions.
+pub(super) fn create(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
+}
+
+/// A connection that writes.
+pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    switch_to_log(&connection)?;
+    // A commit is acknowledged when the log is on disk (S6), and nothing less.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
+    // Checkpoints have a thread of their own.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    if let Some(max_bytes) = max_bytes {
+        let page_size: u64 =
+            connection.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0))?.max(1) as u64;
+        let pages = i64::try_from(max_bytes / page_size).unwrap_or(i64::MAX).clamp(1, i64::from(u32::MAX) - 1);
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+    }
+    Ok(connection)
+}
+
+/// A connection that reads.
+pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+    Ok(connection)
+}
+
+/// A connection that moves what the log holds into the database.
+pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(connection)
+}
+
+fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    // Each connection belongs to one thread, so SQLite need not lock inside it. Nothing creates a file by accident.
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(LOCK_WAIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // A schema from elsewhere runs none of its own functions.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    Ok(connection)
+}
+
+fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
+    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
+        let mode: String = row.get(0)?;
+        match mode.as_str() {
+            "wal" => Ok(()),
+            _ => Err(rusqlite::Error::InvalidQuery),
+        }
+    })
+}
+
+/// Takes the lock of the process that serves from this database. It is held for as long as the file is open, and the
+/// system lets go of it when the process ends, however it ends.
+pub(super) fn lock_for_serving(database: &Path) -> Result<File, LockError> {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".lock");
+    let path = PathBuf::from(name);
+    let io_error = |source| LockError::File { path: path.clone(), source };
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io_error)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LockError::Taken { path }),
+        Err(TryLockError::Error(source)) => Err(LockError::File { path, source }),
+    }
+}
+
+/// Why this process may not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process serves from the same database.
+    #[error("another server uses this database (it holds `{}`); many servers need PostgreSQL", path.display())]
+    Taken {
+        /// The file that the lock is on.
+        path: PathBuf,
+    },
+    /// The file of the lock cannot be made.
+    #[error("could not lock `{}`", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}

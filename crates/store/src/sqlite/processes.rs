@@ -1,0 +1,138 @@
+//! Processes: who lives, what waits for one of them, what a dead one left behind.
+
+use amalgam_core::{
+    Operator, Scope,
+    store::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention, Stored},
+};
+use bytes::Bytes;
+
+use super::{
+    Sqlite, claims,
+    failure::Failure,
+    job::Transaction,
+    prune,
+    query::{bytes, int, owner_of, uint},
+    sql,
+    turns::process_bytes,
+};
+
+impl ProcessStore for Sqlite {
+    fn beat(&self, operator: Operator, process: ProcessId, beat: u64) -> Stored<'_, ()> {
+        self.change(move |transaction| {
+            let params: [&dyn rusqlite::ToSql; 2] = [&&process_bytes(process)[..], &int(beat)?];
+            transaction.database.operator(operator, sql::BEAT, &params)?.run().map(drop)
+        })
+    }
+
+    fn processes(&self, operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>> {
+        self.look(move |transaction| {
+            transaction.database.operator(operator, sql::PROCESSES, &[])?.all(|row| {
+                let id: [u8; 16] = row.get(0)?;
+                Ok((ProcessId(u128::from_be_bytes(id)), uint(row, 1)?))
+            })
+        })
+    }
+
+    fn bury<'a>(
+        &'a self,
+        operator: Operator,
+        process: ProcessId,
+        beat: u64,
+        error: &'a str,
+        now_ms: u64,
+    ) -> Stored<'a, Option<Buried>> {
+        let error = error.to_owned();
+        self.change(move |transaction| bury(transaction, operator, process, beat, &error, now_ms))
+    }
+
+    fn take_queued(&self, operator: Operator, process: ProcessId, limit: usize) -> Stored<'_, Vec<QueuedTurn>> {
+        self.change(move |transaction| take_queued(transaction, operator, process, limit))
+    }
+
+    fn give_back<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()> {
+        let ids = ids.to_vec();
+        self.change(move |transaction| {
+            let process = process_bytes(process);
+            for id in &ids {
+                let given = transaction.database.operator(operator, sql::GIVE_BACK, &[&&process[..], id])?.run()?;
+                if given == 1 {
+                    transaction.ring(id);
+                    transaction.ring("");
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
+        self.look(move |transaction| {
+            transaction
+                .database
+                .operator(operator, sql::HELD, &[&&process_bytes(process)[..]])?
+                .all(|row| Ok((row.get(0)?, owner_of(row.get(1)?, row.get(2)?, row.get(3)?)?)))
+        })
+    }
+
+    fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, Pruned> {
+        self.change(move |transaction| prune::prune(transaction, operator, retention))
+    }
+
+    fn reset(&self, operator: Operator, all: bool) -> Stored<'_, ()> {
+        self.change(move |transaction| prune::reset(transaction, operator, all))
+    }
+}
+
+fn bury(
+    transaction: &Transaction<'_>,
+    operator: Operator,
+    process: ProcessId,
+    beat: u64,
+    error: &str,
+    now_ms: u64,
+) -> Result<Option<Buried>, Failure> {
+    let database = transaction.database;
+    let dead = process_bytes(process);
+    if database.operator(operator, sql::FORGET_PROCESS, &[&&dead[..], &int(beat)?])?.run()? == 0 {
+        return Ok(None);
+    }
+    let queued: Vec<String> =
+        database.operator(operator, sql::REQUEUE_WAITING, &[&&dead[..]])?.all(|row| Ok(row.get(0)?))?;
+    let failed: Vec<String> = database
+        .operator(operator, sql::FAIL_HELD, &[&&dead[..], &error, &int(now_ms)?])?
+        .all(|row| Ok(row.get(0)?))?;
+    claims::release(transaction, operator, process)?;
+    let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
+    if buried.queued > 0 {
+        transaction.ring("");
+    }
+    for id in queued.into_iter().chain(failed) {
+        transaction.ring(id);
+    }
+    Ok(Some(buried))
+}
+
+fn take_queued(
+    transaction: &Transaction<'_>,
+    operator: Operator,
+    process: ProcessId,
+    limit: usize,
+) -> Result<Vec<QueuedTurn>, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut taken = transaction
+        .database
+        .operator(operator, sql::TAKE_QUEUED, &[&&process_bytes(process)[..], &limit])?
+        .all(|row| {
+            let number: i64 = row.get(0)?;
+            let turn = QueuedTurn {
+                scope: owner_of(row.get(1)?, row.get(2)?, row.get(7)?)?,
+                response_id: row.get(3)?,
+                created_at_ms: uint(row, 4)?,
+                request: Bytes::copy_from_slice(bytes(row, 5)?),
+                streamed: row.get(6)?,
+            };
+            Ok((number, turn))
+        })?;
+    // Rows that an update gives back have no order of their own.
+    taken.sort_by_key(|(number, _)| *number);
+    Ok(taken.into_iter().map(|(_, turn)| turn).collect())
+}

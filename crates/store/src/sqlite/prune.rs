@@ -1,0 +1,73 @@
+//! What need not be kept any longer, and everything that can be forgotten at once.
+
+use amalgam_core::{
+    Operator, Stem,
+    store::{Pruned, Retention},
+};
+
+use super::{
+    failure::Failure,
+    job::Transaction,
+    query::{int, owner_of},
+    responses, sql,
+};
+
+/// Of each kind so many go at once: others wait for the writer meanwhile.
+const AT_ONCE: i64 = 200;
+/// Streams and responses take several statements each.
+const WHOLE_AT_ONCE: i64 = 50;
+
+pub(super) fn prune(
+    transaction: &Transaction<'_>,
+    operator: Operator,
+    retention: Retention,
+) -> Result<Pruned, Failure> {
+    let database = transaction.database;
+    let mut rows = 0;
+
+    let before = int(retention.events_before_ms)?;
+    let streams = database
+        .operator(operator, sql::OLD_STREAMS, &[&before, &WHOLE_AT_ONCE])?
+        .all(|row| Ok((row.get::<_, i64>(0)?, owner_of(row.get(1)?, row.get(2)?, None)?, row.get::<_, String>(3)?)))?;
+    for (number, scope, id) in streams {
+        rows += database.user(&scope, sql::FORGET_EVENTS, &[&id])?.run()?;
+        // Says that there are none, and that nobody has to look again.
+        rows += database.operator(operator, sql::STREAM_IS_GONE, &[&number])?.run()?;
+    }
+
+    let before = int(retention.transcripts_before_ms)?;
+    rows += database.operator(operator, sql::OLD_TRANSCRIPTS, &[&before, &AT_ONCE])?.run()?;
+    let before = int(retention.claims_before_ms)?;
+    rows += database.operator(operator, sql::OLD_CLAIMS, &[&before, &AT_ONCE])?.run()?;
+
+    if let Some(before) = retention.responses_before_ms {
+        let old = database
+            .operator(operator, sql::OLD_RESPONSES, &[&int(before)?, &WHOLE_AT_ONCE])?
+            .all(|row| Ok((owner_of(row.get(0)?, row.get(1)?, None)?, row.get::<_, String>(2)?)))?;
+        for (scope, id) in old {
+            if let Some(stem) = Stem::of(&id) {
+                rows += u64::from(responses::forget(transaction, &scope, stem, &id)?);
+            }
+        }
+    }
+    Ok(Pruned { rows })
+}
+
+/// What turns and callers have written; tenants, keys and what was configured only with `all`. Processes stay: those that
+/// live go on living.
+pub(super) fn reset(transaction: &Transaction<'_>, operator: Operator, all: bool) -> Result<(), Failure> {
+    let runtime = [
+        sql::RESET_RESPONSES,
+        sql::RESET_ITEMS,
+        sql::RESET_EVENTS,
+        sql::RESET_TRANSCRIPTS,
+        sql::RESET_CLAIMS,
+        sql::RESET_CONVERSATIONS,
+        sql::RESET_CONVERSATION_ITEMS,
+    ];
+    let configured = [sql::RESET_KEYS, sql::RESET_TENANTS, sql::RESET_MEMORY];
+    for statement in runtime.into_iter().chain(configured.into_iter().filter(|_| all)) {
+        transaction.database.operator(operator, statement, &[])?.run()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! A queue with a bound, between many who ask and a few threads that work.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+/// Why something was not queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// As many wait as may wait.
+    Full,
+    /// Nobody works any more.
+    Closed,
+}
+
+/// Whoever asks is refused at once when it is full; whoever works waits when it is empty.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    state: Mutex<State<T>>,
+    filled: Condvar,
+    bound: usize,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<T>,
+    closed: bool,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new(bound: usize) -> Self {
+        let state = Mutex::new(State { waiting: VecDeque::new(), closed: false });
+        Self { state, filled: Condvar::new(), bound }
+    }
+
+    /// Adds one at the end.
+    pub(super) fn push(&self, job: T) -> Result<(), Refused> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Refused::Closed);
+        }
+        if state.waiting.len() >= self.bound {
+            return Err(Refused::Full);
+        }
+        state.waiting.push_back(job);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Waits until there is something and moves at most `limit` of it behind `taken`. `false` when the queue is closed
+    /// and empty: what was accepted is handed out first.
+    pub(super) fn take(&self, taken: &mut Vec<T>, limit: usize) -> bool {
+        let mut state = self.lock();
+        while state.waiting.is_empty() {
+            if state.closed {
+                return false;
+            }
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = limit.min(state.waiting.len());
+        taken.extend(state.waiting.drain(..count));
+        true
+    }
+
+    /// Accepts nothing any more.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_and_a_closed_one_hands_out_what_it_accepted() {
+        // S16
+        let queue = Queue::new(2);
+        assert_eq!([queue.push(1), queue.push(2), queue.push(3)], [Ok(()), Ok(()), Err(Refused::Full)]);
+        let mut taken = Vec::new();
+        assert!(queue.take(&mut taken, 1));
+        assert_eq!(queue.push(4), Ok(()));
+        queue.close();
+        assert_eq!(queue.push(5), Err(Refused::Closed));
+        assert!(queue.take(&mut taken, 8));
+        assert_eq!(taken, [1, 2, 4]);
+        assert!(!queue.take(&mut taken, 8));
+    }
+}

@@ -1,0 +1,222 @@
+//! Responses as they are read, ended from outside, and forgotten.
+
+use amalgam_core::{
+    Scope, Stem,
+    store::{Cancelled, ChainPlace, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
+};
+use amalgam_protocol::{Json, Status};
+use bytes::Bytes;
+use rusqlite::Row;
+
+use super::{
+    Sqlite,
+    failure::Failure,
+    job::Transaction,
+    query::{Database, bytes, int, optional_text, optional_uint, text, uint},
+    sql, transcripts,
+};
+use crate::rows;
+
+impl ResponseStore for Sqlite {
+    fn response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<StoredResponse>> {
+        let Some(stem) = Stem::of(id) else { return nothing() };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.look(move |transaction| response(transaction.database, &scope, stem, &id))
+    }
+
+    fn lineage<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Lineage>> {
+        let Some(stem) = Stem::of(id) else { return nothing() };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.look(move |transaction| lineage(transaction.database, &scope, stem, &id))
+    }
+
+    fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
+        let (scope, ids) = (scope.clone(), ids.to_vec());
+        self.look(move |transaction| ids.iter().map(|id| item(transaction.database, &scope, id)).collect())
+    }
+
+    fn delete_response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool> {
+        let Some(stem) = Stem::of(id) else { return Box::pin(async { Ok(false) }) };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.change(move |transaction| forget(transaction, &scope, stem, &id))
+    }
+
+    fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<Cancelled>> {
+        let Some(stem) = Stem::of(id) else { return nothing() };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.change(move |transaction| cancel(transaction, &scope, stem, &id, now_ms))
+    }
+
+    fn events<'a>(
+        &'a self,
+        scope: &'a Scope,
+        id: &'a str,
+        after: Option<u64>,
+        bytes: usize,
+    ) -> Stored<'a, Option<EventTail>> {
+        let Some(stem) = Stem::of(id) else { return nothing() };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.look(move |transaction| events(transaction.database, &scope, stem, &id, after, bytes))
+    }
+}
+
+fn nothing<'a, T: Send + 'a>() -> Stored<'a, Option<T>> {
+    Box::pin(async { Ok(None) })
+}
+
+fn response(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Result<Option<StoredResponse>, Failure> {
+    database.user(scope, sql::RESPONSE, &[&stem.as_str(), &id])?.first(stored_response)
+}
+
+/// Reads what [`sql::RESPONSE`] and [`sql::TURN`] give.
+pub(super) fn stored_response(row: &Row<'_>) -> Result<StoredResponse, Failure> {
+    Ok(StoredResponse {
+        id: row.get(0)?,
+        status: rows::told(
+            status(row, 1)?,
+            optional_uint(row, 2)?,
+            optional_text(row, 3)?,
+            optional_text(row, 4)?,
+            optional_text(row, 5)?,
+        ),
+        created_at_ms: uint(row, 6)?,
+        settings: Bytes::copy_from_slice(bytes(row, 7)?),
+        background: row.get(8)?,
+        streamed: row.get(9)?,
+        conversation: row.get(10)?,
+        place: ChainPlace { chain: row.get(11)?, position: uint(row, 12)? },
+        input: rows::json(text(row, 13)?),
+        output: output(row, 14)?,
+    })
+}
+
+pub(super) fn status(row: &Row<'_>, column: usize) -> Result<Status, Failure> {
+    rows::status(text(row, column)?).map_err(Failure::from)
+}
+
+fn output(row: &Row<'_>, column: usize) -> Result<Json, Failure> {
+    Ok(rows::json(optional_text(row, column)?.unwrap_or(rows::NO_ITEMS)))
+}
+
+fn lineage(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Result<Option<Lineage>, Failure> {
+    let mut own = None;
+    let mut turns = Vec::new();
+    database.user(scope, sql::LINEAGE, &[&stem.as_str(), &id])?.until(|row| {
+        let (depth, position) = (uint(row, 1)?, uint(row, 3)?);
+        if depth == 0 {
+            // The last place of the response's own run is its own.
+            own = Some((status(row, 0)?, ChainPlace { chain: row.get(2)?, position }));
+        }
+        let items = ItemsOf { input: rows::json(text(row, 4)?), output: output(row, 5)? };
+        turns.push(((std::cmp::Reverse(depth), position), items));
+        Ok(true)
+    })?;
+    // The deepest fork is the oldest. Rows come run by run, and sorting what is nearly in order is cheap; asking the
+    // database for it would copy all items once more.
+    turns.sort_by_key(|(key, _)| *key);
+    let turns = turns.into_iter().map(|(_, items)| items).collect();
+    Ok(own.map(|(status, place)| Lineage { status, place, turns }))
+}
+
+fn item(database: Database<'_>, scope: &Scope, id: &str) -> Result<Option<Json>, Failure> {
+    if let Some(stem) = Stem::of(id) {
+        let found = database.user(scope, sql::ITEMS_BY_STEM, &[&stem.as_str()])?.first(|row| {
+            let in_input = rows::item_in(text(row, 0)?, id);
+            Ok(match in_input {
+                None => optional_text(row, 1)?.and_then(|output| rows::item_in(output, id)),
+                found => found,
+            })
+        })?;
+        if let Some(item) = found.flatten() {
+            return Ok(Some(item));
+        }
+    }
+    database.user(scope, sql::ITEM_OF_ANY_CONVERSATION, &[&id])?.first(|row| Ok(rows::json(text(row, 0)?)))
+}
+
+fn events(
+    database: Database<'_>,
+    scope: &Scope,
+    stem: Stem,
+    id: &str,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Option<EventTail>, Failure> {
+    let Some(response) = response(database, scope, stem, id)? else { return Ok(None) };
+    let last = database.user(scope, sql::LAST_EVENT, &[&id])?.first(|row| uint(row, 0))?;
+    let after = after.map_or(Ok(-1), int)?;
+    let (mut chunks, mut size) = (Vec::new(), 0);
+    database.user(scope, sql::EVENTS, &[&id, &after])?.until(|row| {
+        let frames = Bytes::copy_from_slice(bytes(row, 2)?);
+        size += frames.len();
+        chunks.push(EventChunk { first: uint(row, 0)?, last: uint(row, 1)?, frames });
+        Ok(size < limit)
+    })?;
+    Ok(Some(EventTail { response, chunks, last }))
+}
+
+fn cancel(
+    transaction: &Transaction<'_>,
+    scope: &Scope,
+    stem: Stem,
+    id: &str,
+    now_ms: u64,
+) -> Result<Option<Cancelled>, Failure> {
+    let database = transaction.database;
+    let Some(response) = response(database, scope, stem, id)? else { return Ok(None) };
+    if !response.background {
+        return Ok(Some(Cancelled::Foreground));
+    }
+    if response.status.status.is_final() {
+        return Ok(Some(Cancelled::Ended(Box::new(response))));
+    }
+    let (status, now, none) = (Status::Cancelled.name(), int(now_ms)?, None::<&str>);
+    database
+        .user(scope, sql::END_RESPONSE, &[&stem.as_str(), &id, &status, &none, &now, &none, &none, &none])?
+        .run()?;
+    let position = int(response.place.position)?;
+    database.user(scope, sql::END_ITEMS, &[&response.place.chain, &position, &rows::NO_ITEMS])?.run()?;
+    transaction.ring(id);
+    Ok(self::response(database, scope, stem, id)?.map(|response| Cancelled::Ended(Box::new(response))))
+}
+
+/// Forgets a response: its head at once, its items when nothing builds on them, and with them those of forgotten
+/// responses that only this one built on.
+pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, id: &str) -> Result<bool, Failure> {
+    let database = transaction.database;
+    let place = database
+        .user(scope, sql::FORGET_HEAD, &[&stem.as_str(), &id])?
+        .first(|row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+    let Some(place) = place else { return Ok(false) };
+    database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
+    transcripts::forget(database, scope, id)?;
+    transaction.ring(id);
+
+    database.user(scope, sql::MARK_FORGOTTEN, &[&place.0, &place.1])?.run()?;
+    let mut next = Some(place);
+    while let Some((chain, position)) = next {
+        let needed = !database.user(scope, sql::IS_FORGOTTEN, &[&chain, &position])?.exists()?
+            || database.user(scope, sql::IS_BUILT_ON, &[&chain, &position])?.exists()?;
+        if needed {
+            break;
+        }
+        next = match position {
+            // Nothing in this run is needed any more.
+            0 => remove_chain(database, scope, &chain)?,
+            _ => {
+                database.user(scope, sql::EMPTY_PLACE, &[&chain, &position])?.run()?;
+                Some((chain, position - 1))
+            }
+        };
+    }
+    Ok(true)
+}
+
+/// Removes a run of rows; gives the place that it forked from.
+fn remove_chain(database: Database<'_>, scope: &Scope, chain: &str) -> Result<Option<(String, i64)>, Failure> {
+    let parents = database.user(scope, sql::REMOVE_CHAIN, &[&chain])?.all(|row| {
+        let (parent, place): (Option<String>, Option<i64>) = (row.get(0)?, row.get(1)?);
+        Ok(parent.zip(place))
+    })?;
+    Ok(parents.into_iter().flatten().next())
+}

@@ -1,0 +1,320 @@
+//! Every statement. Each is a literal of one of three kinds, which say what must be bound before it can run: `query.rs`.
+//!
+//! In statements about a user's things `?1` is the tenant and `?2` the user; about a tenant's, `?1` is the tenant.
+
+macro_rules! statements {
+    ($($kind:ident { $($(#[$note:meta])* $name:ident = $text:literal;)+ })+) => {
+        $($($(#[$note])* pub(super) const $name: $kind = $kind($text);)+)+
+
+        /// All of them: kind, name, text.
+        #[cfg(test)]
+        pub(super) const ALL: &[(&str, &str, &str)] = &[$($((stringify!($kind), stringify!($name), $text)),+),+];
+    };
+}
+
+macro_rules! kinds {
+    ($($(#[$note:meta])* $kind:ident)+) => {
+        $(
+            $(#[$note])*
+            #[derive(Clone, Copy)]
+            pub(super) struct $kind(&'static str);
+
+            impl $kind {
+                pub(super) fn text(self) -> &'static str {
+                    self.0
+                }
+            }
+        )+
+    };
+}
+
+kinds! {
+    /// About the things of one user.
+    UserSql
+    /// About the things of one tenant.
+    TenantSql
+    /// About the installation.
+    OperatorSql
+}
+
+statements! {
+    UserSql {
+        // Responses.
+        RESPONSE = "
+            SELECT responses.id, status, completed_at, error, incomplete_reason, usage, created_at, settings, background,
+                streamed, conversation_id, responses.chain, responses.position, input, output
+            FROM responses CROSS JOIN items ON items.chain = responses.chain AND items.position = responses.position
+            WHERE responses.tenant_id = ?1 AND responses.user_id = ?2 AND stem = ?3 AND id = ?4";
+        // From the response's own run to the one that this forked from, and so on; of each the part up to the fork.
+        LINEAGE = "
+            WITH RECURSIVE path (status, depth, chain, last) AS (
+                SELECT status, 0, chain, position FROM responses
+                WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
+                UNION ALL
+                SELECT path.status, depth + 1, parent_chain, parent_position
+                FROM path CROSS JOIN items ON items.chain = path.chain AND items.position = 0
+                WHERE tenant_id = ?1 AND user_id = ?2 AND parent_chain IS NOT NULL
+            )
+            SELECT path.status, depth, path.chain, position, input, output
+            FROM path CROSS JOIN items ON items.chain = path.chain AND items.position <= path.last
+            WHERE tenant_id = ?1 AND user_id = ?2";
+        ITEMS_BY_STEM = "
+            SELECT input, output
+            FROM responses CROSS JOIN items ON items.chain = responses.chain AND items.position = responses.position
+            WHERE responses.tenant_id = ?1 AND responses.user_id = ?2 AND stem = ?3";
+        EVENTS = "
+            SELECT first, last, frames FROM stream_events
+            WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3 AND last > ?4 ORDER BY first";
+        LAST_EVENT = "
+            SELECT last FROM stream_events
+            WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3 ORDER BY first DESC LIMIT 1";
+
+        // Beginning, going on and ending.
+        PARENT = "
+            SELECT 1 FROM items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 AND forgotten = 0";
+        ADD_ITEMS = "
+            INSERT INTO items (tenant_id, user_id, chain, position, response_id, parent_chain, parent_position, input, output)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+            ON CONFLICT (chain, position) DO NOTHING";
+        ADD_RESPONSE = "
+            INSERT INTO responses (tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
+                completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+        HEAD = "
+            SELECT status, process, chain, position, conversation_id, background FROM responses
+            WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+        START_RESPONSE = "
+            UPDATE responses SET status = 'in_progress', process = ?5
+            WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+        END_RESPONSE = "
+            UPDATE responses SET process = NULL, request = NULL, status = ?5, completed_at = ?6, ended_at = ?7, error = ?8,
+                incomplete_reason = ?9, usage = ?10
+            WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+        END_ITEMS = "
+            UPDATE items SET output = ?5 WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
+        INPUT = "SELECT input FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
+        ADD_EVENTS = "
+            INSERT INTO stream_events (tenant_id, user_id, response_id, first, last, frames)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        ADD_TRANSCRIPT = "
+            INSERT INTO transcripts (tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
+                duration_ms, retries, cut, usage, losses, error, request, response, base_response, base_number, base_shared)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+
+        // Forgetting.
+        FORGET_HEAD = "
+            DELETE FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
+            RETURNING chain, position";
+        FORGET_EVENTS = "DELETE FROM stream_events WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
+        FORGET_TRANSCRIPTS = "
+            DELETE FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3
+                AND NOT EXISTS (
+                    SELECT 1 FROM transcripts AS later
+                    WHERE later.base_response = transcripts.response_id AND later.base_number = transcripts.number
+                )
+            RETURNING base_response, base_number";
+        FORGET_TRANSCRIPT = "
+            DELETE FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3 AND number = ?4
+                AND NOT EXISTS (SELECT 1 FROM transcripts AS later WHERE later.base_response = ?3 AND later.base_number = ?4)
+            RETURNING base_response, base_number";
+        IS_BUILT_ON = "
+            SELECT 1 FROM items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 + 1 AND forgotten < 2
+            UNION ALL
+            SELECT 1 FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND parent_chain = ?3 AND parent_position = ?4";
+        MARK_FORGOTTEN = "
+            UPDATE items SET forgotten = 1 WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
+        // The place stays taken: whoever was about to build on it must not find another response there.
+        EMPTY_PLACE = "
+            UPDATE items SET forgotten = 2, input = '[]', output = NULL
+            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
+        REMOVE_CHAIN = "
+            DELETE FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3
+            RETURNING parent_chain, parent_position";
+        IS_FORGOTTEN = "
+            SELECT 1 FROM items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 AND forgotten = 1";
+
+        // Requests that are done once.
+        ADD_CLAIM = "
+            INSERT INTO idempotency (tenant_id, user_id, route, key, body_hash, response_id, created_at, process)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            ON CONFLICT (tenant_id, user_id, route, key) DO NOTHING";
+        CLAIM = "
+            SELECT body_hash, response_id, process IS NOT NULL, answer_status, answer_type, answer_body FROM idempotency
+            WHERE tenant_id = ?1 AND user_id = ?2 AND route = ?3 AND key = ?4";
+        ANSWER_CLAIM = "
+            UPDATE idempotency SET process = NULL, answer_status = ?6, answer_type = ?7, answer_body = ?8
+            WHERE tenant_id = ?1 AND user_id = ?2 AND route = ?3 AND key = ?4 AND response_id = ?5
+                AND process IS NOT NULL
+            RETURNING response_id";
+        DROP_CLAIM = "
+            DELETE FROM idempotency
+            WHERE tenant_id = ?1 AND user_id = ?2 AND route = ?3 AND key = ?4 AND response_id = ?5
+                AND process IS NOT NULL
+            RETURNING response_id";
+
+        // Conversations.
+        ADD_CONVERSATION = "
+            INSERT INTO conversations (tenant_id, user_id, id, created_at, metadata) VALUES (?1, ?2, ?3, ?4, ?5)";
+        CONVERSATION = "
+            SELECT id, created_at, metadata FROM conversations WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+        UPDATE_CONVERSATION = "
+            UPDATE conversations SET metadata = ?4 WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3
+            RETURNING id, created_at, metadata";
+        FORGET_CONVERSATION = "DELETE FROM conversations WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+        FORGET_CONVERSATION_ITEMS = "
+            DELETE FROM conversation_items WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3";
+        NEXT_PLACE = "
+            SELECT COALESCE(MAX(position) + 1, 0) FROM conversation_items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3";
+        ADD_CONVERSATION_ITEM = "
+            INSERT INTO conversation_items (tenant_id, user_id, conversation_id, position, id, item)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            ON CONFLICT (tenant_id, id, conversation_id) DO NOTHING";
+        PLACE_OF_ITEM = "
+            SELECT position FROM conversation_items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3 AND id = ?4";
+        ITEMS_UPWARDS = "
+            SELECT id, item FROM conversation_items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3 AND position > ?4
+            ORDER BY position LIMIT ?5";
+        ITEMS_DOWNWARDS = "
+            SELECT id, item FROM conversation_items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3 AND position < ?4
+            ORDER BY position DESC LIMIT ?5";
+        CONVERSATION_ITEM = "
+            SELECT id, item FROM conversation_items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3 AND id = ?4";
+        ITEM_OF_ANY_CONVERSATION = "
+            SELECT item FROM conversation_items WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+        FORGET_CONVERSATION_ITEM = "
+            DELETE FROM conversation_items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3 AND id = ?4";
+    }
+
+    TenantSql {
+        TURN = "
+            SELECT responses.id, status, completed_at, error, incomplete_reason, usage, created_at, settings, background,
+                streamed, conversation_id, responses.chain, responses.position, input, output, responses.user_id
+            FROM responses CROSS JOIN items ON items.chain = responses.chain AND items.position = responses.position
+            WHERE responses.tenant_id = ?1 AND stem = ?2 AND id = ?3";
+        TRANSCRIPTS = "
+            SELECT number, upstream, model, asked_at, first_token_ms, duration_ms, retries, request, response, cut, usage,
+                losses, error, base_response, base_number, base_shared
+            FROM transcripts WHERE tenant_id = ?1 AND response_id = ?2 ORDER BY number";
+        TRANSCRIPT_BASE = "
+            SELECT request, base_response, base_number, base_shared
+            FROM transcripts WHERE tenant_id = ?1 AND response_id = ?2 AND number = ?3";
+        STATUS = "SELECT status FROM responses WHERE tenant_id = ?1 AND stem = ?2 AND id = ?3";
+    }
+
+    OperatorSql {
+        PING = "SELECT 1 FROM memory LIMIT 1";
+
+        // Tenants and keys.
+        ADD_TENANT = "
+            INSERT INTO tenants (id, name, state, ai_agent_enabled, created_at) VALUES (?1, ?2, ?3, 1, ?4)
+            ON CONFLICT (id) DO NOTHING
+            RETURNING id, name, state, ai_agent_enabled, created_at";
+        TENANTS = "
+            SELECT id, name, state, ai_agent_enabled, created_at FROM tenants WHERE id > ?1 ORDER BY id LIMIT ?2";
+        TENANT = "SELECT id, name, state, ai_agent_enabled, created_at FROM tenants WHERE id = ?1";
+        CHANGE_TENANT = "
+            UPDATE tenants SET name = COALESCE(?2, name), state = COALESCE(?3, state),
+                ai_agent_enabled = COALESCE(?4, ai_agent_enabled)
+            WHERE id = ?1
+            RETURNING id, name, state, ai_agent_enabled, created_at";
+        ADD_KEY = "
+            INSERT INTO api_keys (id, tenant_id, hash, prefix, label, rights, user_id, created_at, expires_at, revoked_at,
+                last_used_at)
+            SELECT ?1, tenants.id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM tenants WHERE tenants.id = ?2
+            ON CONFLICT DO NOTHING";
+        KEYS = "
+            SELECT id, tenant_id, prefix, label, rights, user_id, created_at, expires_at, revoked_at, last_used_at
+            FROM api_keys WHERE id > ?1 ORDER BY id LIMIT ?2";
+        KEYS_OF_TENANT = "
+            SELECT id, tenant_id, prefix, label, rights, user_id, created_at, expires_at, revoked_at, last_used_at
+            FROM api_keys WHERE tenant_id = ?3 AND id > ?1 ORDER BY id LIMIT ?2";
+        REVOKE_KEY = "
+            UPDATE api_keys SET revoked_at = COALESCE(revoked_at, ?3)
+            WHERE id = ?1 AND tenant_id = COALESCE(?2, tenant_id)
+            RETURNING id, tenant_id, prefix, label, rights, user_id, created_at, expires_at, revoked_at, last_used_at";
+        KEY_BY_HASH = "
+            SELECT api_keys.id, tenant_id, prefix, label, rights, user_id, api_keys.created_at, expires_at, revoked_at,
+                last_used_at, tenants.id, name, state, ai_agent_enabled, tenants.created_at
+            FROM api_keys CROSS JOIN tenants ON tenants.id = tenant_id WHERE hash = ?1";
+        TOUCH_KEY = "UPDATE api_keys SET last_used_at = MAX(COALESCE(last_used_at, 0), ?2) WHERE id = ?1";
+        REMEMBERED = "SELECT text FROM memory WHERE name = ?1";
+        REMEMBER_ONCE = "INSERT INTO memory (name, text) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING";
+        REMEMBER = "
+            INSERT INTO memory (name, text) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET text = excluded.text";
+
+        // Processes.
+        BEAT = "INSERT INTO processes (id, beat) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat";
+        PROCESSES = "SELECT id, beat FROM processes ORDER BY id";
+        FORGET_PROCESS = "DELETE FROM processes WHERE id = ?1 AND beat = ?2";
+        REQUEUE_WAITING = "
+            UPDATE responses SET process = NULL WHERE process = ?1 AND status = 'queued' AND request IS NOT NULL
+            RETURNING id";
+        FAIL_HELD = "
+            UPDATE responses SET status = 'failed', error = ?2, ended_at = ?3, process = NULL, request = NULL
+            WHERE process = ?1
+            RETURNING id";
+        CLAIMS_HELD = "SELECT tenant_id, user_id, route, key, response_id FROM idempotency WHERE process = ?1";
+        TAKE_QUEUED = "
+            UPDATE responses SET process = ?1
+            WHERE number IN (
+                SELECT number FROM responses WHERE status = 'queued' AND process IS NULL ORDER BY number LIMIT ?2
+            )
+            RETURNING number, tenant_id, user_id, id, created_at, request, streamed,
+                (SELECT state FROM tenants WHERE tenants.id = tenant_id)";
+        GIVE_BACK = "
+            UPDATE responses SET process = NULL, status = 'queued'
+            WHERE process = ?1 AND id = ?2 AND background = 1 AND request IS NOT NULL";
+        HELD = "
+            SELECT responses.id, tenant_id, user_id, tenants.state
+            FROM responses LEFT JOIN tenants ON tenants.id = tenant_id
+            WHERE process = ?1 ORDER BY number";
+
+        // What can go. Each looks at a bounded number of the oldest.
+        OLD_STREAMS = "
+            SELECT number, tenant_id, user_id, id FROM responses
+            WHERE streamed = 1 AND created_at < ?1 AND COALESCE(ended_at, created_at) < ?1
+                AND status NOT IN ('queued', 'in_progress')
+            ORDER BY created_at LIMIT ?2";
+        STREAM_IS_GONE = "UPDATE responses SET streamed = 0 WHERE number = ?1";
+        OLD_TRANSCRIPTS = "
+            DELETE FROM transcripts
+            WHERE id IN (
+                SELECT id FROM transcripts AS old
+                WHERE asked_at < ?1 AND NOT EXISTS (
+                    SELECT 1 FROM transcripts AS later
+                    WHERE later.base_response = old.response_id AND later.base_number = old.number
+                )
+                ORDER BY asked_at LIMIT ?2
+            )";
+        OLD_CLAIMS = "
+            DELETE FROM idempotency
+            WHERE (tenant_id, user_id, route, key) IN (
+                SELECT tenant_id, user_id, route, key FROM idempotency
+                WHERE process IS NULL AND created_at < ?1 ORDER BY created_at LIMIT ?2
+            )";
+        OLD_RESPONSES = "
+            SELECT tenant_id, user_id, id FROM responses
+            WHERE created_at < ?1 AND status NOT IN ('queued', 'in_progress') ORDER BY created_at LIMIT ?2";
+
+        // Everything.
+        RESET_RESPONSES = "DELETE FROM responses";
+        RESET_ITEMS = "DELETE FROM items";
+        RESET_EVENTS = "DELETE FROM stream_events";
+        RESET_TRANSCRIPTS = "DELETE FROM transcripts";
+        RESET_CLAIMS = "DELETE FROM idempotency";
+        RESET_CONVERSATIONS = "DELETE FROM conversations";
+        RESET_CONVERSATION_ITEMS = "DELETE FROM conversation_items";
+        RESET_KEYS = "DELETE FROM api_keys";
+        RESET_TENANTS = "DELETE FROM tenants";
+        RESET_MEMORY = "DELETE FROM memory";
+    }
+}

@@ -1,0 +1,127 @@
+use std::{fs, path::Path};
+
+use rusqlite::Connection;
+
+use super::{schema::MIGRATIONS, sql};
+
+/// Tables whose rows belong to a user.
+const SCOPED: [&str; 7] =
+    ["responses", "items", "stream_events", "transcripts", "idempotency", "conversations", "conversation_items"];
+
+fn migrated() -> Connection {
+    let connection = Connection::open_in_memory().unwrap();
+    for migration in MIGRATIONS {
+        connection.execute_batch(migration.sql).unwrap();
+    }
+    connection
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_' || letter == '?')).collect()
+}
+
+#[test]
+fn every_statement_can_be_prepared() {
+    let connection = migrated();
+    for (_, name, text) in sql::ALL {
+        if let Err(error) = connection.prepare(text) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn statements_about_what_callers_have_carry_the_scope() {
+    // S10
+    for (kind, name, text) in sql::ALL {
+        let words = words(text);
+        let has = |word: &str| words.contains(&word);
+        match *kind {
+            "UserSql" => {
+                assert!(has("tenant_id") && has("user_id") && has("?1") && has("?2"), "{name} is not for one user");
+                for part in text.split("UNION ALL") {
+                    assert!(part.contains("tenant_id") && part.contains("user_id"), "a part of {name} has no scope");
+                }
+            }
+            "TenantSql" => assert!(has("tenant_id") && has("?1"), "{name} is not for one tenant"),
+            _ => {}
+        }
+        if let Some(place) = text.find("tenant_id =") {
+            let rest = text.get(place..).unwrap_or_default();
+            assert!(*kind == "OperatorSql" || rest.starts_with("tenant_id = ?1"), "{name} has another tenant");
+        }
+    }
+}
+
+#[test]
+fn only_the_installation_itself_touches_rows_of_everybody() {
+    // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
+    const KNOWN: [&str; 20] = [
+        // A dead process, a queue, and turns that are handed over.
+        "REQUEUE_WAITING",
+        "FAIL_HELD",
+        "CLAIMS_HELD",
+        "TAKE_QUEUED",
+        "GIVE_BACK",
+        "HELD",
+        // Old rows.
+        "OLD_STREAMS",
+        "STREAM_IS_GONE",
+        "OLD_TRANSCRIPTS",
+        "OLD_CLAIMS",
+        "OLD_RESPONSES",
+        // Everything.
+        "RESET_RESPONSES",
+        "RESET_ITEMS",
+        "RESET_EVENTS",
+        "RESET_TRANSCRIPTS",
+        "RESET_CLAIMS",
+        "RESET_CONVERSATIONS",
+        "RESET_CONVERSATION_ITEMS",
+        "RESET_KEYS",
+        "RESET_TENANTS",
+    ];
+    for (kind, name, text) in sql::ALL.iter().filter(|(kind, _, _)| *kind == "OperatorSql") {
+        let scoped = words(text).into_iter().any(|word| SCOPED.contains(&word));
+        assert!(!scoped || KNOWN.contains(name), "{name} ({kind}) touches rows of users without a scope");
+    }
+}
+
+#[test]
+fn no_statement_of_a_caller_walks_through_a_table() {
+    let connection = migrated();
+    for (_, name, text) in sql::ALL.iter().filter(|(kind, _, _)| *kind != "OperatorSql") {
+        let mut explain = connection.prepare(&["EXPLAIN QUERY PLAN ", text].concat()).unwrap();
+        let count = explain.parameter_count();
+        let params = rusqlite::params_from_iter((0..count).map(|_| 1));
+        let plan: Vec<String> =
+            explain.query_map(params, |row| row.get(3)).unwrap().map(|line| line.unwrap()).collect();
+        let walks = plan.iter().any(|line| line.starts_with("SCAN") && !line.contains("path"));
+        assert!(!walks, "{name} walks: {plan:#?}");
+        assert!(!plan.iter().any(|line| line.contains("TEMP B-TREE")), "{name} sorts: {plan:#?}");
+    }
+}
+
+#[test]
+fn statements_are_literals_and_nothing_is_formatted_into_them() {
+    // S11: kinds of statements can only be made in `sql.rs`, from literals. Elsewhere a connection is given text of its
+    // own for transactions, settings and migrations alone.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let source = fs::read_to_string(&path).unwrap();
+        if name.ends_with("_tests.rs") {
+            continue;
+        }
+        for (number, line) in source.lines().enumerate() {
+            let formats = line.contains("format!") || line.contains("concat") || line.contains("push_str");
+            let keyword = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WHERE ", "PRAGMA "];
+            let is_sql = keyword.iter().any(|keyword| line.contains(keyword));
+            assert!(!(formats && is_sql), "{name}:{}: text is put into SQL", number + 1);
+            let may_prepare = ["query.rs", "writer.rs", "schema.rs"].contains(&name.as_str());
+            let prepares = line.contains(".prepare") || line.contains(".execute_batch") || line.contains(".query_row(");
+            assert!(may_prepare || !prepares, "{name}:{}: a statement past `query.rs`", number + 1);
+        }
+    }
+}

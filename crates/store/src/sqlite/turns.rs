@@ -1,0 +1,281 @@
+//! What turns write: each step in one piece of work.
+
+use amalgam_core::{
+    Admin, Scope, Stem,
+    store::{
+        Answer, Begin, ChainPlace, Claim, Ending, EventChunk, Keyed, ProcessId, Stored, ToldStatus, TurnRecord,
+        TurnStore, TurnWrite, Written,
+    },
+};
+use amalgam_protocol::{Json, Status};
+
+use super::{
+    Sqlite, claims, conversations,
+    failure::Failure,
+    job::Transaction,
+    query::{Database, Tenant, int, optional_int, text},
+    responses, sql, transcripts,
+};
+use crate::rows;
+
+impl TurnStore for Sqlite {
+    fn write<'a>(&'a self, scope: &'a Scope, write: TurnWrite) -> Stored<'a, Written> {
+        let scope = scope.clone();
+        self.change(move |transaction| step(transaction, &scope, &write))
+    }
+
+    fn claim<'a>(
+        &'a self,
+        scope: &'a Scope,
+        keyed: &'a Keyed,
+        body_hash: [u8; 32],
+        response_id: &'a str,
+        process: ProcessId,
+        now_ms: u64,
+    ) -> Stored<'a, Claim> {
+        let (scope, keyed, response_id) = (scope.clone(), keyed.clone(), response_id.to_owned());
+        self.change(move |transaction| {
+            claims::claim(transaction.database, &scope, &keyed, body_hash, &response_id, process, now_ms)
+        })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        keyed: &'a Keyed,
+        response_id: &'a str,
+        answer: Option<Answer>,
+    ) -> Stored<'a, ()> {
+        let (scope, keyed, response_id) = (scope.clone(), keyed.clone(), response_id.to_owned());
+        self.change(move |transaction| claims::settle(transaction, &scope, &keyed, &response_id, answer.as_ref()))
+    }
+
+    fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>> {
+        let Some(stem) = Stem::of(response_id) else { return Box::pin(async { Ok(None) }) };
+        let (tenant, id) = (Tenant::of(admin), response_id.to_owned());
+        self.look(move |transaction| transcripts::turn(transaction.database, tenant, stem, &id))
+    }
+}
+
+/// The bytes that a process is known by.
+pub(super) fn process_bytes(process: ProcessId) -> [u8; 16] {
+    process.0.to_be_bytes()
+}
+
+fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Result<Written, Failure> {
+    let id = write.response_id.as_str();
+    let stem = Stem::of(id).ok_or_else(|| Failure::Broken(format!("`{id}` is no id of a response")))?;
+    let database = transaction.database;
+    let end = write.end.as_deref();
+    let written = match &write.begin {
+        Some(begin) => self::begin(database, scope, stem, write, begin)?,
+        None => go_on(database, scope, stem, write)?,
+    };
+    let Some(conversation) = written else { return Ok(Written::Lost) };
+    if let Some(events) = &write.events {
+        add_events(database, scope, id, events)?;
+    }
+    for transcript in &write.transcripts {
+        transcripts::add(database, scope, id, transcript)?;
+    }
+    if let (Some(conversation), Some(end)) = (conversation, end)
+        && matches!(end.told.status, Status::Completed | Status::Incomplete)
+    {
+        conversations::append(database, scope, &conversation.id, [&conversation.input, &end.output])?;
+    }
+    if let Some((keyed, answer)) = &write.answer {
+        claims::settle(transaction, scope, keyed, id, answer.as_ref())?;
+    }
+    if write.begin.as_ref().is_some_and(|begin| begin.status == Status::Queued) && end.is_none() {
+        transaction.ring("");
+    }
+    transaction.ring(id);
+    Ok(Written::Kept)
+}
+
+/// The conversation that a turn belongs to, and what the turn adds to it besides its output.
+struct Talk {
+    id: String,
+    input: Json,
+}
+
+/// Nothing when the write is lost; else the conversation, if the turn ends and has one.
+type Going = Option<Option<Talk>>;
+
+/// The response comes into being, and may end in the same step.
+fn begin(
+    database: Database<'_>,
+    scope: &Scope,
+    stem: Stem,
+    write: &TurnWrite,
+    begin: &Begin,
+) -> Result<Going, Failure> {
+    let id = write.response_id.as_str();
+    let end = write.end.as_deref();
+    let output = end.map(|end| end.output.raw().text());
+    let Some(place) = take_place(database, scope, stem, id, begin, output)? else { return Ok(None) };
+
+    // A turn that waits is nobody's until somebody takes or starts it.
+    let waits = begin.status == Status::Queued && begin.request.is_some() && !write.started;
+    let process = process_bytes(write.process);
+    let owner = (end.is_none() && !waits).then_some(&process[..]);
+    let request = begin.request.as_deref().filter(|_| end.is_none());
+    let status = match end {
+        Some(end) => end.told.status,
+        None if write.started => Status::InProgress,
+        None => begin.status,
+    };
+    let columns = Told::new(end.map(|end| &end.told))?;
+    let settings = std::str::from_utf8(&begin.settings)
+        .map_err(|_| Failure::Broken("the settings of a response are not text".into()))?;
+    database
+        .user(
+            scope,
+            sql::ADD_RESPONSE,
+            &[
+                &stem.as_str(),
+                &id,
+                &place.0,
+                &place.1,
+                &status.name(),
+                &begin.background,
+                &begin.streamed,
+                &int(begin.created_at_ms)?,
+                &columns.completed_at,
+                &columns.completed_at,
+                &columns.error(),
+                &columns.incomplete_reason,
+                &columns.usage(),
+                &begin.conversation,
+                &owner,
+                &settings,
+                &request,
+            ],
+        )?
+        .run()?;
+    Ok(Some(begin.conversation.clone().map(|id| Talk { id, input: begin.input.clone() })))
+}
+
+/// Puts the items where they belong; nothing when there is nothing to build on, or the response is there already.
+fn take_place<'a>(
+    database: Database<'_>,
+    scope: &Scope,
+    stem: Stem,
+    id: &'a str,
+    begin: &'a Begin,
+    output: Option<&str>,
+) -> Result<Option<(&'a str, i64)>, Failure> {
+    let input = begin.input.raw().text();
+    let add = |chain: &str, position: i64, parent: Option<(&str, i64)>| -> Result<bool, Failure> {
+        let (parent_chain, parent_position) = parent.unzip();
+        let added = database
+            .user(scope, sql::ADD_ITEMS, &[&chain, &position, &id, &parent_chain, &parent_position, &input, &output])?
+            .run()?;
+        Ok(added == 1)
+    };
+    let Some(ChainPlace { chain, position }) = &begin.parent else {
+        return Ok(add(id, 0, None)?.then_some((id, 0)));
+    };
+    let position = int(*position)?;
+    if !database.user(scope, sql::PARENT, &[chain, &position])?.exists()? {
+        return Ok(None);
+    }
+    if add(chain, position + 1, None)? {
+        return Ok(Some((chain, position + 1)));
+    }
+    // A fork, unless it is this very response that has the place: a write whose answer got lost comes again.
+    if database.user(scope, sql::HEAD, &[&stem.as_str(), &id])?.exists()? {
+        return Ok(None);
+    }
+    Ok(add(id, 0, Some((chain, position)))?.then_some((id, 0)))
+}
+
+/// The next step of a response that is there, if it is still this process's.
+fn go_on(database: Database<'_>, scope: &Scope, stem: Stem, write: &TurnWrite) -> Result<Going, Failure> {
+    let id = write.response_id.as_str();
+    let process = process_bytes(write.process);
+    let head = database.user(scope, sql::HEAD, &[&stem.as_str(), &id])?.first(|row| {
+        let owner: Option<Vec<u8>> = row.get(1)?;
+        let place: (String, i64) = (row.get(2)?, row.get(3)?);
+        Ok((responses::status(row, 0)?, owner, place, row.get::<_, Option<String>>(4)?))
+    })?;
+    let Some((status, owner, (chain, position), conversation)) = head else { return Ok(None) };
+    let ours = match owner {
+        Some(owner) => owner == process,
+        // Nobody's yet: whoever starts it has it.
+        None => write.started && status == Status::Queued,
+    };
+    // A start that comes second finds it running: one turn never runs twice.
+    if !ours || status.is_final() || (write.started && status != Status::Queued) {
+        return Ok(None);
+    }
+    if write.started {
+        database.user(scope, sql::START_RESPONSE, &[&stem.as_str(), &id, &&process[..]])?.run()?;
+    }
+    let Some(end) = write.end.as_deref() else { return Ok(Some(None)) };
+    end_response(database, scope, stem, id, end)?;
+    database.user(scope, sql::END_ITEMS, &[&chain, &position, &end.output.raw().text()])?.run()?;
+    let Some(conversation) = conversation else { return Ok(Some(None)) };
+    let input = database
+        .user(scope, sql::INPUT, &[&chain, &position])?
+        .first(|row| Ok(rows::json(text(row, 0)?)))?
+        .unwrap_or_else(|| rows::json(rows::NO_ITEMS));
+    Ok(Some(Some(Talk { id: conversation, input })))
+}
+
+fn end_response(database: Database<'_>, scope: &Scope, stem: Stem, id: &str, end: &Ending) -> Result<(), Failure> {
+    let columns = Told::new(Some(&end.told))?;
+    let ended_at = columns.completed_at;
+    database
+        .user(
+            scope,
+            sql::END_RESPONSE,
+            &[
+                &stem.as_str(),
+                &id,
+                &end.told.status.name(),
+                &columns.completed_at,
+                &ended_at,
+                &columns.error(),
+                &columns.incomplete_reason,
+                &columns.usage(),
+            ],
+        )?
+        .run()?;
+    Ok(())
+}
+
+/// The columns that tell how a response ended.
+#[derive(Default)]
+struct Told<'a> {
+    completed_at: Option<i64>,
+    error: Option<Json>,
+    incomplete_reason: Option<&'a str>,
+    usage: Option<Json>,
+}
+
+impl<'a> Told<'a> {
+    fn new(told: Option<&'a ToldStatus>) -> Result<Self, Failure> {
+        let Some(told) = told else { return Ok(Self::default()) };
+        Ok(Self {
+            completed_at: optional_int(told.completed_at_ms)?,
+            error: told.error.as_ref().map(amalgam_protocol::ErrorObject::to_json),
+            incomplete_reason: told.incomplete_reason.as_deref(),
+            usage: told.usage.as_ref().map(rows::usage_json),
+        })
+    }
+
+    fn error(&self) -> Option<&str> {
+        self.error.as_ref().map(|json| json.raw().text())
+    }
+
+    fn usage(&self) -> Option<&str> {
+        self.usage.as_ref().map(|json| json.raw().text())
+    }
+}
+
+fn add_events(database: Database<'_>, scope: &Scope, id: &str, events: &EventChunk) -> Result<(), Failure> {
+    let (first, last) = (int(events.first)?, int(events.last)?);
+    database.user(scope, sql::ADD_EVENTS, &[&id, &first, &last, &&events.frames[..]])?.run()?;
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! The contract: checks that every engine passes. `contract!(run)` makes a test of each of them in the engine's module;
+//! what follows `run` are attributes of these tests.
+//!
+//! A check takes an empty store of its own. One that is not in the list below is dead code, and the lints say so.
+
+pub(crate) mod claims;
+pub(crate) mod conversations;
+pub(crate) mod isolation;
+pub(crate) mod lineage;
+pub(crate) mod processes;
+pub(crate) mod responses;
+pub(crate) mod retention;
+pub(crate) mod tenancy;
+pub(crate) mod waiting;
+
+/// A test for each check. `$run` makes a store, runs the check on it, and clears up.
+macro_rules! contract {
+    ($run:ident $(, $mark:meta)*) => {
+        contract! {
+            @all $run [$(#[$mark])*]
+            responses {
+                a_response_is_read_back_as_it_was_written
+                a_response_is_there_from_its_first_step_on
+                a_write_that_comes_twice_is_kept_once
+                a_response_that_has_ended_takes_no_more
+                a_response_of_another_process_takes_nothing
+                a_response_that_is_not_there_takes_nothing
+                text_of_any_kind_survives
+                an_item_is_found_by_its_id
+                events_come_in_order_and_in_bounded_pieces
+                a_background_response_can_be_cancelled_once
+                a_foreground_response_cannot_be_cancelled
+                a_deleted_response_is_gone_with_its_events_and_calls
+                model_calls_are_kept_exactly
+                requests_that_go_on_from_others_are_told_whole
+                a_call_that_others_build_on_stays_as_long_as_they_do
+            }
+            lineage {
+                a_chain_is_told_oldest_first
+                a_fork_does_not_see_its_sibling
+                forks_of_forks_see_their_own_line_only
+                racing_children_all_have_their_own_line
+                a_thousand_turns_are_told_at_once
+                a_turn_that_failed_is_in_the_line_with_its_status
+                what_was_deleted_in_the_middle_is_still_built_on
+                what_was_deleted_cannot_be_continued
+                a_place_that_was_deleted_is_not_taken_by_another
+            }
+            isolation {
+                what_is_foreign_looks_missing
+                ids_that_look_like_statements_are_only_ids
+            }
+            claims {
+                a_key_is_worked_on_once_and_answered_the_same
+                racing_claims_have_one_first
+                a_claim_that_was_given_back_is_free
+                a_claim_belongs_to_a_user_and_a_route
+                the_last_step_of_a_turn_settles_its_claim
+                a_late_settling_does_not_touch_the_claim_of_another_response
+                a_lost_write_settles_nothing
+            }
+            conversations {
+                a_conversation_is_made_read_changed_and_forgotten
+                items_are_added_all_or_none
+                items_are_paged_both_ways
+                an_item_can_be_read_and_forgotten
+                a_turn_adds_its_items_when_it_ends_well
+                racing_additions_all_arrive_in_order
+            }
+            tenancy {
+                tenants_have_numbers_and_can_be_changed
+                keys_are_found_by_their_hash_and_revoked_once
+                keys_are_listed_by_their_ids
+                the_first_memory_stays_unless_it_is_replaced
+            }
+            processes {
+                processes_are_known_by_their_last_beat
+                what_a_dead_process_left_is_ended
+                only_one_buries_a_process
+                a_dead_process_writes_nothing_any_more
+                claims_of_a_dead_process_are_free_unless_their_response_lives
+                queued_turns_are_taken_once_and_oldest_first
+                a_queued_turn_starts_once
+                a_turn_that_was_given_back_waits_again
+                held_turns_are_those_that_have_not_ended
+            }
+            waiting {
+                whoever_waits_for_a_response_is_called
+                whoever_waits_for_queued_turns_is_called
+                whoever_waits_for_a_claim_is_called
+                nobody_is_called_for_something_else
+            }
+            retention {
+                what_is_old_goes_and_what_is_young_stays
+                what_has_not_ended_stays
+                young_turns_keep_what_they_build_on
+                reset_forgets_turns_and_with_all_everything
+                a_store_that_can_be_used_says_so
+            }
+        }
+    };
+    (@all $run:ident $marks:tt $($module:ident { $($check:ident)+ })+) => {
+        $($(contract! { @one $run $marks $module $check })+)+
+    };
+    (@one $run:ident [$($mark:tt)*] $module:ident $check:ident) => {
+        #[test]
+        $($mark)*
+        fn $check() {
+            $run(|store| Box::pin($crate::contract::$module::$check(store)));
+        }
+    };
+}

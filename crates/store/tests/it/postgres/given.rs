@@ -1,0 +1,136 @@
+//! Databases and servers for tests, each its own.
+
+use std::{
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use amalgam_store::postgres::{Options, Postgres};
+use amalgam_testkit::Database;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls};
+
+use crate::given::Engine;
+
+/// A database that goes with its handle.
+pub(super) struct Fresh(Database);
+
+impl Fresh {
+    pub(super) fn make() -> Self {
+        Self(Database::fresh().expect("AMALGAM_TEST_POSTGRES names a server"))
+    }
+
+    pub(super) fn url(&self) -> &str {
+        self.0.url()
+    }
+
+    pub(super) async fn store(&self) -> Engine {
+        self.store_with(Options::default()).await
+    }
+
+    pub(super) async fn store_with(&self, options: Options) -> Engine {
+        Arc::new(Postgres::open(self.url(), options).await.unwrap())
+    }
+
+    /// A way in past the store.
+    pub(super) async fn aside(&self) -> Aside {
+        Aside::connect(self.url()).await
+    }
+}
+
+/// A connection that is not the store's.
+pub(super) struct Aside {
+    pub(super) client: Client,
+    _task: JoinSet<()>,
+}
+
+impl Aside {
+    pub(super) async fn connect(url: &str) -> Self {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let _ = connection.await;
+        });
+        Self { client, _task: task }
+    }
+
+    pub(super) async fn run(&self, statement: &str) {
+        self.client.batch_execute(statement).await.unwrap();
+    }
+
+    pub(super) async fn count(&self, statement: &str) -> i64 {
+        self.client.query_one(statement, &[]).await.unwrap().get(0)
+    }
+
+    /// Waits until a count is something, which it must become soon.
+    pub(super) async fn until(&self, statement: &str, is_enough: impl Fn(i64) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let count = self.count(statement).await;
+            if is_enough(count) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{statement} stays {count}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// How many of our statements wait for a lock.
+pub(super) const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'amalgam' AND wait_event_type = 'Lock'";
+
+/// A server of a test's own, which may go down.
+pub(super) struct Cluster {
+    folder: TempDir,
+    url: String,
+}
+
+impl Cluster {
+    pub(super) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = tell("start", &folder).trim().to_owned();
+        Self { folder, url }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// At once, as when it is killed.
+    pub(super) fn down(&self) {
+        tell("down", &self.folder);
+    }
+
+    pub(super) fn up(&self) {
+        tell("up", &self.folder);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        tell("stop", &self.folder);
+    }
+}
+
+fn tell(verb: &str, folder: &TempDir) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres.sh");
+    let mut command = Command::new(script);
+    command.arg(verb).arg(folder.path()).stdin(Stdio::null());
+    let output = command.output().expect("the script can be started");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() && !std::thread::panicking() {
+        panic!("{verb}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    text
+}
+
+pub(super) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}

@@ -1,0 +1,192 @@
+//! What happens when the disk is full, the file is locked, the queue is long, or whoever asked has left.
+
+use std::{
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use amalgam_core::{StoreError, store::Written};
+use amalgam_store::sqlite::Options;
+use rusqlite::TransactionBehavior;
+use tokio::task::JoinSet;
+
+use super::{Home, runtime};
+use crate::given::*;
+
+#[test]
+fn a_full_disk_refuses_whole_writes_and_recovers() {
+    // S16
+    let home = Home::new();
+    let store = home.open(Options { max_bytes: Some(1 << 20), ..Options::default() });
+    runtime().block_on(async {
+        let mut kept = Vec::new();
+        let refused = loop {
+            let turn = Turn::new(&"x".repeat(20_000));
+            match store.write(&anna(), turn.whole(None)).await {
+                Ok(written) => {
+                    assert_eq!(written, Written::Kept);
+                    kept.push(turn);
+                }
+                Err(error) => break (turn, error),
+            }
+        };
+        assert!(matches!(&refused.1, StoreError::Unavailable(why) if why.contains("full")), "{:?}", refused.1);
+        assert!(kept.len() > 5);
+
+        // Nothing of it is there, everything acknowledged is, and reads go on.
+        assert_eq!(store.response(&anna(), &refused.0.id).await.unwrap(), None);
+        assert_eq!(home.count("responses"), kept.len() as i64);
+        assert_eq!(home.count("items"), kept.len() as i64);
+        for turn in &kept {
+            assert_eq!(line(&store, &anna(), &turn.id).await, line_of(&[turn]));
+        }
+        // As soon as there is room, it goes on without a restart.
+        for turn in kept.drain(..3) {
+            assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
+        }
+        keep(&store, &anna(), refused.0.whole(None)).await;
+        store.ping().await.unwrap();
+    });
+}
+
+#[test]
+fn a_write_that_cannot_be_does_not_harm_those_beside_it() {
+    let home = Home::new();
+    let store = home.open(Options { max_bytes: Some(2 << 20), ..Options::default() });
+    runtime().block_on(async {
+        // A group forms while the file is locked: a call is in the queue as soon as it is made, and all of them are made
+        // before the lock is gone.
+        let anna = anna();
+        let mut other = home.look();
+        let lock = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let turns: Vec<Turn> = (0..40).map(|number| Turn::new(&format!("{number}"))).collect();
+        let mut writes = Vec::new();
+        for (number, turn) in turns.iter().enumerate() {
+            let mut write = turn.whole(None);
+            match number % 10 {
+                // The same call twice, and a text that is larger than the whole file may be.
+                3 => write.transcripts = vec![call(0), call(0)],
+                7 => write.begin.as_mut().unwrap().input = Turn::new(&"y".repeat(3 << 20)).input,
+                _ => {}
+            }
+            writes.push(store.write(&anna, write));
+        }
+        lock.rollback().unwrap();
+        for (number, write) in writes.into_iter().enumerate() {
+            let outcome = write.await;
+            let there = store.response(&anna, &turns[number].id).await.unwrap().is_some();
+            match number % 10 {
+                3 => assert!(matches!(outcome, Err(StoreError::Broken(_))) && !there, "{number}: {outcome:?}"),
+                7 => assert!(matches!(outcome, Err(StoreError::Unavailable(_))) && !there, "{number}: {outcome:?}"),
+                _ => assert!(matches!(outcome, Ok(Written::Kept)) && there, "{number}: {outcome:?}"),
+            }
+        }
+        assert_eq!(home.count("transcripts"), 0);
+        assert_eq!(home.count("items"), 32);
+    });
+}
+
+#[test]
+fn a_lock_of_another_process_passes() {
+    let home = Home::new();
+    let store = home.open(Options { queue: 4, ..Options::default() });
+    runtime().block_on(async {
+        let anna = anna();
+        let first = say(&store, &anna, None, "hi").await;
+        let mut other = home.look();
+        let lock = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let begun = Instant::now();
+        let held_up = Turn::new("held up");
+        let mut waiting = store.write(&anna, held_up.whole(None));
+        let mut refused = 0;
+        // The queue has a bound: whoever comes when it is full hears so at once. S16
+        let mut behind = Vec::new();
+        for _ in 0..10 {
+            let mut write = store.write(&anna, Turn::new("behind").whole(None));
+            match write.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Err(StoreError::Busy)) => refused += 1,
+                Poll::Ready(other) => panic!("{other:?}"),
+                Poll::Pending => behind.push(write),
+            }
+        }
+        assert!(refused >= 5 && begun.elapsed() < Duration::from_secs(2), "{refused} refused");
+        // Reads do not wait for writers.
+        assert_eq!(line(&store, &anna, &first.id).await, line_of(&[&first]));
+
+        let Err(StoreError::Unavailable(why)) = waiting.as_mut().await else { panic!("it was written past a lock") };
+        assert!(why.contains("locked"), "{why}");
+        drop(behind);
+        lock.rollback().unwrap();
+        drop(other);
+        let mut tries = 0;
+        while let Err(error) = store.write(&anna, held_up.whole(None)).await {
+            // What was queued behind the lock may still be in the way.
+            assert!(matches!(error, StoreError::Busy | StoreError::Unavailable(_)), "{error}");
+            tries += 1;
+            assert!(tries < 1000);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(line(&store, &anna, &held_up.id).await, line_of(&[&held_up]));
+    });
+}
+
+#[test]
+fn whoever_leaves_takes_nothing_with_them() {
+    let home = Home::new();
+    let store = home.open(Options::default());
+    runtime().block_on(async {
+        let anna = anna();
+        let left: Vec<Turn> = (0..50).map(|number| Turn::new(&format!("{number}"))).collect();
+        for turn in &left {
+            let mut write = store.write(&anna, turn.whole(None));
+            let _ = write.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            drop(write);
+            drop(store.response(&anna, &turn.id));
+        }
+        // The queue is in order: behind this one all of them are done.
+        let last = say(&store, &anna, None, "last").await;
+        assert_eq!(line(&store, &anna, &last.id).await, line_of(&[&last]));
+        for turn in &left {
+            assert_eq!(line(&store, &anna, &turn.id).await, line_of(&[turn]));
+        }
+    });
+}
+
+#[test]
+fn a_damaged_file_is_told_and_never_answered_from() {
+    let home = Home::new();
+    let store = home.open(Options::default());
+    let runtime = runtime();
+    let turn = runtime.block_on(say(&store, &anna(), None, "hi"));
+    home.look().execute("UPDATE responses SET status = 'odd'", []).unwrap();
+    let outcome = runtime.block_on(store.response(&anna(), &turn.id));
+    assert!(matches!(&outcome, Err(StoreError::Broken(why)) if why.contains("odd")), "{outcome:?}");
+    home.look().execute("UPDATE responses SET status = 'completed'", []).unwrap();
+    assert!(runtime.block_on(store.response(&anna(), &turn.id)).unwrap().is_some());
+}
+
+#[test]
+fn the_log_stays_short_under_a_steady_stream_of_writes() {
+    let home = Home::new();
+    let store = home.open(Options::default());
+    let log = home.path().with_file_name("amalgam.db-wal");
+    runtime().block_on(async {
+        let mut racing = JoinSet::new();
+        // About 320 MiB go through the log.
+        for _ in 0..8 {
+            let store = store.clone();
+            racing.spawn(async move {
+                for _ in 0..40 {
+                    let turn = Turn::new(&"z".repeat(500_000));
+                    keep(&store, &anna(), turn.whole(None)).await;
+                    assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
+                }
+            });
+        }
+        while let Some(done) = racing.join_next().await {
+            done.unwrap();
+        }
+    });
+    let length = log.metadata().unwrap().len();
+    assert!(length < 160 << 20, "the log has {length} bytes");
+}

@@ -1,0 +1,147 @@
+//! The file: who may read it, what schema it has, who serves from it, what is left in it.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use amalgam_store::{
+    migrate::{MigrationError, MigrationStatus},
+    sqlite::{LockError, Migrations, OpenError, Options, Sqlite},
+};
+
+use super::{Home, runtime};
+use crate::given::*;
+
+#[test]
+fn files_are_for_their_owner_alone() {
+    let home = Home::new();
+    let store = home.open(Options::default());
+    runtime().block_on(say(&store, &anna(), None, "hi"));
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(home.path().parent().unwrap()), 0o700);
+    for name in ["amalgam.db", "amalgam.db-wal", "amalgam.db-shm"] {
+        assert_eq!(mode(&home.path().with_file_name(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn what_was_written_is_there_after_opening_again() {
+    let home = Home::new();
+    let runtime = runtime();
+    let turn = runtime.block_on(say(&home.open(Options::default()), &anna(), None, "hi"));
+    let store = home.open(Options { migrations: Migrations::Require, ..Options::default() });
+    assert_eq!(runtime.block_on(line(&store, &anna(), &turn.id)), line_of(&[&turn]));
+}
+
+#[test]
+fn a_database_that_is_newer_than_the_binary_is_refused_and_left_alone() {
+    let home = Home::new();
+    drop(home.open(Options::default()));
+    home.look().execute("INSERT INTO migrations VALUES (999, 'V999__later', '?')", []).unwrap();
+    let before = std::fs::read(home.path()).unwrap();
+    let Err(OpenError::Schema { source: MigrationError::Newer { database: 999, binary }, .. }) =
+        Sqlite::open(home.path(), Options::default())
+    else {
+        panic!("it was not refused for being newer");
+    };
+    assert!(binary < 999);
+    assert_eq!(std::fs::read(home.path()).unwrap(), before);
+    let last = Sqlite::status(home.path()).unwrap().pop();
+    assert_eq!(last, Some(MigrationStatus { version: 999, name: "V999__later".into(), applied: true }));
+}
+
+#[test]
+fn the_status_names_what_is_pending_and_changes_nothing() {
+    let home = Home::new();
+    let pending = Sqlite::status(home.path()).unwrap();
+    assert!(!pending.is_empty() && pending.iter().all(|migration| !migration.applied), "{pending:?}");
+    assert!(!home.path().exists());
+    let refused = Sqlite::open(home.path(), Options { migrations: Migrations::Require, ..Options::default() });
+    let Err(OpenError::Schema { source: MigrationError::Pending { database: 0, .. }, .. }) = refused else {
+        panic!("a database without a schema was taken: {refused:?}");
+    };
+    drop(home.open(Options::default()));
+    let done = Sqlite::status(home.path()).unwrap();
+    assert!(done.len() == pending.len() && done.iter().all(|migration| migration.applied), "{done:?}");
+}
+
+#[test]
+fn many_processes_may_open_a_new_database_at_once() {
+    let home = Home::new();
+    std::thread::scope(|scope| {
+        let opening: Vec<_> = (0..6).map(|_| scope.spawn(|| home.open(Options::default()))).collect();
+        let stores: Vec<Engine> = opening.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let runtime = runtime();
+        let turn = runtime.block_on(say(&stores[0], &anna(), None, "hi"));
+        for store in &stores {
+            assert_eq!(runtime.block_on(line(store, &anna(), &turn.id)), line_of(&[&turn]));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path().parent().unwrap()).unwrap();
+    std::fs::write(home.path(), "this is a text of mine, and not a database at all".repeat(100)).unwrap();
+    assert!(matches!(Sqlite::open(home.path(), Options::default()), Err(OpenError::Database { .. })));
+    assert!(std::fs::read_to_string(home.path()).unwrap().starts_with("this is a text of mine"));
+}
+
+#[test]
+fn one_server_at_a_time_serves_from_a_database() {
+    let home = Home::new();
+    let open = || Sqlite::open(home.path(), Options::default()).unwrap();
+    let (first, second) = (open(), open());
+    first.lock_for_serving().unwrap();
+    first.lock_for_serving().unwrap();
+    assert!(matches!(second.lock_for_serving(), Err(LockError::Taken { .. })));
+    drop(first);
+    second.lock_for_serving().unwrap();
+}
+
+#[test]
+fn items_go_when_nobody_builds_on_them_any_more() {
+    let home = Home::new();
+    let store = home.open(Options::default());
+    runtime().block_on(async {
+        let a = say(&store, &anna(), None, "a").await;
+        let b = say(&store, &anna(), Some(&a), "b").await;
+        let c = say(&store, &anna(), Some(&b), "c").await;
+        let fork = say(&store, &anna(), Some(&b), "fork").await;
+        let on = say(&store, &anna(), Some(&fork), "on").await;
+        let delete = async |turn: &Turn| assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
+        let mut left = Vec::new();
+        for turn in [&b, &a, &c, &fork] {
+            delete(turn).await;
+            left.push((home.count("responses"), home.count("items WHERE input <> '[]'")));
+        }
+        // Only `c` was at the end of its line; everything else is below `on`.
+        assert_eq!(left, [(4, 5), (3, 5), (2, 4), (1, 4)]);
+        delete(&on).await;
+        assert_eq!((home.count("responses"), home.count("items")), (0, 0));
+    });
+}
+
+#[test]
+fn calls_go_when_nobody_builds_on_them_any_more() {
+    use amalgam_core::store::{Base, Transcript, TurnWrite};
+    let home = Home::new();
+    let store = home.open(Options::default());
+    runtime().block_on(async {
+        let mut turns: Vec<Turn> = Vec::new();
+        for number in 0..4 {
+            let turn = Turn::new("hi");
+            let base = turns.last().map(|last| Base { response_id: last.id.clone(), number: 1, shared: 1 });
+            let own = Some(Base { response_id: turn.id.clone(), number: 0, shared: 1 });
+            let calls = vec![Transcript { base, ..call(0) }, Transcript { base: own, ..call(1) }];
+            keep(&store, &anna(), TurnWrite { transcripts: calls, ..turn.whole(None) }).await;
+            assert_eq!(home.count("transcripts"), 2 * (number + 1));
+            turns.push(turn);
+        }
+        let mut left = Vec::new();
+        for gone in [0, 2, 3, 1] {
+            assert!(store.delete_response(&anna(), &turns[gone].id).await.unwrap());
+            left.push(home.count("transcripts"));
+        }
+        assert_eq!(left, [8, 8, 4, 0]);
+    });
+}
