@@ -31,6 +31,8 @@ pub struct Candidate {
     pub model: Arc<dyn Model>,
     /// The name that the upstream knows.
     pub name: String,
+    /// Tokens that fit into it, where the operator has said so.
+    pub context_window: Option<u64>,
 }
 
 impl fmt::Debug for Candidate {

@@ -16,6 +16,7 @@ use crate::{
     fault::Fault,
     ids::Ids,
     model::{Delivery, Finish, ModelEvent},
+    tell::error_frame,
     toolset::CallKind,
 };
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
@@ -53,6 +54,9 @@ enum Open {
         item: Json,
     },
 }
+
+/// How many events [`Emitter::wait`] writes.
+const EVENTS_OF_WAITING: u64 = 2;
 
 /// What a response is before anything was said.
 #[derive(Debug)]
@@ -95,6 +99,23 @@ impl Emitter {
     pub fn begin(&mut self) {
         self.life_cycle(EventKind::Created);
         self.life_cycle(EventKind::InProgress);
+    }
+
+    /// `response.created` and `response.queued`: what is told of a response that waits for its turn.
+    pub fn wait(&mut self) {
+        self.status = Status::Queued;
+        self.life_cycle(EventKind::Created);
+        self.life_cycle(EventKind::Queued);
+        self.status = Status::InProgress;
+    }
+
+    /// `response.in_progress`, after the events of [`Emitter::wait`]; nothing if more than those were told before, by
+    /// whoever began with the response and did not go on.
+    pub fn begin_after_waiting(&mut self, told: u64) {
+        self.sequence = told;
+        if told <= EVENTS_OF_WAITING {
+            self.life_cycle(EventKind::InProgress);
+        }
     }
 
     /// Takes what the model said. After a [`ModelEvent::Finish`] every item is closed and [`Emitter::conclude`] is due.
@@ -140,6 +161,16 @@ impl Emitter {
         self.status
     }
 
+    /// Why it is incomplete.
+    pub fn incomplete_reason(&self) -> Option<&str> {
+        self.incomplete_reason.as_deref()
+    }
+
+    /// The number of the next event.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// What the turn cost, once the upstream has said it.
     pub fn usage(&self) -> Option<Usage> {
         self.usage
@@ -173,22 +204,26 @@ impl Emitter {
     pub fn fail(&mut self, error: ErrorObject) {
         self.open = None;
         self.waiting.clear();
-        self.event(EventKind::Error, |writer| {
-            // Nested for the specification, flat for the SDKs.
-            writer.key("error").object(|writer| error.write_fields(writer));
-            for (name, text) in [("code", &error.code), ("param", &error.param)] {
-                match text {
-                    Some(text) => writer.key(name).string(text),
-                    None => writer.key(name).null(),
-                }
-            }
-            writer.key("message").string(&error.message);
-        });
+        if self.delivery == Delivery::Stream {
+            error_frame(&mut self.frames, self.sequence, &error);
+            self.sequence += 1;
+        }
         self.status = Status::Failed;
         self.error = Some(error);
         self.output.clear();
         self.usage = None;
         self.life_cycle(EventKind::Failed);
+        self.done();
+    }
+
+    /// Ends the response because somebody asked for it: `response.cancelled`, and nothing after it.
+    pub fn cancel(&mut self) {
+        self.open = None;
+        self.waiting.clear();
+        self.status = Status::Cancelled;
+        self.output.clear();
+        self.usage = None;
+        self.life_cycle(EventKind::Cancelled);
         self.done();
     }
 
@@ -200,6 +235,11 @@ impl Emitter {
     /// Whether frames wait to be sent.
     pub fn has_frames(&self) -> bool {
         !self.frames.bytes().is_empty()
+    }
+
+    /// The frames that wait to be sent.
+    pub fn frames(&self) -> &[u8] {
+        self.frames.bytes()
     }
 
     /// Bytes of frames that wait to be sent.

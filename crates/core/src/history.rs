@@ -1,6 +1,7 @@
 //! What was said, made safe to send to any upstream: every tool call has exactly one output and the other way round.
 
 mod normalise;
+pub mod window;
 
 use std::borrow::Cow;
 
@@ -35,6 +36,8 @@ pub enum Entry<'a> {
     },
     /// Something that we say in place of what could not stand: always in the user's role.
     Note(String),
+    /// What stands for everything that was said before it: always in the user's role.
+    Summary(String),
     /// The model asked for a tool.
     Call(Call<'a>),
     /// The tool answered.
@@ -43,6 +46,25 @@ pub enum Entry<'a> {
     Reasoning(Item<'a>),
     /// An item that only some upstreams understand: hosted tools, compaction, unknown kinds.
     Opaque(Item<'a>),
+}
+
+impl Entry<'_> {
+    /// About as many bytes as it was sent with.
+    #[expect(clippy::len_without_is_empty, reason = "an entry is never nothing")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Message { item: Some(item), .. } => item.text().len(),
+            Self::Message { content: Content::Text(text), .. } => text.escaped().len(),
+            Self::Message { content: Content::Value(value), .. } => value.text().len(),
+            Self::Message { content: Content::Parts(parts), .. } => {
+                parts.iter().map(|part| part.raw.text().len()).sum()
+            }
+            Self::Note(text) | Self::Summary(text) => text.len(),
+            Self::Call(call) => call.item.text().len(),
+            Self::Output(output) => output.item.text().len(),
+            Self::Reasoning(item) | Self::Opaque(item) => item.raw.text().len(),
+        }
+    }
 }
 
 /// A tool call that has its output.

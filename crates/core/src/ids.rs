@@ -13,12 +13,16 @@ pub enum IdKind {
     Message,
     /// `fc`
     FunctionCall,
+    /// `fco`
+    FunctionCallOutput,
     /// `call`
     Call,
     /// `rs`
     Reasoning,
     /// `ctc`
     CustomToolCall,
+    /// `ctco`
+    CustomToolCallOutput,
     /// `sh`
     ShellCall,
     /// `lsh`
@@ -46,9 +50,11 @@ impl IdKind {
         match self {
             Self::Message => "msg",
             Self::FunctionCall => "fc",
+            Self::FunctionCallOutput => "fco",
             Self::Call => "call",
             Self::Reasoning => "rs",
             Self::CustomToolCall => "ctc",
+            Self::CustomToolCallOutput => "ctco",
             Self::ShellCall => "sh",
             Self::LocalShellCall => "lsh",
             Self::ApplyPatchCall => "apc",

@@ -1,29 +1,40 @@
 //! What a turn is and what happens next; pure, without clock, network or database.
 
 mod catalog;
+pub mod compaction;
 mod emit;
 mod fault;
 mod history;
 mod ids;
+mod items;
 mod loss;
 mod model;
 mod ports;
 mod prompt;
 mod scope;
 pub mod store;
+mod tap;
+mod tell;
+mod tool;
 mod toolset;
 
 pub use catalog::{Candidate, Catalog, ModelCard, Route};
 pub use emit::{Emitter, Start};
 pub use fault::{Fault, FaultKind};
-pub use history::{Call, Entry, History, Output, Payload, normalise};
+pub use history::{Call, Entry, History, Output, Payload, normalise, window};
 pub use ids::{IdKind, Ids, Stem};
+pub use items::{number_item, number_items, write_item};
 pub use loss::Loss;
-pub use model::{CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared};
+pub use model::{
+    CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, TokenCount,
+};
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use prompt::{
     ComposeBlocks, ComposeRequest, ConversationContext, DEFAULT_MODE, compose, tool_results_block, tool_usage_block,
 };
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use store::{Store, StoreError};
+pub use tap::{Heard, Tap};
+pub use tell::{array_of, no_items};
+pub use tool::{ArgumentCheck, Handler, OnError, Policy, ServerTool, ToolCall, ToolError, ToolOutput};
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};

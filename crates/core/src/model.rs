@@ -13,6 +13,7 @@ use crate::{
     history::History,
     loss::Loss,
     ports::BoxFuture,
+    tap::Tap,
     toolset::{CallKind, CallMap},
 };
 
@@ -57,9 +58,32 @@ pub struct Prepared {
     pub note: Note,
 }
 
+/// The tokens of a prompt by our own count: an estimate, since every upstream counts in its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TokenCount {
+    /// Of everything that is text: what is said, the tools, the schema of the answer.
+    pub text: u64,
+    /// Of images and files.
+    pub media: u64,
+}
+
+impl TokenCount {
+    /// What a message costs beyond its text.
+    pub const PER_MESSAGE: u64 = 4;
+    /// What an image of a usual size costs.
+    pub const PER_MEDIA: u64 = 765;
+
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.text.saturating_add(self.media)
+    }
+}
+
 /// What a model needs to remember between asking and reading.
 #[derive(Debug, Clone, Default)]
 pub struct Note {
+    /// What the upstream was asked for.
+    pub model: String,
     /// Whom sealed content is bound to.
     pub seal_context: String,
     /// The client asked for `reasoning.encrypted_content`.
@@ -68,6 +92,8 @@ pub struct Note {
     pub wants_logprobs: bool,
     /// Anything else, in the model's own words.
     pub own: Option<String>,
+    /// Who wants to know exactly what is said.
+    pub tap: Option<Tap>,
 }
 
 /// The events of one answer; each batch is what one piece of the network held.
@@ -83,6 +109,17 @@ pub trait Model: Send + Sync {
 
     /// Sends it. An error here means that nothing was passed on to the caller yet.
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>>;
+
+    /// The tokens of a translated request, by our own count. Takes its time over a long one: not for a thread that serves
+    /// connections. Four bytes are a token unless the model knows better.
+    fn count(&self, prepared: &Prepared) -> TokenCount {
+        TokenCount { text: (prepared.body.len() as u64).div_ceil(4), media: 0 }
+    }
+
+    /// The tokens of one text by the same count; takes its time as well.
+    fn count_text(&self, text: &str) -> u64 {
+        (text.len() as u64).div_ceil(4)
+    }
 
     /// Whether image addresses must be fetched before `prepare`.
     fn wants_image_bytes(&self) -> bool {
@@ -285,6 +322,16 @@ impl ModelError {
         }
     }
 
+    /// Whether the upstream says that the prompt is longer than its model takes.
+    pub fn is_too_long(&self) -> bool {
+        match self {
+            Self::Refused { status: 400 | 413 | 422, message, code, .. } => {
+                says_too_long(message.as_deref(), code.as_deref())
+            }
+            _ => false,
+        }
+    }
+
     /// What the caller is told. The upstream's own words reach it only where they concern its request.
     pub fn into_fault(self) -> Fault {
         let detail = self.to_string();
@@ -312,6 +359,23 @@ impl ModelError {
     }
 }
 
+/// The words that upstreams have for it.
+fn says_too_long(message: Option<&str>, code: Option<&str>) -> bool {
+    const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
+    const WORDS: [&str; 8] = [
+        "context length",
+        "context window",
+        "context size",
+        "context limit",
+        "prompt is too long",
+        "input is too long",
+        "prompt too long",
+        "maximum number of tokens",
+    ];
+    let said = message.unwrap_or_default().to_ascii_lowercase();
+    code.is_some_and(|code| CODES.contains(&code)) || WORDS.iter().any(|words| said.contains(words))
+}
+
 /// Reads a refusal: what the caller can mend is told in the upstream's words, what it cannot is told in ours.
 fn refusal(
     status: u16,
@@ -320,12 +384,8 @@ fn refusal(
     code: Option<String>,
     param: Option<String>,
 ) -> Fault {
-    let said = message.clone().unwrap_or_default().to_ascii_lowercase();
     let is = |name: &str| code.as_deref() == Some(name);
-    let too_long = is("context_length_exceeded")
-        || said.contains("context length")
-        || said.contains("context window")
-        || said.contains("prompt is too long");
+    let too_long = says_too_long(message.as_deref(), code.as_deref());
     let in_its_words = |kind, fallback: &'static str| {
         let mut fault = Fault::new(kind, message.clone().map_or(fallback.into(), std::borrow::Cow::Owned));
         fault.param = param.clone().map(Into::into);

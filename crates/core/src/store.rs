@@ -22,7 +22,8 @@ pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retenti
 pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, StoredResponse, ToldStatus};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turns::{
-    Answer, Begin, Claim, Ending, Keyed, Place as ChainPlace, Transcript, TurnRecord, TurnStore, TurnWrite, Written,
+    Answer, Base, Begin, Claim, Ending, Keyed, Place as ChainPlace, Transcript, TurnRecord, TurnStore, TurnWrite,
+    Written,
 };
 
 /// What a store's methods give back.

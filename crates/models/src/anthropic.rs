@@ -11,13 +11,14 @@ mod thinking;
 
 use std::sync::Arc;
 
-use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal};
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal, TokenCount};
 use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
 use crate::{
     recovery,
     settings::{Key, UpstreamKind, UpstreamSettings},
+    tokens,
     transport::Transport,
 };
 
@@ -73,6 +74,14 @@ impl Model for Anthropic {
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         let decoder = Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
         Box::pin(self.transport.ask("/messages", &self.headers, prepared, decoder))
+    }
+
+    fn count(&self, prepared: &Prepared) -> TokenCount {
+        tokens::of_prompt(&prepared.body)
+    }
+
+    fn count_text(&self, text: &str) -> u64 {
+        tokens::of_text(text)
     }
 
     fn wants_image_bytes(&self) -> bool {

@@ -12,12 +12,13 @@ mod files;
 mod messages;
 mod parts;
 
-use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared};
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, TokenCount};
 use http::Uri;
 
 use crate::{
     estimate, recovery,
     settings::{SystemRole, ToolCalls, UpstreamKind, UpstreamSettings},
+    tokens,
     transport::Transport,
 };
 
@@ -84,6 +85,14 @@ impl Model for Chat {
             let stream = self.transport.ask(PATH, &[], prepared, Decoder::new(prepared)).await?;
             Ok(estimate::counted(stream, prepared.body.clone()))
         })
+    }
+
+    fn count(&self, prepared: &Prepared) -> TokenCount {
+        tokens::of_prompt(&prepared.body)
+    }
+
+    fn count_text(&self, text: &str) -> u64 {
+        tokens::of_text(text)
     }
 
     fn wants_image_bytes(&self) -> bool {

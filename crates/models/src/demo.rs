@@ -8,13 +8,14 @@ mod script;
 use std::time::Duration;
 
 use amalgam_core::{
-    BoxFuture, Delivery, Fault, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, Toolset,
+    BoxFuture, Delivery, Fault, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, TokenCount,
+    Toolset,
 };
 use futures_util::stream;
 
 use crate::settings::{UpstreamKind, UpstreamSettings};
 
-use self::script::Script;
+use self::script::{Script, pieces};
 
 /// The built-in demo.
 pub struct Demo {
@@ -38,6 +39,7 @@ impl Model for Demo {
         let mut losses = Vec::new();
         losses.extend(toolset.losses.iter().cloned());
         losses.extend(mind::losses(request.settings));
+        losses.extend(mind::unread(request.history));
         Ok(Prepared {
             body: serde_json::to_vec(&script).map_err(Fault::internal)?.into(),
             losses,
@@ -45,6 +47,15 @@ impl Model for Demo {
             calls: toolset.call_map(),
             note: Note { own: Some(request.model.to_owned()), ..Note::default() },
         })
+    }
+
+    fn count(&self, prepared: &Prepared) -> TokenCount {
+        let script: Script = serde_json::from_slice(&prepared.body).unwrap_or_default();
+        TokenCount { text: script.input_tokens, media: 0 }
+    }
+
+    fn count_text(&self, text: &str) -> u64 {
+        pieces(text).count() as u64
     }
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {

@@ -264,3 +264,27 @@ async fn settings_without_effect_are_losses() {
     let fields: Vec<&str> = losses.iter().map(|loss| &*loss.field).collect();
     assert_eq!(fields, vec!["tools[0]", "temperature", "top_logprobs"]);
 }
+
+#[tokio::test]
+async fn the_demo_counts_before_it_answers_as_it_does_afterwards() {
+    let request = json!({"input": "How many tokens are these?", "instructions": "Count."});
+    let demo = demo(Duration::ZERO);
+    let counted = demo.count(&prepare(&demo, &request, Delivery::Whole));
+    let events = ask(request).await;
+    let usage = events.iter().find_map(|event| match event {
+        ModelEvent::Usage(usage) => Some(usage.input_tokens),
+        _ => None,
+    });
+    assert_eq!(usage, Some(counted.total()));
+    assert_eq!(demo.count_text("How many"), 2);
+}
+
+#[test]
+fn what_the_demo_does_not_read_is_a_loss_told_once() {
+    let sealed = json!({"type": "reasoning", "summary": [], "encrypted_content": "x"});
+    let foreign = json!({"type": "compaction", "encrypted_content": "theirs"});
+    let request = json!({"input": [sealed, sealed, foreign, {"type": "reasoning", "summary": []}, {"role": "user", "content": "Hi"}]});
+    let losses = prepare(&demo(Duration::ZERO), &request, Delivery::Whole).losses;
+    let fields: Vec<&str> = losses.iter().map(|loss| &*loss.field).collect();
+    assert_eq!(fields, ["input.reasoning", "input.compaction"]);
+}

@@ -1,7 +1,6 @@
 //! Counts for upstreams that do not: an answer that ends without usage gets one, marked as an estimate.
 //!
-//! The tokenizer takes tens of megabytes and a moment to load, so it is loaded by the first answer that needs it, and
-//! counting happens off the threads that serve connections.
+//! Counting happens off the threads that serve connections, and only where an upstream has not counted itself.
 
 use std::{
     future::Future,
@@ -10,17 +9,12 @@ use std::{
 };
 
 use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream};
-use amalgam_protocol::{Literal, Raw, Shape, Usage};
+use amalgam_protocol::{Literal, Usage};
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::task::JoinHandle;
 
-/// More text than this is not tokenized; the rest is taken to be like it.
-const COUNTED_BYTES: usize = 512 * 1024;
-/// What a message costs beyond its text.
-const PER_MESSAGE: u64 = 4;
-/// What an image of a usual size costs.
-const PER_IMAGE: u64 = 765;
+use crate::tokens::{self, COUNTED_BYTES};
 
 /// Passes a stream on, with usage before its end if the upstream gave none. `prompt` is the body that was sent.
 pub(crate) fn counted(stream: ModelStream, prompt: Bytes) -> ModelStream {
@@ -112,7 +106,7 @@ impl Heard {
     fn count(&self) -> Usage {
         let reasoning_tokens = self.thoughts.count();
         Usage {
-            input_tokens: prompt_tokens(&self.prompt),
+            input_tokens: tokens::of_prompt(&self.prompt).total(),
             output_tokens: self.answer.count() + reasoning_tokens,
             reasoning_tokens,
             estimated: true,
@@ -129,72 +123,7 @@ impl Text {
     }
 
     fn count(&self) -> u64 {
-        match self.kept.len() {
-            0 => 0,
-            kept => scaled(tokens(&Literal::from_escaped(&self.kept).decode()), kept, self.length),
-        }
-    }
-}
-
-/// The tokens of a request body: its texts, its tools, a little for every message and image.
-fn prompt_tokens(body: &Bytes) -> u64 {
-    let Ok(raw) = Raw::parse_within(body, usize::MAX) else { return 0 };
-    let mut prompt = Prompt::default();
-    let messages = raw.get("messages").unwrap_or(Raw::NULL);
-    prompt.read(messages);
-    for schema in ["tools", "response_format"] {
-        prompt.add(raw.get(schema).map_or("", Raw::text));
-    }
-    let kept = prompt.text.len();
-    let counted = scaled(tokens(&prompt.text), kept.max(1), prompt.length.max(1));
-    counted + messages.elements().count() as u64 * PER_MESSAGE + prompt.images * PER_IMAGE
-}
-
-#[derive(Default)]
-struct Prompt {
-    text: String,
-    length: usize,
-    images: u64,
-}
-
-impl Prompt {
-    fn read(&mut self, raw: Raw<'_>) {
-        match raw.shape() {
-            Shape::String => {
-                let text = raw.as_str().unwrap_or_default().decode();
-                match text.starts_with("data:") {
-                    true => self.images += 1,
-                    false => self.add(&text),
-                }
-            }
-            Shape::Array => raw.elements().for_each(|element| self.read(element)),
-            Shape::Object => {
-                let said =
-                    raw.fields().filter(|(key, _)| !matches!(key.escaped(), "role" | "type" | "id" | "tool_call_id"));
-                said.for_each(|(_, value)| self.read(value));
-            }
-            _ => {}
-        }
-    }
-
-    fn add(&mut self, text: &str) {
-        self.length += text.len();
-        let room = text.floor_char_boundary(COUNTED_BYTES.saturating_sub(self.text.len()));
-        self.text.push_str(text.get(..room).unwrap_or_default());
-    }
-}
-
-fn tokens(text: &str) -> u64 {
-    match text.is_empty() {
-        true => 0,
-        false => bpe_openai::o200k_base().count(text) as u64,
-    }
-}
-
-fn scaled(tokens: u64, counted: usize, all: usize) -> u64 {
-    match all > counted {
-        true => (tokens as f64 * all as f64 / counted as f64).ceil() as u64,
-        false => tokens,
+        tokens::of_beginning(&Literal::from_escaped(&self.kept).decode(), self.kept.len(), self.length)
     }
 }
 

@@ -1,3 +1,4 @@
+use amalgam_core::TokenCount;
 use futures_util::{StreamExt, stream};
 
 use super::*;
@@ -22,7 +23,7 @@ async fn an_answer_without_usage_gets_an_estimate_before_its_end() {
     let events = counted_events(batches, prompt).await;
 
     let usage = Usage {
-        input_tokens: 2 + PER_MESSAGE + PER_IMAGE,
+        input_tokens: 2 + TokenCount::PER_MESSAGE + TokenCount::PER_MEDIA,
         output_tokens: 3,
         reasoning_tokens: 1,
         estimated: true,

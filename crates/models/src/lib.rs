@@ -10,6 +10,8 @@ mod registry;
 mod responses;
 mod settings;
 mod template;
+mod thoughts;
+mod tokens;
 mod transport;
 
 pub use anthropic::Anthropic;

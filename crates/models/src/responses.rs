@@ -12,11 +12,12 @@ mod testing;
 
 use std::sync::Arc;
 
-use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal};
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal, TokenCount};
 
 use crate::{
     recovery,
     settings::{Dialect, UpstreamKind, UpstreamSettings},
+    tokens,
     transport::Transport,
 };
 
@@ -62,6 +63,14 @@ impl Model for Responses {
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         let decoder = Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
         Box::pin(self.transport.ask(PATH, &[], prepared, decoder))
+    }
+
+    fn count(&self, prepared: &Prepared) -> TokenCount {
+        tokens::of_prompt(&prepared.body)
+    }
+
+    fn count_text(&self, text: &str) -> u64 {
+        tokens::of_text(text)
     }
 
     fn wants_image_bytes(&self) -> bool {

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared};
+use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
@@ -134,14 +134,19 @@ impl Transport {
         let mut request = self.request(Method::POST, path, headers, accept)?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.body_mut() = Full::new(prepared.body.clone());
-        let (response, permit) = self.send(request).await?;
-        answer::read(response, prepared.delivery, self.idle_timeout, decoder, permit, self.secrets.clone()).await
+        let tap = prepared.note.tap.as_ref();
+        if let Some(tap) = tap {
+            let secrets = self.secrets.clone();
+            tap.clean_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
+        }
+        let (response, permit) = self.send(request, tap).await?;
+        answer::read(response, prepared, self.idle_timeout, decoder, permit, self.secrets.clone()).await
     }
 
     /// Gets a small document, such as the list of models.
     pub(crate) async fn get(&self, path: &str, headers: &[(HeaderName, HeaderValue)]) -> Result<Bytes, ModelError> {
         let request = self.request(Method::GET, path, headers, HeaderValue::from_static("application/json"))?;
-        let (response, permit) = self.send(request).await?;
+        let (response, permit) = self.send(request, None).await?;
         let read = answer::whole(&mut response.into_body(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -175,7 +180,11 @@ impl Transport {
     }
 
     /// Sends until there is a 2xx head, or an error that another try would not mend.
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<(http::Response<Incoming>, Permit), ModelError> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        tap: Option<&Tap>,
+    ) -> Result<(http::Response<Incoming>, Permit), ModelError> {
         self.budget.deposit();
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
@@ -188,11 +197,17 @@ impl Transport {
                 Err(error) => error,
             };
             permit.conclude(Some(&error));
+            if let (Some(tap), ModelError::Refused { body, .. }) = (tap, &error) {
+                tap.hear(body.as_bytes());
+            }
             let wait = match retry::wait(&error, tries) {
                 Some(wait) if tries < self.retries && self.budget.withdraw() => wait,
                 _ => return Err(error),
             };
             tries += 1;
+            if let Some(tap) = tap {
+                tap.again();
+            }
             tracing::warn!(upstream.name = %self.name, tries, "upstream {} is asked again: {error}", self.name);
             tokio::time::sleep(wait).await;
             // An upstream that rests by now is not asked again; what it said last tells more than that it rests.

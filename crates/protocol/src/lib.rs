@@ -1,6 +1,7 @@
 //! Responses shapes and SSE frames as plain data.
 
 mod content;
+mod conversation;
 mod error;
 mod event;
 mod item;
@@ -12,6 +13,7 @@ mod sse;
 mod tool;
 
 pub use content::{Content, File, Image, ImageUrl, Part, PartKind, TextKind};
+pub use conversation::{AddItems, CreateConversation, UpdateConversation};
 pub use error::ErrorObject;
 pub use event::{Event, EventKind};
 pub use item::{

@@ -1,7 +1,7 @@
 //! Makes any list of items safe to send: strict upstreams refuse a call without its output, or an output without its call.
 //!
-//! A tool turn is a run of calls and then their outputs. It closes at a message, at thoughts or a call after an output,
-//! or at the end; outputs match calls of their own turn only. What does not match is never dropped: it becomes text that
+//! A tool turn is a run of calls and then their outputs. It closes at a message or a summary, at thoughts or a call after
+//! an output, or at the end; outputs match calls of their own turn only. What does not match is never dropped: it becomes text that
 //! says what it was.
 
 use std::{
@@ -72,6 +72,11 @@ impl<'a> Builder<'a> {
                     content: message.content.clone(),
                     item: Some(item.raw),
                 });
+            }
+            // It is told as something said, so that it cannot stand between calls and their outputs.
+            ItemKind::Compaction(_) => {
+                self.close();
+                self.entries.push(Entry::Opaque(item.clone()));
             }
             kind => {
                 let entry = match kind {
@@ -337,4 +342,4 @@ fn push_media<'a>(content: &Content<'a>, entries: &mut Vec<Entry<'a>>) {
 
 #[cfg(test)]
 #[path = "normalise_tests.rs"]
-mod tests;
+pub(in crate::history) mod tests;

@@ -18,10 +18,11 @@ fn told(items: Value) -> Vec<String> {
     history.entries.iter().map(short).collect()
 }
 
-fn short(entry: &Entry<'_>) -> String {
+pub(in crate::history) fn short(entry: &Entry<'_>) -> String {
     match entry {
         Entry::Message { role, content, .. } => format!("{}: {}", role.name(), content.text()),
         Entry::Note(text) => format!("note: {text}"),
+        Entry::Summary(text) => format!("summary: {text}"),
         Entry::Call(call) => format!("call {} {}", call.call_id, call.name),
         Entry::Output(output) => format!("output {} {}", output.call_id, output.content.text()),
         Entry::Reasoning(_) => "reasoning".to_owned(),
@@ -30,7 +31,7 @@ fn short(entry: &Entry<'_>) -> String {
 }
 
 /// What the strictest upstream demands: after calls come exactly their outputs, before anything else is said.
-fn strictly_paired(entries: &[Entry<'_>]) -> Result<(), String> {
+pub(in crate::history) fn strictly_paired(entries: &[Entry<'_>]) -> Result<(), String> {
     let mut ids = HashSet::new();
     let mut open: Vec<String> = Vec::new();
     let mut answering = false;
@@ -51,7 +52,7 @@ fn strictly_paired(entries: &[Entry<'_>]) -> Result<(), String> {
                 let at = open.iter().position(|id| *id == *output.call_id);
                 open.remove(at.ok_or_else(|| format!("output {} without call", output.call_id))?);
             }
-            Entry::Message { .. } | Entry::Note(_) if !open.is_empty() => {
+            Entry::Message { .. } | Entry::Note(_) | Entry::Summary(_) if !open.is_empty() => {
                 return Err(format!("calls {open:?} are not answered before something is said"));
             }
             Entry::Reasoning(_) | Entry::Opaque(_) if answering && !open.is_empty() => {
@@ -204,7 +205,7 @@ fn an_image_in_an_output_without_call_survives() {
     assert_eq!(parts.len(), 1);
 }
 
-fn items() -> impl Strategy<Value = Vec<Value>> {
+pub(in crate::history) fn items() -> impl Strategy<Value = Vec<Value>> {
     let id = prop::sample::select(vec!["a", "b", "c"]);
     let item = prop_oneof![
         3 => (id.clone(), prop::sample::select(vec!["f", "g"]), prop::sample::select(vec!["{}", "{\"x\":1}", "oops"]))
@@ -216,6 +217,7 @@ fn items() -> impl Strategy<Value = Vec<Value>> {
         2 => (prop::sample::select(vec!["user", "assistant", "developer"]), 0..9_u8)
             .prop_map(|(role, n)| json!({"role": role, "content": format!("said-{n}")})),
         1 => Just(json!({"type": "reasoning", "summary": []})),
+        1 => Just(json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"})),
         1 => Just(json!({"type": "web_search_call", "id": "ws_1", "status": "completed"})),
     ];
     prop::collection::vec(item, 0..24)

@@ -79,8 +79,8 @@ pub trait ProcessStore: Send + Sync {
     /// Gives turns back that this process will not run: they wait for another one.
     fn give_back<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
 
-    /// The ids of the background turns that are this process's and have not ended.
-    fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>>;
+    /// The turns that are this process's and have not ended, and whose they are; rights are the least ones.
+    fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>>;
 
     /// Removes a bounded number of rows that need not be kept any longer.
     fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, Pruned>;

@@ -84,6 +84,8 @@ pub struct EventTail {
     pub response: StoredResponse,
     /// Chunks in order; the first one may begin before the point.
     pub chunks: Vec<EventChunk>,
+    /// The number of the last event that is kept, wherever the point is; none when none is.
+    pub last: Option<u64>,
 }
 
 /// What came of asking for an end.

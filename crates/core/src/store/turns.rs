@@ -101,7 +101,9 @@ pub struct Transcript {
     pub duration_ms: u64,
     /// Further tries before the upstream accepted.
     pub retries: u32,
-    /// The body that was sent.
+    /// What `request` goes on from; none where it is the whole body.
+    pub base: Option<Base>,
+    /// The body that was sent, or what follows its base. Read back it is always the whole body, without a base.
     pub request: Bytes,
     /// The body that came back, as far as it came.
     pub response: Bytes,
@@ -113,6 +115,18 @@ pub struct Transcript {
     pub losses: Vec<String>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+/// The beginning of a request, which is the beginning of an earlier one: the turns of a chain send what was said before
+/// again and again, and it is kept once. A call that others build on is kept as long as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// The response whose call it was, of the same tenant and user.
+    pub response_id: String,
+    /// Which of its calls.
+    pub number: u32,
+    /// So many bytes are the same.
+    pub shared: u64,
 }
 
 /// A turn as an administrator sees it.
@@ -189,7 +203,14 @@ pub trait TurnStore: Send + Sync {
     ) -> Stored<'a, Claim>;
 
     /// Gives a claim back, so that the same key can be used again (`None`), or answers it, for requests that write no turn.
-    fn settle<'a>(&'a self, scope: &'a Scope, keyed: &'a Keyed, answer: Option<Answer>) -> Stored<'a, ()>;
+    /// Nothing when somebody else has claimed it since, for another response.
+    fn settle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        keyed: &'a Keyed,
+        response_id: &'a str,
+        answer: Option<Answer>,
+    ) -> Stored<'a, ()>;
 
     /// A turn of the administrator's tenant, with its model calls.
     fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>>;

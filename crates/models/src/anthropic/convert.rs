@@ -51,6 +51,7 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
     let switched_off = settings.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref()) == Some("none");
     let mut context = Context {
         upstream: upstream.name,
+        model: request.model,
         seal_context: request.seal_context,
         seal: upstream.seal,
         images: request.images,
@@ -75,6 +76,7 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         delivery: request.delivery,
         calls: toolset.call_map(),
         note: Note {
+            model: request.model.to_owned(),
             seal_context: request.seal_context.to_owned(),
             wants_sealed_reasoning: settings.include.iter().any(|word| word == "reasoning.encrypted_content"),
             own: answer.to_note(),
@@ -334,7 +336,6 @@ fn note_losses(settings: &CreateResponse<'_>, toolset: &Toolset<'_>, losses: &mu
         ("frequency_penalty", settings.frequency_penalty.is_some_and(|value| value != 0.0)),
         ("top_logprobs", settings.top_logprobs.is_some_and(|count| count > 0)),
         ("text.verbosity", settings.text.verbosity.is_some()),
-        ("truncation", settings.truncation.as_deref() == Some("auto")),
         ("prompt", settings.prompt.is_some()),
         ("context_management", settings.context_management.is_some()),
         ("include", settings.include.iter().any(|word| word == "message.output_text.logprobs")),

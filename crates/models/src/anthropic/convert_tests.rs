@@ -22,7 +22,11 @@ impl Seal for PlainSeal {
 }
 
 fn sealed(upstream: &str, context: &str, blocks: Value) -> String {
-    PlainSeal.seal(context, json!({"upstream": upstream, "blocks": blocks}).to_string().as_bytes())
+    sealed_by("claude-sonnet-4-5", upstream, context, blocks)
+}
+
+fn sealed_by(model: &str, upstream: &str, context: &str, blocks: Value) -> String {
+    PlainSeal.seal(context, json!({"upstream": upstream, "model": model, "blocks": blocks}).to_string().as_bytes())
 }
 
 fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prepared, Fault> {
@@ -390,18 +394,46 @@ fn own_thoughts_are_replayed_before_the_call_they_led_to() {
 }
 
 #[test]
-fn thoughts_of_others_stay_out_and_a_loop_without_its_thoughts_goes_on_without_thinking() {
+fn thoughts_of_others_are_told_by_their_summary_and_a_loop_without_its_thoughts_goes_on_without_thinking() {
     let blocks = json!([{"type": "thinking", "thinking": "t", "signature": "s"}]);
-    for foreign in
-        [sealed("other", "tenant-1", blocks.clone()), sealed("claude", "tenant-2", blocks), "gAAAA".to_owned()]
-    {
+    for foreign in [
+        sealed("other", "tenant-1", blocks.clone()),
+        sealed_by("claude-opus-4-1", "claude", "tenant-1", blocks.clone()),
+        sealed("claude", "tenant-2", blocks),
+        "gAAAA".to_owned(),
+    ] {
         let prepared = prepared(tool_loop(&foreign, "high"));
         let text = String::from_utf8(prepared.body.to_vec()).unwrap();
-        assert!(!text.contains("shown") && !text.contains(&foreign), "{text}");
+        assert!(!text.contains("signature") && !text.contains(&foreign), "{text}");
+        assert_eq!(
+            body(&prepared)["messages"][1]["content"],
+            json!([
+                {"type": "text", "text": "[Summary of earlier reasoning]\nshown"},
+                {"type": "tool_use", "id": "a", "name": "weather", "input": {}}
+            ])
+        );
         assert_eq!(body(&prepared).get("thinking"), None);
         assert_eq!(body(&prepared)["max_tokens"], 4096);
         assert_eq!(lost(&prepared), vec!["reasoning.effort", "input.reasoning"]);
     }
+}
+
+#[test]
+fn thoughts_of_others_without_a_summary_are_left_out_and_told_once() {
+    let thought = json!({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"});
+    let (body, losses) = converted(json!({"input": [{"role": "user", "content": "x"}, thought, thought,
+        {"role": "assistant", "content": "y"}, {"role": "user", "content": "z"}]}));
+    assert_eq!(body["messages"][1], json!({"role": "assistant", "content": [{"type": "text", "text": "y"}]}));
+    assert_eq!(losses, vec!["input.reasoning"]);
+}
+
+#[test]
+fn own_thoughts_sealed_before_models_were_noted_are_replayed() {
+    let blocks = json!([{"type": "thinking", "thinking": "t", "signature": "s"}]);
+    let unnamed = PlainSeal.seal("tenant-1", json!({"upstream": "claude", "blocks": blocks}).to_string().as_bytes());
+    let (body, losses) = converted(tool_loop(&unnamed, "low"));
+    assert_eq!(body["messages"][1]["content"][0]["signature"], "s");
+    assert_eq!(losses, Vec::<String>::new());
 }
 
 #[test]
@@ -442,10 +474,7 @@ fn what_the_wire_has_no_place_for_is_said() {
         "presence_penalty": 0.5, "frequency_penalty": 0, "top_logprobs": 3, "truncation": "auto",
         "text": {"verbosity": "low"}, "client_metadata": {"a": 1}, "seed": 7, "background": false
     }));
-    assert_eq!(
-        losses,
-        vec!["input.web_search_call", "presence_penalty", "top_logprobs", "text.verbosity", "truncation", "seed"]
-    );
+    assert_eq!(losses, vec!["input.web_search_call", "presence_penalty", "top_logprobs", "text.verbosity", "seed"]);
 }
 
 #[test]

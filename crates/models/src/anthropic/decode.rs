@@ -41,6 +41,7 @@ pub(super) struct Decoder {
 struct Sealing {
     wanted: bool,
     upstream: String,
+    model: String,
     context: String,
     seal: Arc<dyn Seal>,
 }
@@ -54,6 +55,7 @@ impl Decoder {
             sealing: Sealing {
                 wanted: note.wants_sealed_reasoning,
                 upstream: upstream.to_owned(),
+                model: note.model.clone(),
                 context: note.seal_context.clone(),
                 seal,
             },
@@ -380,7 +382,7 @@ impl Decoder {
 
 impl Sealing {
     fn close(&self, thoughts: Thoughts) -> Option<String> {
-        self.wanted.then(|| thoughts.seal(&self.upstream, &self.context, &*self.seal))
+        self.wanted.then(|| thoughts.seal(&self.upstream, &self.model, &self.context, &*self.seal))
     }
 }
 

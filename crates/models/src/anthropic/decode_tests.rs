@@ -15,6 +15,7 @@ fn decoder(tools: Value, own: Option<&str>, wants_sealed_reasoning: bool) -> Dec
         delivery: Delivery::Stream,
         calls: toolset.call_map(),
         note: Note {
+            model: "m".to_owned(),
             seal_context: "t".to_owned(),
             wants_sealed_reasoning,
             own: own.map(str::to_owned),
@@ -132,7 +133,7 @@ fn argued(key: u64, text: &str) -> ModelEvent {
 }
 
 fn seal(block: Value) -> Option<String> {
-    let plain = format!(r#"{{"upstream":"claude","blocks":[{block}]}}"#);
+    let plain = format!(r#"{{"upstream":"claude","model":"m","blocks":[{block}]}}"#);
     Some(PlainSeal.seal("t", plain.as_bytes()))
 }
 

@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 use amalgam_core::{Call, Entry, History, Output, Seal, wire_name};
 use amalgam_protocol::{Content, Item, ItemKind, Part, PartKind, Raw, Role, Shape, Writer};
 
+use crate::thoughts::{THOUGHTS_OF_OTHERS, told_thoughts};
+
 use super::{
     content::{Blocks, Place, is_blank, text_block},
     losses::Losses,
@@ -23,6 +25,8 @@ const GO_ON: &str = "(Please go on.)";
 pub(super) struct Context<'a> {
     /// The upstream's name, to tell its own thoughts from others'.
     pub(super) upstream: &'a str,
+    /// What the upstream is asked for.
+    pub(super) model: &'a str,
     /// Whom sealed thoughts are bound to.
     pub(super) seal_context: &'a str,
     pub(super) seal: &'a dyn Seal,
@@ -123,7 +127,9 @@ impl Messages {
     fn entry(&mut self, entry: &Entry<'_>, leading: bool, context: &Context<'_>, known: &mut HashSet<String>) {
         match entry {
             Entry::Message { role, content, .. } => self.message(*role, content, leading, context),
-            Entry::Note(text) => text_block(self.blocks(Side::User), |writer| writer.string(text)),
+            Entry::Note(text) | Entry::Summary(text) => {
+                text_block(self.blocks(Side::User), |writer| writer.string(text))
+            }
             Entry::Call(call) => {
                 let name = call.wire_name();
                 self.call(call, &name);
@@ -218,22 +224,26 @@ impl Messages {
         });
     }
 
-    /// Thoughts go back exactly as they were, or not at all: a summary is not a thought.
+    /// Thoughts go back exactly as they were, or not at all: a summary is not a thought. What others thought is told.
     fn reasoning(&mut self, item: &Item<'_>, context: &Context<'_>) {
         let ItemKind::Reasoning(reasoning) = &item.kind else { return };
-        let Some(sealed) = reasoning.encrypted_content else {
+        let Some(sealed) = reasoning.encrypted_content.filter(|sealed| !sealed.is_empty()) else {
             return self.losses.add("input.reasoning", "it came without encrypted_content");
         };
-        if !context.replay {
-            return self.losses.add("input.reasoning", "thinking is off for this call");
-        }
-        match thinking::open(&sealed.decode(), context.upstream, context.seal_context, context.seal) {
-            Ok(blocks) => {
+        let Context { upstream, model, seal_context, seal, .. } = context;
+        match thinking::open(&sealed.decode(), upstream, model, seal_context, *seal) {
+            Some(_) if !context.replay => self.losses.add("input.reasoning", "thinking is off for this call"),
+            Some(blocks) => {
                 let turn = turn_of(&mut self.turns, Side::Assistant);
                 turn.begins_with_thoughts |= turn.blocks.bytes().is_empty();
                 turn.blocks.valid(&blocks);
             }
-            Err(loss) => self.losses.push(loss),
+            None => {
+                self.losses.add("input.reasoning", THOUGHTS_OF_OTHERS);
+                if let Some(told) = told_thoughts(reasoning) {
+                    text_block(self.blocks(Side::Assistant), |writer| writer.string(&told));
+                }
+            }
         }
     }
 

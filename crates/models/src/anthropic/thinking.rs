@@ -3,7 +3,7 @@
 //! A thinking block is only good together with its signature, and only for the upstream that signed it. The client gets
 //! both sealed as `encrypted_content`; what comes back is opened here and replayed as it was.
 
-use amalgam_core::{Loss, Seal};
+use amalgam_core::Seal;
 use amalgam_protocol::{CreateResponse, Raw, Writer};
 
 use super::losses::Losses;
@@ -174,35 +174,37 @@ impl Thoughts {
         });
     }
 
-    /// Text for the client, bound to the upstream and to whom the turn belongs.
-    pub(super) fn seal(self, upstream: &str, context: &str, seal: &dyn Seal) -> String {
+    /// Text for the client, bound to the upstream, to its model, and to whom the turn belongs.
+    pub(super) fn seal(self, upstream: &str, model: &str, context: &str, seal: &dyn Seal) -> String {
         let mut writer = Writer::with_capacity(self.blocks.bytes().len() + 64);
         writer.object(|writer| {
             writer.key("upstream").string(upstream);
+            writer.key("model").string(model);
             writer.key("blocks").array(|writer| writer.valid(self.blocks.bytes()));
         });
         seal.seal(context, writer.bytes())
     }
 }
 
-/// The blocks inside a sealed text, as JSON values separated by commas.
-pub(super) fn open(sealed: &str, upstream: &str, context: &str, seal: &dyn Seal) -> Result<Vec<u8>, Loss> {
-    let lost = |reason| Loss::new("input.reasoning", reason);
-    let plain = seal.open(context, sealed).ok_or_else(|| lost("its encrypted_content is not one of ours"))?;
-    let raw = Raw::parse(&plain).map_err(|_| lost("its encrypted_content cannot be read"))?;
-    if raw.get_str("upstream").as_deref() != Some(upstream) {
-        return Err(lost("another upstream thought it"));
+/// The blocks inside a sealed text, as JSON values separated by commas; nothing if they are not this upstream's and this
+/// model's. Earlier versions did not note the model.
+pub(super) fn open(sealed: &str, upstream: &str, model: &str, context: &str, seal: &dyn Seal) -> Option<Vec<u8>> {
+    let plain = seal.open(context, sealed)?;
+    let raw = Raw::parse(&plain).ok()?;
+    if !raw.get("upstream")?.as_str()?.is(upstream)
+        || !raw.get("model").and_then(Raw::as_str).is_none_or(|own| own.is(model))
+    {
+        return None;
     }
     let mut writer = Writer::with_capacity(plain.len());
-    raw.get("blocks").unwrap_or(Raw::NULL).elements().for_each(|block| writer.raw(block));
-    match writer.bytes().is_empty() {
-        true => Err(lost("its encrypted_content holds no thoughts")),
-        false => Ok(writer.into_bytes()),
-    }
+    raw.get("blocks")?.elements().for_each(|block| writer.raw(block));
+    (!writer.bytes().is_empty()).then(|| writer.into_bytes())
 }
 
 #[cfg(test)]
 mod tests {
+    use amalgam_core::Loss;
+
     use super::*;
 
     fn abilities(model: &str) -> (Style, Sampling) {

@@ -64,7 +64,7 @@ fn size_of(history: &History<'_>, settings: &CreateResponse<'_>) -> usize {
         Entry::Message { item: Some(item), .. } => item.text().len(),
         Entry::Message { content: amalgam_protocol::Content::Text(text), .. } => text.escaped().len() + 64,
         Entry::Message { .. } => 256,
-        Entry::Note(text) => text.len() + 64,
+        Entry::Note(text) | Entry::Summary(text) => text.len() + 64,
         Entry::Call(call) => call.item.text().len() + 64,
         Entry::Output(output) => output.item.text().len() + 64,
         Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len().min(4096),
@@ -250,9 +250,6 @@ fn unknown_format(format: Raw<'_>) -> Loss {
 /// What the caller asked for and this wire has no field for.
 fn lose_the_rest(settings: &CreateResponse<'_>, losses: &mut Vec<Loss>) {
     let no_field = "this upstream has no such field";
-    if settings.truncation.as_deref() == Some("auto") {
-        losses.push(Loss::new("truncation", "this upstream does not shorten its input"));
-    }
     if settings.prompt.is_some() {
         losses.push(Loss::new("prompt", no_field));
     }

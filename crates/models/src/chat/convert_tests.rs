@@ -296,8 +296,7 @@ fn what_the_wire_cannot_carry_is_a_loss_only_when_the_caller_set_it() {
             "prompt",
             "reasoning.context",
             "text.format",
-            "tools[0]",
-            "truncation"
+            "tools[0]"
         ]
     );
 }
@@ -375,7 +374,7 @@ fn custom_namespaced_and_client_calls_of_the_history_are_function_calls() {
 
 #[test]
 fn thoughts_go_back_only_inside_the_tool_turn_that_is_under_way() {
-    let thought = |text: &str| json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": text}], "encrypted_content": "SECRET"});
+    let thought = |text: &str| json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]});
     let request = json!({"input": [
         {"role": "user", "content": "a"}, thought("old"), {"role": "assistant", "content": "b"},
         {"role": "user", "content": "c"}, thought("new"), call("c1", "f", "{}"), output("c1", json!("x"))
@@ -396,6 +395,57 @@ fn thoughts_go_back_only_inside_the_tool_turn_that_is_under_way() {
     let (without, losses) = messages(Wire { replays_reasoning: false, ..WIRE }, request);
     assert_eq!(without, turn(asked));
     assert_eq!(losses.len(), 1, "{losses:?}");
+}
+
+#[test]
+fn thoughts_that_another_upstream_sealed_are_told_by_their_summary() {
+    let thought = |text: &str| {
+        let summary = if text.is_empty() { json!([]) } else { json!([{"type": "summary_text", "text": text}]) };
+        json!({"type": "reasoning", "summary": summary, "encrypted_content": "SECRET"})
+    };
+    let request = json!({"input": [
+        {"role": "user", "content": "a"}, thought("old"), {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c"}, thought(""), {"role": "assistant", "content": "d"},
+        {"role": "user", "content": "e"}, thought("new"), call("c1", "f", "{}"), output("c1", json!("x"))
+    ]});
+    let loss = format!("input.reasoning: {}", crate::thoughts::THOUGHTS_OF_OTHERS);
+    let said = |content: Value| json!({"role": "assistant", "content": content});
+    let expected = |turn: Value| {
+        json!([
+            {"role": "user", "content": "a"}, said(json!("[Summary of earlier reasoning]\nold\n\nb")),
+            {"role": "user", "content": "c"}, said(json!("d")),
+            {"role": "user", "content": "e"}, turn, {"role": "tool", "tool_call_id": "c1", "content": "x"}
+        ])
+    };
+    let mut turn = said(Value::Null);
+    turn["tool_calls"] = json!([chat_call("c1", "f", "{}")]);
+    let mut told = turn.clone();
+    told["content"] = json!("[Summary of earlier reasoning]\nnew");
+    turn["reasoning_content"] = json!("new");
+    assert_eq!(messages(WIRE, request.clone()), (expected(turn), vec![loss.clone()]));
+    let strict = Wire { replays_reasoning: false, ..WIRE };
+    assert_eq!(messages(strict, request), (expected(told), vec![loss]));
+}
+
+#[test]
+fn a_summary_of_what_came_before_is_a_message_of_the_user() {
+    let text =
+        json!({"input": [{"role": "developer", "content": "rules"}, {"role": "user", "content": "go on"}]}).to_string();
+    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let mut history = normalise(None, settings.input.as_ref());
+    history.entries.insert(1, Entry::Summary("so far".to_owned()));
+    let images = HashMap::new();
+    let request = ModelRequest {
+        model: "m",
+        settings: &settings,
+        history: &history,
+        delivery: Delivery::Whole,
+        seal_context: "",
+        images: &images,
+    };
+    let body: Value = serde_json::from_slice(&prepare(WIRE, &request).unwrap().body).unwrap();
+    let expected = [("system", "rules"), ("user", "so far"), ("user", "go on")];
+    assert_eq!(body["messages"], json!(expected.map(|(role, content)| json!({"role": role, "content": content}))));
 }
 
 #[test]

@@ -8,7 +8,10 @@
 use amalgam_core::{Call, CallKind, Entry, History, Loss, ModelRequest, Output};
 use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, Raw, Role, Shape, Writer};
 
-use crate::settings::{SystemRole, ToolCalls};
+use crate::{
+    settings::{SystemRole, ToolCalls},
+    thoughts::{THOUGHTS_OF_OTHERS, told_thoughts},
+};
 
 use super::{
     Wire,
@@ -52,7 +55,9 @@ pub(super) fn write<'a>(
 
 /// Where the tool turn begins that is still under way: behind the last word of the user.
 fn live_from(history: &History<'_>) -> usize {
-    let said = |entry: &Entry<'_>| matches!(entry, Entry::Message { role: Role::User, .. } | Entry::Note(_));
+    let said = |entry: &Entry<'_>| {
+        matches!(entry, Entry::Message { role: Role::User, .. } | Entry::Note(_) | Entry::Summary(_))
+    };
     history.entries.iter().rposition(said).map_or(0, |index| index + 1)
 }
 
@@ -86,7 +91,7 @@ impl<'a> Conversation<'a, '_> {
                 let parts = self.parts.read(content);
                 self.user(parts);
             }
-            Entry::Note(text) => {
+            Entry::Note(text) | Entry::Summary(text) => {
                 self.flush();
                 self.user(vec![ChatPart::Text(own(text))]);
             }
@@ -149,14 +154,27 @@ impl<'a> Conversation<'a, '_> {
         if thoughts.is_empty() {
             thoughts = given(&reasoning.summary.0);
         }
-        // Thoughts of turns that are over are of no use to any model, and no server wants them.
+        // This wire seals nothing, so that whoever sealed these thoughts was another one.
+        let sealed = reasoning.encrypted_content.is_some_and(|sealed| !sealed.is_empty());
+        if sealed {
+            self.lose_thoughts(THOUGHTS_OF_OTHERS);
+        }
+        // Thoughts of turns that are over are of no use to any model that had them, and no server wants them.
         match live && !thoughts.is_empty() {
             true if self.wire.replays_reasoning => self.turn.thoughts.append(&mut thoughts),
+            _ if sealed => self.turn.texts.extend(told_thoughts(reasoning).map(|told| own(&told))),
             true => {
-                let reason = "this upstream does not take thoughts back; they were left out";
-                self.parts.losses.push(Loss::new("input.reasoning", reason));
+                self.lose_thoughts("this upstream does not take thoughts back; they were left out");
             }
             false => {}
+        }
+    }
+
+    /// Says it once, however many thoughts there are.
+    fn lose_thoughts(&mut self, reason: &'static str) {
+        let loss = Loss::new("input.reasoning", reason);
+        if !self.parts.losses.contains(&loss) {
+            self.parts.losses.push(loss);
         }
     }
 

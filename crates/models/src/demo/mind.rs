@@ -1,7 +1,9 @@
 //! What the demo says: decided once, from the request alone, and written down as a [`Script`].
 
 use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, ModelRequest, Offer, Payload, Toolset};
-use amalgam_protocol::{Content, CreateResponse, JsonStr, Part, PartKind, Role, TextFormat, ToolChoice};
+use amalgam_protocol::{
+    Content, CreateResponse, Item, ItemKind, JsonStr, Part, PartKind, Role, TextFormat, ToolChoice,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -55,6 +57,30 @@ pub(super) fn losses(settings: &CreateResponse<'_>) -> Vec<Loss> {
     lost.map(|(field, _)| Loss::new(*field, "the demo model always answers in the same way")).collect()
 }
 
+/// Items of the history that change nothing here, each kind once.
+pub(super) fn unread(history: &History<'_>) -> Vec<Loss> {
+    let mut losses: Vec<Loss> = Vec::new();
+    for entry in &history.entries {
+        let loss = match entry {
+            Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }) => continue,
+            Entry::Opaque(item) => {
+                let kind = item.raw.get_str("type").unwrap_or_default();
+                Loss::new(format!("input.{kind}"), "the demo model does not read it")
+            }
+            Entry::Reasoning(Item { kind: ItemKind::Reasoning(reasoning), .. })
+                if reasoning.encrypted_content.is_some_and(|sealed| !sealed.is_empty()) =>
+            {
+                Loss::new("input.reasoning", "the demo model does not read it")
+            }
+            _ => continue,
+        };
+        if !losses.contains(&loss) {
+            losses.push(loss);
+        }
+    }
+    losses
+}
+
 /// The part of a conversation that an answer is about.
 #[derive(Debug, Default)]
 struct Scene {
@@ -66,6 +92,8 @@ struct Scene {
     results: Vec<(String, String)>,
     /// Messages before the last one.
     earlier: usize,
+    /// Words of summaries of what came before.
+    summarised: usize,
     /// Words of instructions.
     instructed: usize,
 }
@@ -96,6 +124,7 @@ impl Scene {
                     }
                     scene.results.push((name, text));
                 }
+                Entry::Summary(text) => scene.summarised += text.split_whitespace().count(),
                 Entry::Note(_) | Entry::Reasoning(_) | Entry::Opaque(_) => {}
             }
         }
@@ -261,6 +290,9 @@ fn words(scene: &Scene, toolset: &Toolset<'_>) -> String {
     if scene.earlier > 0 {
         around.push(format!("{} earlier messages", scene.earlier));
     }
+    if scene.summarised > 0 {
+        around.push(format!("a summary of {} words", scene.summarised));
+    }
     if !around.is_empty() {
         lines.push(format!("I also see {}.", around.join(" and ")));
     }
@@ -277,7 +309,7 @@ fn count_input(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> u64 {
     let content = |content: &Content<'_>| pieces(&content.text()).count() + media(content).len();
     let entry = |entry: &Entry<'_>| match entry {
         Entry::Message { content: said, .. } => content(said),
-        Entry::Note(text) => pieces(text).count(),
+        Entry::Note(text) | Entry::Summary(text) => pieces(text).count(),
         Entry::Output(output) => content(&output.content),
         Entry::Call(call) => match call.payload {
             Payload::Arguments(text) | Payload::Input(text) => 1 + pieces(&text.decode()).count(),

@@ -89,6 +89,8 @@ impl Said {
                 Entry::Message { role: Role::User, content, .. } if Some(position) == last_user => {
                     join(&mut said.instruction, &text(content, losses));
                 }
+                // The dialect has no place for what was said before, but for this.
+                Entry::Summary(summary) => join(&mut said.instruction, summary),
                 // Our own words about what could not stand belong to the last thing said.
                 Entry::Note(note) if last_user.is_none_or(|last| position > last) => join(&mut said.instruction, note),
                 Entry::Output(output) if tail.is_none_or(|tail| position > tail) => results.push(output),
@@ -179,7 +181,6 @@ fn lose_settings(settings: &CreateResponse<'_>, losses: &mut Losses) {
         ("reasoning", settings.reasoning.is_some()),
         ("text.format", settings.text.format != TextFormat::Text),
         ("text.verbosity", settings.text.verbosity.is_some()),
-        ("truncation", settings.truncation.as_deref() == Some("auto")),
         ("prompt", settings.prompt.is_some()),
         ("context_management", settings.context_management.is_some()),
     ];

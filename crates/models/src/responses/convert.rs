@@ -10,8 +10,14 @@ use super::items::{self, Context};
 /// Translates a request. Losses of the history itself are told elsewhere.
 pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Seal) -> Prepared {
     let settings = request.settings;
-    let mut context =
-        Context { upstream, seal, seal_context: request.seal_context, images: request.images, losses: Vec::new() };
+    let mut context = Context {
+        upstream,
+        model: request.model,
+        seal,
+        seal_context: request.seal_context,
+        images: request.images,
+        losses: Vec::new(),
+    };
     let mut writer = Writer::with_capacity(capacity(request.history));
     writer.object(|writer| {
         writer.key("model").string(request.model);
@@ -38,6 +44,7 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
 pub(super) fn note(request: &ModelRequest<'_>) -> Note {
     let included = |name: &str| request.settings.include.iter().any(|included| included == name);
     Note {
+        model: request.model.to_owned(),
         seal_context: request.seal_context.to_owned(),
         wants_sealed_reasoning: included("reasoning.encrypted_content"),
         wants_logprobs: included("message.output_text.logprobs"),
@@ -51,7 +58,7 @@ fn capacity(history: &History<'_>) -> usize {
         Entry::Message { item: Some(item), .. } => item.text().len(),
         Entry::Message { content: Content::Text(text), .. } => text.escaped().len(),
         Entry::Message { .. } => 256,
-        Entry::Note(text) => text.len(),
+        Entry::Note(text) | Entry::Summary(text) => text.len(),
         Entry::Call(call) => call.item.text().len(),
         Entry::Output(output) => output.item.text().len(),
         Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len(),

@@ -202,10 +202,10 @@ fn a_call_without_its_output_becomes_a_note_of_the_users() {
 
 #[test]
 fn thoughts_go_back_to_the_upstream_that_had_them_and_nowhere_else() {
-    let sealed = |upstream: &str, context: &str| {
+    let sealed = |upstream: &str, model: &str, context: &str| {
         let raw = Raw::parse(br#"{"id":"rs_real","content":"gAAA\/secret"}"#).unwrap();
         let content = raw.get("content").unwrap().as_str().unwrap();
-        envelope::seal(upstream, raw.get("id").unwrap().as_str(), content, context, &PlainSeal)
+        envelope::seal(upstream, model, raw.get("id").unwrap().as_str(), content, context, &PlainSeal)
     };
     let item = |sealed: &str, summary: &str| {
         let parts = if summary.is_empty() { json!([]) } else { json!([{"type": "summary_text", "text": summary}]) };
@@ -215,8 +215,17 @@ fn thoughts_go_back_to_the_upstream_that_had_them_and_nowhere_else() {
     let told = json!({"type": "message", "role": "assistant", "content": [
         {"type": "output_text", "text": "[Summary of earlier reasoning]\ns", "annotations": []}]});
 
-    assert_eq!(input(json!([item(&sealed("here", "tenant 1"), "s")])), (json!([own]), vec![]));
-    for foreign in [sealed("elsewhere", "tenant 1"), sealed("here", "tenant 2"), "ams1.broken".to_owned()] {
+    let unnamed =
+        PlainSeal.seal("tenant 1", br#"{"upstream":"here","id":"rs_real","encrypted_content":"gAAA\/secret"}"#);
+    for ours in [sealed("here", "real-model", "tenant 1"), unnamed] {
+        assert_eq!(input(json!([item(&ours, "s")])), (json!([own]), vec![]));
+    }
+    for foreign in [
+        sealed("elsewhere", "real-model", "tenant 1"),
+        sealed("here", "other-model", "tenant 1"),
+        sealed("here", "real-model", "tenant 2"),
+        "ams1.broken".to_owned(),
+    ] {
         let (items, losses) = input(json!([item(&foreign, "s"), item(&foreign, "")]));
         assert_eq!(items, json!([told]), "{foreign}");
         assert_eq!(losses.len(), 1, "each loss is told once");

@@ -276,7 +276,7 @@ impl Decoder {
         }
         let content = item.get("encrypted_content")?.as_str().filter(|content| !content.is_empty())?;
         let id = item.get("id").and_then(Raw::as_str);
-        Some(envelope::seal(&self.upstream, id, content, &self.note.seal_context, &*self.seal))
+        Some(envelope::seal(&self.upstream, &self.note.model, id, content, &self.note.seal_context, &*self.seal))
     }
 
     /// Text that differs from its own end is the upstream's affair, unless we passed over an event: then text is missing.

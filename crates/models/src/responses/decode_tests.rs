@@ -7,6 +7,7 @@ use crate::responses::testing::PlainSeal;
 
 fn decoder() -> Decoder {
     let note = Note {
+        model: "m".to_owned(),
         seal_context: "tenant 1".to_owned(),
         wants_sealed_reasoning: true,
         wants_logprobs: true,
@@ -421,7 +422,7 @@ fn encrypted_thoughts_are_sealed_and_only_where_they_were_asked_for() {
         })
     };
     let events = whole(&body).unwrap();
-    let expected = r#"ams1.tenant 1|{"upstream":"here","id":"rs_real","encrypted_content":"gAAA"}"#;
+    let expected = r#"ams1.tenant 1|{"upstream":"here","model":"m","id":"rs_real","encrypted_content":"gAAA"}"#;
     assert_eq!(sealed(&events), Some(Some(expected.to_owned())));
 
     let mut events = Vec::new();

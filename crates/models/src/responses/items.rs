@@ -5,12 +5,16 @@ use std::collections::HashMap;
 use amalgam_core::{CallKind, Entry, Loss, Output, Seal};
 use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reasoning, Role, Shape, TextKind, Writer};
 
+use crate::thoughts::{THOUGHTS_OF_OTHERS, told_thoughts};
+
 use super::envelope;
 
 /// What writing items needs from outside, and what it could not carry over.
 pub(super) struct Context<'a> {
     /// The operator's name of the upstream.
     pub(super) upstream: &'a str,
+    /// What the upstream is asked for.
+    pub(super) model: &'a str,
     pub(super) seal: &'a dyn Seal,
     pub(super) seal_context: &'a str,
     /// Images that were fetched, as `data:` URIs by their address.
@@ -30,7 +34,7 @@ impl Context<'_> {
 pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Context<'_>) {
     match entry {
         Entry::Message { role, content, item } => write_message(writer, *role, content, *item, context),
-        Entry::Note(text) => write_text_message(writer, Role::User, text),
+        Entry::Note(text) | Entry::Summary(text) => write_text_message(writer, Role::User, text),
         Entry::Call(call) => write_named(writer, call.item, call.renamed.then_some(&*call.call_id)),
         Entry::Output(output) => write_output(writer, output, context),
         Entry::Reasoning(item) => write_reasoning(writer, item, context),
@@ -243,11 +247,11 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
     if !context.seal.is_sealed(&sealed) {
         return writer.raw(item.raw);
     }
-    match envelope::open(&sealed, context.upstream, context.seal_context, context.seal) {
+    match envelope::open(&sealed, context.upstream, context.model, context.seal_context, context.seal) {
         Some(original) => writer.object(|writer| {
             let own = Raw::parse(&original).unwrap_or(Raw::NULL);
             writer.key("type").string("reasoning");
-            for (key, value) in own.fields().filter(|(key, _)| !key.is("upstream")) {
+            for (key, value) in own.fields().filter(|(key, _)| !key.is("upstream") && !key.is("model")) {
                 writer.key_text(&key.decode()).raw(value);
             }
             for (key, value) in item.raw.fields() {
@@ -260,19 +264,14 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
             }
         }),
         None => {
-            context.lose(
-                "input.reasoning",
-                "thoughts of another upstream, or another tenant, cannot be read; a summary is sent as text",
-            );
+            context.lose("input.reasoning", THOUGHTS_OF_OTHERS);
             write_summary(writer, reasoning);
         }
     }
 }
 
 fn write_summary(writer: &mut Writer, reasoning: &Reasoning<'_>) {
-    let texts: Vec<_> = reasoning.summary.0.iter().filter_map(Part::text).map(|text| text.decode()).collect();
-    let summary = texts.join("\n\n");
-    if !summary.trim().is_empty() {
-        write_text_message(writer, Role::Assistant, &format!("[Summary of earlier reasoning]\n{summary}"));
+    if let Some(told) = told_thoughts(reasoning) {
+        write_text_message(writer, Role::Assistant, &told);
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Delivery, ModelError, ModelEvent, ModelStream};
+use amalgam_core::{Delivery, ModelError, ModelEvent, ModelStream, Prepared, Tap};
 use amalgam_protocol::Reader;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
@@ -37,22 +37,26 @@ const TAIL_TIME: Duration = Duration::from_secs(1);
 /// Reads the answer as it was asked for, or as it really came.
 pub(super) async fn read<D: Decode>(
     response: Response<Incoming>,
-    delivery: Delivery,
+    prepared: &Prepared,
     idle_timeout: Duration,
     mut decoder: D,
     permit: Permit,
     secrets: Secrets,
 ) -> Result<ModelStream, ModelError> {
-    let body = match begin(response, delivery, idle_timeout).await {
+    let tap = prepared.note.tap.clone();
+    let body = match begin(response, prepared.delivery, idle_timeout).await {
         Ok(Begun::Whole(body)) => body,
         Ok(Begun::Events { body, first }) => {
-            return Ok(Box::pin(Answer::new(body, first, idle_timeout, decoder, permit, secrets)));
+            return Ok(Box::pin(Answer { tap, ..Answer::new(body, first, idle_timeout, decoder, permit, secrets) }));
         }
         Err(error) => {
             permit.conclude(Some(&error));
             return Err(error);
         }
     };
+    if let Some(tap) = tap {
+        tap.hear(&body);
+    }
     let mut events = Vec::new();
     let decoded = decoder.whole(body, &mut events);
     permit.conclude(decoded.as_ref().err());
@@ -173,6 +177,8 @@ struct Answer<D> {
     /// Waits behind the events that came before it.
     error: Option<ModelError>,
     secrets: Secrets,
+    /// Who wants to know exactly what comes.
+    tap: Option<Tap>,
 }
 
 impl<D: Decode> Answer<D> {
@@ -187,6 +193,7 @@ impl<D: Decode> Answer<D> {
             permit: Some(permit),
             error: None,
             secrets,
+            tap: None,
         }
     }
 
@@ -194,6 +201,9 @@ impl<D: Decode> Answer<D> {
         self.received += piece.len() as u64;
         if self.received > STREAM_BYTES {
             return Err(ModelError::TooLarge(format!("a stream of more than {STREAM_BYTES} bytes")));
+        }
+        if let Some(tap) = &self.tap {
+            tap.hear(&piece);
         }
         self.reader.push(piece);
         while let Some(frame) = self.reader.frame().map_err(|error| ModelError::TooLarge(error.to_string()))? {

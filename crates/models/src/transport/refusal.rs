@@ -114,6 +114,18 @@ impl Secrets {
         }
     }
 
+    /// Bytes without a secret; they are not copied where none is in them.
+    pub(super) fn clean_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let holds = |secret: &SecretString| {
+            let secret = secret.expose_secret().as_bytes();
+            !secret.is_empty() && memchr::memmem::find(&bytes, secret).is_some()
+        };
+        match self.0.iter().any(holds) {
+            true => self.redact(String::from_utf8_lossy(&bytes).into_owned()).into_bytes(),
+            false => bytes,
+        }
+    }
+
     /// A failure that ends an answer, without our secrets.
     pub(super) fn clean_events(&self, events: &mut [ModelEvent]) {
         if let Some(ModelEvent::Finish(Finish::Failed(fault))) = events.last_mut() {

@@ -1,0 +1,218 @@
+//! Makes a history shorter: the oldest turns go, whole ones, and one loss tells how many.
+//!
+//! A turn reaches from one message of the user to before the next. Since a call and its output never have a message
+//! between them, leaving out whole turns leaves no half of a pair behind. Instructions, summaries of what came before,
+//! tools that arrived inside the history, and the last turn stay whatever they weigh.
+
+use amalgam_protocol::{Content, ItemKind, Part, PartKind, Role};
+
+use super::{Entry, History, Payload};
+use crate::{
+    fault::{Fault, FaultKind},
+    loss::Loss,
+    model::TokenCount,
+};
+
+/// Of a window whose caller has not said how long the answer may be, so many hundredths are kept free for it.
+const ANSWER_PERCENT: u64 = 15;
+/// Counts of ours are estimates: a prompt is refused unasked only when it is longer than its window by so many hundredths.
+const DOUBT_PERCENT: u64 = 25;
+
+/// The longest end of a history that weighs at most `budget`, turn by turn; nothing when the whole of it may stay, or
+/// when there is nothing that may go. `weigh` is asked once for each instruction and each entry, in order.
+///
+/// Summaries of what came before go only when nothing else is left to go.
+pub fn fit<'a>(history: &History<'a>, budget: u64, mut weigh: impl FnMut(&Entry<'a>) -> u64) -> Option<History<'a>> {
+    let instructions: u64 = history.instructions.iter().map(&mut weigh).fold(0, u64::saturating_add);
+    let weights: Vec<u64> = history.entries.iter().map(weigh).collect();
+    let mut left = weights.iter().fold(instructions, |sum, weight| sum.saturating_add(*weight));
+    let turns = Turns::of(&history.entries);
+    let mut gone = 0;
+    while left > budget && gone < turns.droppable() {
+        let range = turns.range(gone);
+        let entries = history.entries.iter().zip(&weights).take(range.end).skip(range.start);
+        left = left.saturating_sub(entries.filter(|(entry, _)| !stays(entry)).map(|(_, weight)| *weight).sum());
+        gone += 1;
+    }
+    shortened(history, &turns, gone, if left > budget { Summaries::Go } else { Summaries::Stay })
+}
+
+/// How many turns a history has.
+pub fn turns(history: &History<'_>) -> usize {
+    Turns::of(&history.entries).0.len()
+}
+
+/// The history with its latest turns alone, `kept` of them and never none; nothing when that is all of them.
+///
+/// For an upstream whose window nobody has told us, and which says only that a prompt is too long.
+pub fn latest<'a>(history: &History<'a>, kept: usize) -> Option<History<'a>> {
+    let turns = Turns::of(&history.entries);
+    shortened(history, &turns, turns.0.len().saturating_sub(kept.max(1)), Summaries::Stay)
+}
+
+/// What of a window is there for a prompt: all but the answer's share.
+pub fn room(window: u64, max_output_tokens: Option<u64>) -> u64 {
+    let answer = max_output_tokens.unwrap_or(window.saturating_mul(ANSWER_PERCENT) / 100);
+    // An answer that may be longer than the window is no reason to send no prompt.
+    window - answer.min(window / 2)
+}
+
+/// Refuses a prompt that is longer than the window even if our count is far too high.
+pub fn refuse(count: TokenCount, window: u64) -> Result<(), Fault> {
+    // What an image costs differs tenfold between upstreams: it decides nothing here.
+    if count.text <= window.saturating_add(window.saturating_mul(DOUBT_PERCENT) / 100) {
+        return Ok(());
+    }
+    let message = format!(
+        "The input has about {} tokens and the model's context window holds {window}. Send less of it, or let the oldest \
+         turns be left out with `truncation` set to `auto`.",
+        count.total()
+    );
+    Err(Fault::new(FaultKind::ContextLength, message).param("input").code("context_length_exceeded"))
+}
+
+/// What an entry says, as far as it can be counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Spoken {
+    /// All of its text.
+    pub text: String,
+    /// How many images, files and the like.
+    pub media: u64,
+}
+
+impl Spoken {
+    /// What `entry` says.
+    pub fn of(entry: &Entry<'_>) -> Self {
+        match entry {
+            Entry::Message { content, .. } => Self::content(content),
+            Entry::Note(text) | Entry::Summary(text) => Self { text: text.clone(), media: 0 },
+            Entry::Call(call) => {
+                let payload = match call.payload {
+                    Payload::Arguments(text) | Payload::Input(text) => text.decode(),
+                    Payload::Value(value) => value.text().into(),
+                };
+                Self { text: format!("{} {payload}", call.name), media: 0 }
+            }
+            Entry::Output(output) => Self::content(&output.content),
+            // What is sealed is no text, and what it costs only its upstream knows.
+            Entry::Reasoning(item) => match &item.kind {
+                ItemKind::Reasoning(reasoning) => {
+                    let parts = reasoning.summary.0.iter().chain(&reasoning.content.0);
+                    let texts: Vec<_> = parts.filter_map(Part::text).map(|text| text.decode()).collect();
+                    Self { text: texts.join("\n"), media: 0 }
+                }
+                _ => Self::default(),
+            },
+            Entry::Opaque(item) => {
+                let sealed = item.raw.get("encrypted_content").map_or(0, |content| content.text().len());
+                let text = if sealed > 0 { "" } else { item.raw.text() };
+                Self { text: text.to_owned(), media: 0 }
+            }
+        }
+    }
+
+    /// The weight by a tokenizer.
+    pub fn weight(&self, count_text: impl FnOnce(&str) -> u64) -> u64 {
+        count_text(&self.text) + self.media * TokenCount::PER_MEDIA + TokenCount::PER_MESSAGE
+    }
+
+    fn content(content: &Content<'_>) -> Self {
+        let is_media =
+            |part: &&Part<'_>| !matches!(part.kind, PartKind::Text { .. } | PartKind::Refusal(_) | PartKind::Encrypted);
+        let media = match content {
+            Content::Parts(parts) => parts.iter().filter(is_media).count() as u64,
+            Content::Text(_) | Content::Value(_) => 0,
+        };
+        Self { text: content.text().into_owned(), media }
+    }
+}
+
+/// Where turns begin and end, oldest first.
+struct Turns(Vec<std::ops::Range<usize>>);
+
+impl Turns {
+    fn of(entries: &[Entry<'_>]) -> Self {
+        let mut starts: Vec<usize> =
+            entries.iter().enumerate().filter(|(_, entry)| begins_a_turn(entry)).map(|(index, _)| index).collect();
+        // What is said before the user says anything is a turn of its own, unless all of it stays anyway.
+        let head = starts.first().copied().unwrap_or(entries.len());
+        if entries.iter().take(head).any(|entry| !stays(entry)) {
+            starts.insert(0, 0);
+        }
+        let ends = starts.iter().skip(1).copied().chain([entries.len()]);
+        Self(starts.iter().zip(ends).map(|(start, end)| *start..end).collect())
+    }
+
+    /// How many may go: all but the last.
+    fn droppable(&self) -> usize {
+        self.0.len().saturating_sub(1)
+    }
+
+    fn range(&self, index: usize) -> std::ops::Range<usize> {
+        self.0.get(index).cloned().unwrap_or_default()
+    }
+}
+
+/// A message of the user. One without an item is what a tool gave back beside text, told behind it by us.
+fn begins_a_turn(entry: &Entry<'_>) -> bool {
+    matches!(entry, Entry::Message { role: Role::User, item: Some(_), .. })
+}
+
+/// Whether an entry stays when its turn goes.
+fn stays(entry: &Entry<'_>) -> bool {
+    match entry {
+        Entry::Message { role, .. } => matches!(role, Role::System | Role::Developer),
+        Entry::Opaque(item) => matches!(item.kind, ItemKind::AdditionalTools(_) | ItemKind::Compaction(_)),
+        Entry::Summary(_) => true,
+        Entry::Note(_) | Entry::Call(_) | Entry::Output(_) | Entry::Reasoning(_) => false,
+    }
+}
+
+fn is_summary(entry: &Entry<'_>) -> bool {
+    match entry {
+        Entry::Summary(_) => true,
+        Entry::Opaque(item) => matches!(item.kind, ItemKind::Compaction(_)),
+        _ => false,
+    }
+}
+
+/// What happens to summaries before the last turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Summaries {
+    Stay,
+    Go,
+}
+
+fn shortened<'a>(history: &History<'a>, turns: &Turns, gone: usize, summaries: Summaries) -> Option<History<'a>> {
+    let cut = turns.range(gone).start;
+    let last_turn = turns.range(turns.droppable()).start;
+    let goes = |index: usize, entry: &Entry<'a>| {
+        (index < cut && !stays(entry)) || (summaries == Summaries::Go && index < last_turn && is_summary(entry))
+    };
+    let mut entries = Vec::with_capacity(history.entries.len());
+    for (index, entry) in history.entries.iter().enumerate() {
+        if !goes(index, entry) {
+            entries.push(entry.clone());
+        }
+    }
+    let items = history.entries.len() - entries.len();
+    if items == 0 {
+        return None;
+    }
+    let mut losses = history.losses.clone();
+    losses.push(Loss::new("input", told(gone, items)));
+    Some(History { instructions: history.instructions.clone(), entries, losses })
+}
+
+fn told(turns: usize, items: usize) -> String {
+    let plural = if items == 1 { "" } else { "s" };
+    match turns {
+        0 => "the summary of what came before was left out to fit the context window".to_owned(),
+        1 => format!("the oldest turn ({items} item{plural}) was left out to fit the context window"),
+        turns => format!("the {turns} oldest turns ({items} item{plural}) were left out to fit the context window"),
+    }
+}
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! A stored response, told again: as an object, and as the end of its stream.
+
+use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Raw, Settings, Snapshot, Status, Writer};
+
+use crate::store::StoredResponse;
+
+impl StoredResponse {
+    /// The response object, the same bytes that its caller got.
+    pub fn object(&self) -> Vec<u8> {
+        let mut writer = Writer::with_capacity(self.output.bytes().len() + self.settings.len() + 640);
+        self.write(&mut writer);
+        writer.into_bytes()
+    }
+
+    /// Writes the response object.
+    pub fn write(&self, writer: &mut Writer) {
+        let told = &self.status;
+        let output: Vec<Json> =
+            self.output.raw().elements().map(|item| Json::within(self.output.bytes(), item)).collect();
+        let settings = Settings::stored(self.settings.clone());
+        Snapshot {
+            id: &self.id,
+            created_at: self.created_at_ms / 1000,
+            completed_at: told.completed_at_ms.map(|at| at / 1000),
+            status: told.status,
+            error: told.error.as_ref(),
+            incomplete_reason: told.incomplete_reason.as_deref(),
+            output: &output,
+            usage: told.usage,
+            settings: &settings,
+        }
+        .write(writer);
+    }
+
+    /// The frames that end its stream, numbered from `sequence`; nothing while it has not ended.
+    ///
+    /// They are not kept with the other frames: they follow from the response itself, also when the process that ran it
+    /// never came to write them.
+    pub fn last_words(&self, mut sequence: u64) -> Vec<u8> {
+        let mut writer = Writer::default();
+        let kind = match self.status.status {
+            Status::Queued | Status::InProgress => return Vec::new(),
+            Status::Completed => EventKind::Completed,
+            Status::Incomplete => EventKind::Incomplete,
+            Status::Cancelled => EventKind::Cancelled,
+            Status::Failed => EventKind::Failed,
+        };
+        if let (Status::Failed, Some(error)) = (self.status.status, &self.status.error) {
+            error_frame(&mut writer, sequence, error);
+            sequence += 1;
+        }
+        writer.frame(kind.name(), |writer| {
+            writer.key("sequence_number").number(sequence);
+            self.write(writer.key("response"));
+        });
+        writer.outside(DONE);
+        writer.into_bytes()
+    }
+}
+
+/// The `error` event: nested for the specification, flat for the SDKs.
+pub(crate) fn error_frame(writer: &mut Writer, sequence: u64, error: &ErrorObject) {
+    writer.frame(EventKind::Error.name(), |writer| {
+        writer.key("sequence_number").number(sequence);
+        writer.key("error").object(|writer| error.write_fields(writer));
+        for (name, text) in [("code", &error.code), ("param", &error.param)] {
+            match text {
+                Some(text) => writer.key(name).string(text),
+                None => writer.key(name).null(),
+            }
+        }
+        writer.key("message").string(&error.message);
+    });
+}
+
+/// An array of items as it is stored.
+pub fn array_of(items: &[Json]) -> Json {
+    let length: usize = items.iter().map(|item| item.bytes().len() + 1).sum();
+    let mut writer = Writer::with_capacity(length + 2);
+    writer.array(|writer| items.iter().for_each(|item| writer.valid(item.bytes())));
+    Json::from_writer(writer)
+}
+
+/// The empty array.
+pub fn no_items() -> Json {
+    Json::from(Raw::parse(b"[]").expect("an empty array is JSON"))
+}
