@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{BoxFuture, Fault, FaultKind};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// The room for turns in this process.
 #[derive(Debug, Clone)]
@@ -12,14 +12,24 @@ pub struct Admission {
     size: usize,
     /// Whether turns that still run have to end.
     over: Arc<watch::Sender<bool>>,
+    /// Rings when a place has become free.
+    freed: Arc<Notify>,
 }
 
 /// A turn's place; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    #[expect(dead_code, reason = "held, never read: dropping it is its use")]
-    permit: OwnedSemaphorePermit,
+    permit: Option<OwnedSemaphorePermit>,
     over: watch::Receiver<bool>,
+    freed: Arc<Notify>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Free before anybody hears of it.
+        drop(self.permit.take());
+        self.freed.notify_one();
+    }
 }
 
 impl Place {
@@ -46,12 +56,30 @@ fn shutting_down() -> Fault {
 impl Admission {
     /// Room for `size` turns at once.
     pub fn new(size: usize) -> Self {
-        Self { room: Arc::new(Semaphore::new(size)), size, over: Arc::new(watch::Sender::new(false)) }
+        Self {
+            room: Arc::new(Semaphore::new(size)),
+            size,
+            over: Arc::new(watch::Sender::new(false)),
+            freed: Arc::default(),
+        }
     }
 
     /// Turns that run now.
     pub fn in_flight(&self) -> usize {
         self.size.saturating_sub(self.room.available_permits())
+    }
+
+    /// Turns that could start now.
+    pub(crate) fn room(&self) -> usize {
+        match self.room.is_closed() {
+            true => 0,
+            false => self.room.available_permits(),
+        }
+    }
+
+    /// Comes when a place has become free since somebody last waited. One waits at a time.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
     }
 
     /// No turn starts from now on.
@@ -66,7 +94,10 @@ impl Admission {
 
     pub(crate) fn enter(&self) -> Result<Place, Fault> {
         match Arc::clone(&self.room).try_acquire_owned() {
-            Ok(permit) => Ok(Place { permit, over: self.over.subscribe() }),
+            Ok(permit) => {
+                let (over, freed) = (self.over.subscribe(), Arc::clone(&self.freed));
+                Ok(Place { permit: Some(permit), over, freed })
+            }
             Err(tokio::sync::TryAcquireError::NoPermits) => {
                 Err(Fault::new(FaultKind::Overloaded, "The server is busy; try again in a moment.")
                     .retry_after(Some(Duration::from_secs(1))))

@@ -1,7 +1,8 @@
 //! The frames of a streamed response, as the caller's connection asks for them.
 //!
 //! The turn runs inside this stream: a caller that does not read makes the upstream wait, and one that leaves drops the
-//! stream and with it the upstream call.
+//! stream and with it the upstream call. A turn that is kept writes its frames to the store as it goes, and its end
+//! before the caller hears of it.
 
 use std::{
     future::Future,
@@ -14,14 +15,20 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{BoxFuture, Fault, ModelError};
-use amalgam_protocol::ErrorObject;
+use amalgam_core::{BoxFuture, Fault, ModelError, StoreError, store::Written};
+use amalgam_protocol::{ErrorObject, Status};
 use bytes::Bytes;
 use futures_core::Stream;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::{
+    sync::watch,
+    time::{Instant, Sleep, sleep_until},
+};
 use tracing::warn;
 
-use crate::run::Run;
+use crate::{
+    record::{self, Ended},
+    run::{Run, lost, stop},
+};
 
 /// Frames are handed on at this size even if more are ready: memory a stream stays small.
 const FLUSH_BYTES: usize = 32 * 1024;
@@ -43,27 +50,93 @@ pub struct Frames {
     waiting_since: Option<Instant>,
     /// The turn of the scheduler that they wait for.
     turn: Option<Turn>,
-    /// Comes when the process cannot wait for the turn any longer.
+    /// Comes when the process cannot wait for the turn any longer, or somebody has asked it to end.
     over: BoxFuture<'static, Fault>,
+    /// Whether somebody has.
+    stopped: watch::Receiver<bool>,
     /// Who is woken by it: asked again only for another one.
     over_wakes: Option<Waker>,
-    ended: bool,
+    stage: Stage,
+    last_flushed: Instant,
+}
+
+type Writing = BoxFuture<'static, Result<Ended, StoreError>>;
+
+/// How far a stream is.
+enum Stage {
+    /// The model speaks.
+    Running,
+    /// How it ended is being written; after that the caller is told.
+    Ending(Writing, Last),
+    /// Only frames are left.
+    Over,
+}
+
+/// What the caller is told at the end.
+enum Last {
+    Concluded { now_ms: u64 },
+    Failed(ErrorObject),
+    Cancelled,
 }
 
 impl Frames {
     pub(crate) fn new(mut run: Run, tell: fn(&Fault) -> ErrorObject) -> Self {
-        run.emitter.begin();
+        match run.waited {
+            Some(told) => {
+                run.emitter.begin_after_waiting(told);
+                if let Some(recorder) = &mut run.recorder {
+                    // What was told while it waited is in the store.
+                    recorder.starts_at(told);
+                }
+            }
+            None => run.emitter.begin(),
+        }
         let now = Instant::now();
-        let alarm = Box::pin(sleep_until((now + run.keepalive).min(run.deadline)));
-        let over = run.place.over();
-        Self { run, tell, alarm, last_sent: now, waiting_since: None, turn: None, over, over_wakes: None, ended: false }
+        let alarm = Box::pin(sleep_until(next_alarm(&run, now)));
+        let (place, stopped) = (run.place.over(), run.stopped());
+        let over = Box::pin(ended_from_outside(place, stopped.clone()));
+        Self {
+            run,
+            tell,
+            alarm,
+            last_sent: now,
+            waiting_since: None,
+            turn: None,
+            over,
+            stopped,
+            over_wakes: None,
+            stage: Stage::Running,
+            last_flushed: now,
+        }
+    }
+
+    /// The items of the turn, once it has ended well: what a connection remembers that is not in the store.
+    pub fn output(&self) -> Option<Vec<amalgam_protocol::Json>> {
+        use amalgam_protocol::Status::{Completed, Incomplete};
+        matches!(self.run.emitter.status(), Completed | Incomplete).then(|| self.run.emitter.output().to_vec())
+    }
+
+    /// Lets another process run the turn, if the model has not said anything: then nothing more is written here.
+    pub(crate) async fn hand_over(&mut self) -> bool {
+        let fresh = matches!(self.stage, Stage::Running) && !self.run.spoken;
+        if let (true, Some(recorder)) = (fresh, &mut self.run.recorder) {
+            // Whoever goes on counts the events in the store.
+            recorder.flushed().await;
+            recorder.forget();
+        }
+        fresh
     }
 
     fn send(&mut self) -> Poll<Option<Bytes>> {
         self.turn = None;
         self.waiting_since = None;
         self.last_sent = Instant::now();
-        Poll::Ready(Some(self.run.emitter.take_frames().into()))
+        let frames = self.run.emitter.take_frames();
+        // What is left when a stream ends was kept with its end; its last frames follow from the response itself.
+        if let (Stage::Running, Some(recorder)) = (&self.stage, &mut self.run.recorder) {
+            recorder.hear(&frames, self.run.emitter.sequence());
+        }
+        Poll::Ready(Some(frames.into()))
     }
 
     fn fail(&mut self, fault: &Fault) {
@@ -74,8 +147,85 @@ impl Frames {
             detail = fault.detail,
             "stream failed: {fault}",
         );
-        self.run.emitter.fail((self.tell)(fault));
-        self.ended = true;
+        self.run.end_call(Some(fault));
+        let error = (self.tell)(fault);
+        match &mut self.run.recorder {
+            Some(recorder) => {
+                recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());
+                let writing = recorder.end(record::failed(error.clone()));
+                self.stage = Stage::Ending(writing, Last::Failed(error));
+            }
+            None => self.tell_last(Last::Failed(error)),
+        }
+    }
+
+    /// The model is done: what must be on disk by then is written, then the caller is told.
+    fn conclude(&mut self) {
+        let now_ms = self.run.clock.now_ms();
+        self.run.end_call(None);
+        // The last frames are kept with the end, also those that the caller has not asked for yet.
+        let Some(recorder) = &mut self.run.recorder else { return self.tell_last(Last::Concluded { now_ms }) };
+        recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());
+        let writing = recorder.end(record::ending(&self.run.emitter, now_ms));
+        self.stage = Stage::Ending(writing, Last::Concluded { now_ms });
+    }
+
+    fn tell_last(&mut self, last: Last) {
+        match last {
+            Last::Concluded { now_ms } => self.run.emitter.conclude(now_ms / 1000),
+            Last::Failed(error) => self.run.emitter.fail(error),
+            Last::Cancelled => self.run.emitter.cancel(),
+        }
+        self.stage = Stage::Over;
+    }
+
+    /// Waits for the end to be written.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Stage::Ending(writing, _) = &mut self.stage else { return Poll::Ready(()) };
+        let Poll::Ready(written) = writing.as_mut().poll(context) else { return Poll::Pending };
+        let Stage::Ending(_, last) = std::mem::replace(&mut self.stage, Stage::Over) else { return Poll::Ready(()) };
+        let told = match (written, last) {
+            (Ok(Ended::Kept), last) => last,
+            // P5: the caller hears what the store says.
+            (Ok(Ended::Lost(Some(told))), last) => match (told.status, told.error) {
+                (Status::Cancelled, _) => Last::Cancelled,
+                (_, Some(error)) => Last::Failed(error),
+                (_, None) => self.lost(last),
+            },
+            // A failure is told as a failure, whether or not it could be written.
+            (_, last @ Last::Failed(_)) => last,
+            (Ok(Ended::Lost(None)), last) => self.lost(last),
+            (Err(error), _) => {
+                let fault = Fault::from(error);
+                warn!(response.id = self.run.response_id(), detail = fault.detail, "the end could not be written");
+                Last::Failed((self.tell)(&fault))
+            }
+        };
+        self.tell_last(told);
+        Poll::Ready(())
+    }
+
+    /// What is told of a turn that is not ours any more, where the store does not say how it ended.
+    fn lost(&self, last: Last) -> Last {
+        match last {
+            Last::Failed(_) => last,
+            Last::Concluded { .. } | Last::Cancelled => Last::Failed((self.tell)(&lost())),
+        }
+    }
+
+    /// Writes frames to the store when they are old or many.
+    fn poll_flush(&mut self, context: &mut Context<'_>) {
+        loop {
+            let Some(recorder) = &mut self.run.recorder else { return };
+            let due = self.last_flushed.elapsed() >= recorder.flush_after;
+            let Poll::Ready(written) = recorder.poll_flush(due, context) else { return };
+            self.last_flushed = Instant::now();
+            match written {
+                Ok(Written::Kept) => {}
+                Ok(Written::Lost) => return self.fail(&lost()),
+                Err(error) => return self.fail(&Fault::from(error)),
+            }
+        }
     }
 
     /// Looks at the clock: the alarm is set again only when it has rung, not for every frame.
@@ -90,13 +240,13 @@ impl Frames {
                 self.run.emitter.keepalive();
                 self.last_sent = now;
             }
-            let next = (self.last_sent + self.run.keepalive).min(self.run.deadline);
+            let next = next_alarm(&self.run, self.last_sent);
             self.alarm.as_mut().reset(next);
         }
     }
 
     fn poll_over(&mut self, context: &mut Context<'_>) {
-        let rung = self.run.place.is_over();
+        let rung = self.run.place.is_over() || *self.stopped.borrow();
         if !rung && self.over_wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             return;
         }
@@ -115,13 +265,27 @@ impl Frames {
         };
         match fault {
             Some(fault) => self.fail(&fault),
-            None if self.run.emitter.is_finished() => {
-                self.run.emitter.conclude(self.run.clock.now_ms() / 1000);
-                self.ended = true;
-            }
+            None if self.run.emitter.is_finished() => self.conclude(),
             None => {}
         }
         Poll::Ready(())
+    }
+}
+
+/// Says why the turn has to end, once it has to.
+async fn ended_from_outside(place: BoxFuture<'static, Fault>, mut stopped: watch::Receiver<bool>) -> Fault {
+    tokio::select! {
+        fault = place => fault,
+        () = stop(&mut stopped) => lost(),
+    }
+}
+
+/// The next moment at which something is due.
+fn next_alarm(run: &Run, last_sent: Instant) -> Instant {
+    let due = (last_sent + run.keepalive).min(run.deadline);
+    match &run.recorder {
+        Some(recorder) if recorder.streamed => due.min(Instant::now() + recorder.flush_after),
+        _ => due,
     }
 }
 
@@ -131,20 +295,37 @@ impl Stream for Frames {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = self.get_mut();
         loop {
-            if this.ended {
-                return match this.run.emitter.has_frames() {
-                    true => {
-                        this.run.log();
-                        this.send()
+            match this.stage {
+                Stage::Running => {}
+                Stage::Ending(..) => {
+                    if this.poll_end(context).is_ready() {
+                        continue;
                     }
-                    false => Poll::Ready(None),
-                };
+                    return match this.run.emitter.has_frames() {
+                        true => this.send(),
+                        false => Poll::Pending,
+                    };
+                }
+                Stage::Over => {
+                    return match this.run.emitter.has_frames() {
+                        true => {
+                            this.run.log();
+                            this.send()
+                        }
+                        false => Poll::Ready(None),
+                    };
+                }
             }
             if this.run.emitter.frames_len() >= FLUSH_BYTES {
                 // A model that is never silent never lets the alarm have its turn.
                 if Instant::now() >= this.run.deadline {
                     let fault = this.run.past_deadline();
                     this.fail(&fault);
+                    continue;
+                }
+                // Nor the store.
+                this.poll_flush(context);
+                if !matches!(this.stage, Stage::Running) {
                     continue;
                 }
                 return this.send();
@@ -156,10 +337,13 @@ impl Stream for Frames {
                 continue;
             }
             this.poll_alarm(context);
-            if !this.ended {
+            if matches!(this.stage, Stage::Running) {
                 this.poll_over(context);
             }
-            if this.ended {
+            if matches!(this.stage, Stage::Running) {
+                this.poll_flush(context);
+            }
+            if !matches!(this.stage, Stage::Running) {
                 continue;
             }
             if !this.run.emitter.has_frames() {

@@ -1,10 +1,21 @@
-//! Runs turns: time, order, cancellation, admission.
+//! Runs turns: time, order, cancellation, admission; keeps them as they go, and looks after those that wait.
 
 mod admission;
 mod allowed;
+mod ask;
+mod background;
+mod calls;
+mod fitting;
+mod follow;
 mod frames;
+mod life;
+mod record;
 mod run;
+mod tasks;
 
 pub use admission::Admission;
+pub use follow::{follow, look};
 pub use frames::Frames;
-pub use run::{Ask, Engine, EngineSettings, Run};
+pub use life::{LifeSettings, Runner};
+pub use record::Keep;
+pub use run::{Ask, Engine, EngineSettings, Identity, Run};

@@ -1,30 +1,29 @@
 //! One turn from request to answer: a place, images that must be fetched, a model that accepts, and then its events.
 
 use std::{
-    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use amalgam_core::{
-    Candidate, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, History, Ids, Loss, Model, ModelError, ModelRequest,
-    ModelStream, Prepared, Start,
+    BoxFuture, Candidate, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, History, Ids, Loss, ModelError,
+    ModelEvent, ModelStream, Start, Stem, Store, StoreError,
+    store::{ProcessId, Written},
 };
-use amalgam_protocol::{Content, CreateResponse, ErrorObject, PartKind, Settings};
+use amalgam_protocol::{CreateResponse, ErrorObject, Settings};
 use futures_util::StreamExt;
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
+    ask::{Accepted, all_losses},
+    calls::Calling,
     frames::Frames,
+    record::{self, Ended, Keep, Keeper, Recorder},
+    tasks::Tasks,
 };
-
-/// The most bytes that one fetched image may have.
-const IMAGE_BYTES: usize = 20 * 1024 * 1024;
-
-/// The most images that are fetched for one turn.
-const IMAGES_PER_TURN: usize = 32;
 
 /// How turns run.
 #[derive(Debug, Clone, Copy)]
@@ -33,20 +32,38 @@ pub struct EngineSettings {
     pub turn_deadline: Duration,
     /// Silence after which a stream gets a sign of life.
     pub keepalive: Duration,
+    /// Whether the model calls of turns that are kept are kept too.
+    pub transcripts: bool,
 }
 
 /// Runs turns.
 #[derive(Clone)]
 pub struct Engine {
-    settings: EngineSettings,
-    admission: Admission,
-    clock: Arc<dyn Clock>,
-    fetch: Arc<dyn Fetch>,
+    pub(crate) settings: EngineSettings,
+    pub(crate) admission: Admission,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) fetch: Arc<dyn Fetch>,
+    pub(crate) keeper: Keeper,
+}
+
+/// Who a turn's response is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// `resp_…`
+    pub response_id: String,
+    /// Milliseconds since 1970.
+    pub created_at_ms: u64,
 }
 
 /// One turn to run.
 #[derive(Debug)]
 pub struct Ask<'a> {
+    /// Who the response is.
+    pub identity: Identity,
+    /// How the turn is kept; nothing when it is not.
+    pub keep: Option<Keep>,
+    /// How many events were told of a turn that has waited in the queue; nothing for one that begins now.
+    pub waited: Option<u64>,
     /// Who may answer, in this order.
     pub candidates: &'a [Candidate],
     /// Everything that the caller set.
@@ -68,6 +85,7 @@ pub struct Ask<'a> {
 /// A turn that a model has accepted.
 pub struct Run {
     pub(crate) emitter: Emitter,
+    delivery: Delivery,
     pub(crate) stream: ModelStream,
     pub(crate) started: Instant,
     pub(crate) deadline: tokio::time::Instant,
@@ -78,12 +96,28 @@ pub struct Run {
     pub(crate) place: Place,
     losses: Vec<Loss>,
     upstream: String,
+    /// Keeps the turn, if it is kept.
+    pub(crate) recorder: Option<Recorder>,
+    /// The call that runs.
+    calling: Calling,
+    /// How many of its events were told before it ran, if it has waited.
+    pub(crate) waited: Option<u64>,
+    /// Whether the model has said anything.
+    pub(crate) spoken: bool,
 }
 
 impl Engine {
-    /// An engine over this process's clock and its one way out.
-    pub fn new(settings: EngineSettings, admission: Admission, clock: Arc<dyn Clock>, fetch: Arc<dyn Fetch>) -> Self {
-        Self { settings, admission, clock, fetch }
+    /// An engine over this process's clock, its one way out and its store.
+    pub fn new(
+        settings: EngineSettings,
+        admission: Admission,
+        clock: Arc<dyn Clock>,
+        fetch: Arc<dyn Fetch>,
+        store: Arc<dyn Store>,
+        process: ProcessId,
+    ) -> Self {
+        let keeper = Keeper::new(store, process, Tasks::default());
+        Self { settings, admission, clock, fetch, keeper }
     }
 
     /// Turns that run now.
@@ -91,195 +125,162 @@ impl Engine {
         self.admission.in_flight()
     }
 
-    /// Starts a turn: comes back when a model has accepted it, or when none will. Dropping the future ends the call.
-    pub async fn start(&self, ask: Ask<'_>) -> Result<Run, Fault> {
+    /// Which process this is, to its store.
+    pub fn process(&self) -> ProcessId {
+        self.keeper.process
+    }
+
+    /// The most that a turn may take.
+    pub fn turn_deadline(&self) -> Duration {
+        self.settings.turn_deadline
+    }
+
+    /// Asks a turn to end, if it runs in this process.
+    pub fn cancel(&self, response_id: &str) {
+        self.keeper.cancel(response_id);
+    }
+
+    /// A response about to be.
+    pub fn identity(&self) -> Identity {
+        let created_at_ms = self.clock.now_ms();
+        Identity { response_id: Ids::Unguessable.response(created_at_ms), created_at_ms }
+    }
+
+    /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
+    /// store; or when none will. Dropping the future ends the call. `tell` says what the store keeps of a fault.
+    pub async fn start(&self, mut ask: Ask<'_>, tell: fn(&Fault) -> ErrorObject) -> Result<Run, Fault> {
         let place = self.admission.enter()?;
         let started = Instant::now();
         let deadline = tokio::time::Instant::now() + self.settings.turn_deadline;
         let over = place.over();
+        let Identity { response_id, created_at_ms } = ask.identity.clone();
+        let mut recorder = ask
+            .keep
+            .take()
+            .map(|keep| Recorder::new(self.keeper.clone(), response_id.clone(), keep, self.settings.transcripts));
+        let mut calling = Calling::new(recorder.as_ref().is_some_and(|recorder| recorder.transcripts));
+        // A whole answer is written once, at its end: until then nobody has seen its id.
+        let begin = match &mut recorder {
+            Some(recorder) if recorder.streamed || ask.waited.is_some() => Some(recorder.begin()),
+            _ => None,
+        };
+        let stopped = recorder.as_ref().map(|recorder| recorder.stopped.clone());
         let accepted = tokio::select! {
             biased;
-            accepted = tokio::time::timeout_at(deadline, self.ask_in_turn(&ask)) => accepted,
-            fault = over => return Err(fault),
+            accepted = tokio::time::timeout_at(deadline, self.begin_and_ask(&ask, begin, &mut calling)) => {
+                accepted.unwrap_or_else(|_| Err(past_deadline().into()))
+            }
+            fault = over => Err(fault.into()),
+            () = stop_of(stopped) => Err(lost().into()),
         };
-        let Accepted { stream, prepared, upstream } = accepted.map_err(|_| past_deadline())??;
-        let now_ms = self.clock.now_ms();
-        let mut ids = Ids::Unguessable;
-        let losses = all_losses(&ask, &prepared).into_iter().cloned().collect();
+        let Accepted { stream, prepared, upstream } = match accepted {
+            Ok(accepted) => accepted,
+            Err(Unaccepted { fault, ours }) => {
+                if let Some(mut recorder) = recorder {
+                    // A turn that another process runs instead is not at its end.
+                    let handed_over = ask.waited.is_some() && fault.kind == FaultKind::ShuttingDown;
+                    if handed_over || !ours {
+                        recorder.forget();
+                    } else {
+                        calling.end(Some(&fault), None, self.clock.now_ms(), &mut recorder);
+                        keep_failure(&mut recorder, tell(&fault)).await;
+                    }
+                }
+                return Err(*fault);
+            }
+        };
+        let losses: Vec<Loss> = all_losses(&ask, &prepared).into_iter().cloned().collect();
+        calling.accepted(&losses);
         let emitter = Emitter::new(Start {
-            response_id: ids.response(now_ms),
-            created_at: now_ms / 1000,
+            ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
+            response_id,
+            created_at: created_at_ms / 1000,
             settings: ask.settings,
             delivery: ask.delivery,
-            ids,
         });
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
         let allowed = Allowed::by(ask.request.tool_choice.as_ref());
-        Ok(Run { emitter, stream, started, deadline, keepalive, clock, allowed, place, losses, upstream })
-    }
-
-    /// Asks one candidate after the other until one accepts.
-    async fn ask_in_turn(&self, ask: &Ask<'_>) -> Result<Accepted, Fault> {
-        let mut last = None;
-        for (index, candidate) in ask.candidates.iter().enumerate() {
-            match self.ask_one(ask, candidate).await {
-                Ok(accepted) => return Ok(accepted),
-                Err(Failed { fault, elsewhere }) => {
-                    let more = index + 1 < ask.candidates.len();
-                    if !(elsewhere && more) {
-                        return Err(fault);
-                    }
-                    warn!(
-                        upstream = candidate.upstream,
-                        detail = fault.detail,
-                        "upstream failed, going on to the next"
-                    );
-                    last = Some(fault);
-                }
-            }
-        }
-        Err(last.unwrap_or_else(|| Fault::internal("a route without candidates")))
-    }
-
-    async fn ask_one(&self, ask: &Ask<'_>, candidate: &Candidate) -> Result<Accepted, Failed> {
-        let model = &*candidate.model;
-        let images = match model.wants_image_bytes() {
-            true => self.fetch_images(ask.history).await?,
-            false => HashMap::new(),
-        };
-        let request = ModelRequest {
-            model: &candidate.name,
-            settings: ask.request,
-            history: ask.history,
+        let waited = ask.waited;
+        Ok(Run {
+            emitter,
             delivery: ask.delivery,
-            seal_context: ask.seal_context,
-            images: &images,
+            stream,
+            started,
+            deadline,
+            keepalive,
+            clock,
+            allowed,
+            place,
+            losses,
+            upstream,
+            recorder,
+            calling,
+            waited,
+            spoken: false,
+        })
+    }
+
+    /// Writes the beginning while the model is asked: each is of no use without the other.
+    async fn begin_and_ask(
+        &self,
+        ask: &Ask<'_>,
+        begin: Option<BoxFuture<'static, Result<Written, StoreError>>>,
+        calling: &mut Calling,
+    ) -> Result<Accepted, Unaccepted> {
+        let Some(begin) = begin else { return Ok(self.ask_in_turn(ask, calling).await?) };
+        let begin = async {
+            match begin.await.map_err(Fault::from)? {
+                Written::Kept => Ok(()),
+                Written::Lost => Err(Unaccepted { fault: Box::new(lost()), ours: false }),
+            }
         };
-        let prepared = model.prepare(&request)?;
-        if ask.strict {
-            refuse_losses(ask, &prepared)?;
-        }
-        match model.ask(&prepared).await {
-            Ok(stream) => Ok(Accepted { stream, prepared, upstream: candidate.upstream.clone() }),
-            Err(error) => match recover(model, &request, &error).await {
-                Some(recovered) => recovered.map(|(stream, prepared)| Accepted {
-                    stream,
-                    prepared,
-                    upstream: candidate.upstream.clone(),
-                }),
-                None => Err(error.into()),
-            },
-        }
-    }
-
-    /// Images of the history by their address, as `data:` URIs.
-    async fn fetch_images(&self, history: &History<'_>) -> Result<HashMap<String, String>, Fault> {
-        let mut images = HashMap::new();
-        for url in image_urls(history) {
-            if images.contains_key(&url) {
-                continue;
-            }
-            if images.len() >= IMAGES_PER_TURN {
-                return Err(Fault::invalid("input", format!("At most {IMAGES_PER_TURN} images can be fetched.")));
-            }
-            let fetched = self.fetch.fetch(&url, IMAGE_BYTES).await?;
-            if !fetched.media_type.starts_with("image/") {
-                return Err(Fault::invalid("input", "An image address does not lead to an image."));
-            }
-            images.insert(url, fetched.data_uri());
-        }
-        Ok(images)
+        let ask = async { Ok::<_, Unaccepted>(self.ask_in_turn(ask, calling).await?) };
+        let ((), accepted) = tokio::try_join!(begin, ask)?;
+        Ok(accepted)
     }
 }
 
-struct Accepted {
-    stream: ModelStream,
-    prepared: Prepared,
-    upstream: String,
+/// Why a turn does not run.
+struct Unaccepted {
+    fault: Box<Fault>,
+    /// Whether its end is ours to write.
+    ours: bool,
 }
 
-/// Why a candidate did not accept, and whether another one may be asked.
-struct Failed {
-    fault: Fault,
-    elsewhere: bool,
-}
-
-impl From<Fault> for Failed {
+impl From<Fault> for Unaccepted {
     fn from(fault: Fault) -> Self {
-        Self { fault, elsewhere: false }
+        Self { fault: Box::new(fault), ours: true }
     }
 }
 
-impl From<ModelError> for Failed {
-    fn from(error: ModelError) -> Self {
-        let elsewhere = error.is_transient()
-            || matches!(error, ModelError::NoKey { .. } | ModelError::Silent(_) | ModelError::Resting(_));
-        Self { fault: error.into_fault(), elsewhere }
+/// Comes when a turn that is kept is asked to end.
+async fn stop_of(stopped: Option<watch::Receiver<bool>>) {
+    if let Some(mut stopped) = stopped {
+        stop(&mut stopped).await;
+    } else {
+        std::future::pending().await
     }
 }
 
-/// O-48: once, and only if the model knows how.
-async fn recover(
-    model: &dyn Model,
-    request: &ModelRequest<'_>,
-    error: &ModelError,
-) -> Option<Result<(ModelStream, Prepared), Failed>> {
-    let prepared = match model.recover(request, error)? {
-        Ok(prepared) => prepared,
-        Err(fault) => return Some(Err(fault.into())),
-    };
-    debug!("sending the tool history as text after the upstream lost a call");
-    Some(match model.ask(&prepared).await {
-        Ok(stream) => Ok((stream, prepared)),
-        Err(error) => Err(error.into()),
-    })
-}
-
-/// What the door, the history and the translation have lost, each told once.
-fn all_losses<'a>(ask: &'a Ask<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
-    let mut losses: Vec<&Loss> = Vec::new();
-    for loss in ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses) {
-        if !losses.contains(&loss) {
-            losses.push(loss);
-        }
+/// Comes when a turn is asked to end; never when nobody is left who could ask.
+pub(crate) async fn stop(stopped: &mut watch::Receiver<bool>) {
+    let asked = stopped.wait_for(|stopped| *stopped).await.is_ok();
+    if !asked {
+        std::future::pending().await
     }
-    losses
 }
 
-fn refuse_losses(ask: &Ask<'_>, prepared: &Prepared) -> Result<(), Fault> {
-    let losses = all_losses(ask, prepared);
-    let Some(first) = losses.first() else { return Ok(()) };
-    let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
-    Err(Fault::invalid(
-        first.field.clone(),
-        format!("Strict mode: not everything can be carried over: {}.", told.join("; ")),
-    )
-    .code("unsupported_parameter"))
-}
-
-fn image_urls(history: &History<'_>) -> Vec<String> {
-    use amalgam_core::Entry;
-    let mut urls = Vec::new();
-    for entry in history.instructions.iter().chain(&history.entries) {
-        let content = match entry {
-            Entry::Message { content, .. } => content,
-            Entry::Output(output) => &output.content,
-            _ => continue,
-        };
-        let Content::Parts(parts) = content else { continue };
-        for part in parts {
-            if let PartKind::Image(image) = &part.kind
-                && let Some(url) = image.url
-            {
-                let url = url.0.decode();
-                if !url.starts_with("data:") {
-                    urls.push(url.into_owned());
-                }
-            }
-        }
+/// Writes that a turn failed; the caller hears of the failure whether or not that works.
+async fn keep_failure(recorder: &mut Recorder, error: ErrorObject) {
+    if let Err(error) = recorder.end(record::failed(error)).await {
+        warn!("a turn that failed could not be written: {error}");
     }
-    urls
+}
+
+/// The response was cancelled, or this process was declared dead while it ran.
+pub(crate) fn lost() -> Fault {
+    Fault::new(FaultKind::Cancelled, "The response was cancelled.")
 }
 
 fn past_deadline() -> Fault {
@@ -297,23 +298,89 @@ impl Run {
         &self.upstream
     }
 
+    /// How the caller wants its answer.
+    pub fn delivery(&self) -> Delivery {
+        self.delivery
+    }
+
+    /// Says when the turn was asked to end; never for one that is not kept.
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        match &self.recorder {
+            Some(recorder) => recorder.stopped.clone(),
+            None => watch::channel(false).1,
+        }
+    }
+
+    /// Writes nothing more: another process runs the turn.
+    pub(crate) fn forget(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.forget();
+        }
+    }
+
     /// The response's id.
     pub fn response_id(&self) -> &str {
         self.emitter.response_id()
     }
 
-    /// The whole response. Dropping the future ends the upstream call.
-    pub async fn finish(mut self) -> Result<Vec<u8>, Fault> {
+    /// The whole response. Dropping the future ends the upstream call. `tell` says what the store keeps of a fault.
+    pub async fn finish(mut self, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
         let deadline = self.deadline;
         let over = self.place.over();
-        tokio::select! {
+        let driven = tokio::select! {
             biased;
-            driven = tokio::time::timeout_at(deadline, self.drive()) => driven.map_err(|_| past_deadline())??,
-            fault = over => return Err(fault),
+            driven = tokio::time::timeout_at(deadline, self.drive()) => driven.unwrap_or_else(|_| Err(past_deadline())),
+            fault = over => Err(fault),
+        };
+        self.end(driven, tell).await
+    }
+
+    /// The same without anybody who waits for the answer. Whether another process has to run the turn.
+    pub(crate) async fn finish_in_background(mut self, tell: fn(&Fault) -> ErrorObject) -> bool {
+        let deadline = self.deadline;
+        let over = self.place.over();
+        let mut stopped = self.stopped();
+        let driven = tokio::select! {
+            biased;
+            () = stop(&mut stopped) => return false,
+            driven = tokio::time::timeout_at(deadline, self.drive()) => driven.unwrap_or_else(|_| Err(past_deadline())),
+            _ = over => {
+                self.forget();
+                return true;
+            }
+        };
+        if let Err(fault) = self.end(driven, tell).await {
+            debug!("a background turn failed: {fault}");
         }
-        self.emitter.conclude(self.clock.now_ms() / 1000);
+        false
+    }
+
+    async fn end(mut self, driven: Result<(), Fault>, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
+        let now_ms = self.clock.now_ms();
+        if let Err(fault) = driven {
+            self.end_call(Some(&fault));
+            if let Some(recorder) = &mut self.recorder {
+                keep_failure(recorder, tell(&fault)).await;
+            }
+            return Err(fault);
+        }
+        self.end_call(None);
+        if let Some(recorder) = &mut self.recorder {
+            match recorder.end(record::ending(&self.emitter, now_ms)).await? {
+                Ended::Kept => {}
+                Ended::Lost(_) => return Err(lost()),
+            }
+        }
+        self.emitter.conclude(now_ms / 1000);
         self.log();
         Ok(self.emitter.response())
+    }
+
+    /// Takes down how the model's call went.
+    pub(crate) fn end_call(&mut self, fault: Option<&Fault>) {
+        if let Some(recorder) = &mut self.recorder {
+            self.calling.end(fault, self.emitter.usage(), self.clock.now_ms(), recorder);
+        }
     }
 
     async fn drive(&mut self) -> Result<(), Fault> {
@@ -327,7 +394,9 @@ impl Run {
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, batch: Vec<amalgam_core::ModelEvent>) -> Result<(), Fault> {
+    pub(crate) fn take(&mut self, batch: Vec<ModelEvent>) -> Result<(), Fault> {
+        self.calling.said(&*self.clock);
+        self.spoken |= batch.iter().any(|event| !matches!(event, ModelEvent::Begun { .. }));
         batch.into_iter().try_for_each(|event| {
             self.allowed.check(&event)?;
             self.emitter.on(event)

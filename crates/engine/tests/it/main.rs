@@ -6,5 +6,7 @@
     reason = "helpers of tests; the lint spares only test functions themselves"
 )]
 
+mod fitting;
+mod kept;
 mod model;
 mod turns;

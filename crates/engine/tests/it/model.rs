@@ -11,10 +11,11 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, CallMap, Candidate, Clock, Delivery, Fault, FaultKind, Fetch, Fetched, Finish, Loss, Model, ModelError,
-    ModelEvent, ModelRequest, ModelStream, Note, Prepared, normalise,
+    ModelEvent, ModelRequest, ModelStream, Note, Prepared, Store, normalise, store::ProcessId,
 };
-use amalgam_engine::{Admission, Ask, Engine, EngineSettings, Run};
-use amalgam_protocol::{CreateResponse, Effective, Literal, Raw, Settings};
+use amalgam_engine::{Admission, Ask, Engine, EngineSettings, Keep, Run};
+use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Literal, Raw, Settings};
+use amalgam_store::sqlite::{Options, Sqlite};
 use bytes::Bytes;
 use futures_util::stream;
 
@@ -70,7 +71,7 @@ impl Model for Scripted {
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
         *self.images.lock().unwrap() = request.images.clone();
         Ok(Prepared {
-            body: Bytes::new(),
+            body: Bytes::from_static(b"{}"),
             losses: vec![Loss::new("top_logprobs", "not here")],
             delivery: request.delivery,
             calls: CallMap::default(),
@@ -134,14 +135,35 @@ impl Fetch for Found {
     }
 }
 
+/// An engine over a store, as the process of this number.
+pub(crate) fn engine_over(store: Arc<dyn Store>, admission: Admission, process: u128) -> Engine {
+    let settings = EngineSettings {
+        turn_deadline: Duration::from_secs(60),
+        keepalive: Duration::from_secs(10),
+        transcripts: true,
+    };
+    Engine::new(settings, admission, Arc::new(StandingClock), Arc::new(Found), store, ProcessId(process))
+}
+
+pub(crate) fn tell(fault: &Fault) -> ErrorObject {
+    ErrorObject { message: fault.message.to_string(), kind: "server_error".into(), param: None, code: Some("x".into()) }
+}
+
 pub(crate) fn engine(room: usize) -> (Engine, Admission) {
     let admission = Admission::new(room);
-    let settings = EngineSettings { turn_deadline: Duration::from_secs(60), keepalive: Duration::from_secs(10) };
-    (Engine::new(settings, admission.clone(), Arc::new(StandingClock), Arc::new(Found)), admission)
+    // Turns that are not kept never touch it, so that it may be gone by then.
+    let folder = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(folder.path().join("store.db"), Options::default()).unwrap();
+    (engine_over(Arc::new(store), admission.clone(), 1), admission)
 }
 
 pub(crate) fn candidate(model: &Arc<Scripted>) -> Candidate {
-    Candidate { upstream: "u".to_owned(), model: Arc::clone(model) as Arc<dyn Model>, name: "m".to_owned() }
+    Candidate {
+        upstream: "u".to_owned(),
+        model: Arc::clone(model) as Arc<dyn Model>,
+        name: "m".to_owned(),
+        context_window: None,
+    }
 }
 
 /// Starts a turn with this body.
@@ -152,10 +174,25 @@ pub(crate) async fn start(
     delivery: Delivery,
     strict: bool,
 ) -> Result<Run, Fault> {
+    start_kept(engine, candidates, body, delivery, strict, None).await
+}
+
+/// A turn that is kept, if it is said how.
+pub(crate) async fn start_kept(
+    engine: &Engine,
+    candidates: &[Candidate],
+    body: &str,
+    delivery: Delivery,
+    strict: bool,
+    keep: Option<fn(&Settings) -> Keep>,
+) -> Result<Run, Fault> {
     let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
     let history = normalise(None, request.input.as_ref());
     let settings = Settings::new(&request, Effective { model: "m", stored: false, background: false });
     let ask = Ask {
+        identity: engine.identity(),
+        keep: keep.map(|keep| keep(&settings)),
+        waited: None,
         candidates,
         request: &request,
         history: &history,
@@ -165,5 +202,5 @@ pub(crate) async fn start(
         strict,
         losses: Vec::new(),
     };
-    engine.start(ask).await
+    engine.start(ask, tell).await
 }

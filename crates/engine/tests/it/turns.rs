@@ -2,19 +2,14 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use amalgam_core::{Delivery, Fault, FaultKind, ModelError};
-use amalgam_protocol::ErrorObject;
+use amalgam_core::{Delivery, FaultKind, ModelError};
 use amalgam_testkit::{check, sse};
 use futures_util::StreamExt;
 use serde_json::Value;
 
-use crate::model::{Scripted, Step, candidate, engine, start};
+use crate::model::{Scripted, Step, candidate, engine, start, tell};
 
 const BODY: &str = r#"{"model":"m","input":"hi"}"#;
-
-fn tell(fault: &Fault) -> ErrorObject {
-    ErrorObject { message: fault.message.to_string(), kind: "server_error".into(), param: None, code: Some("x".into()) }
-}
 
 fn down() -> ModelError {
     ModelError::Unreachable("nobody there".into())
@@ -41,7 +36,7 @@ async fn a_turn_is_told_whole_or_in_frames() {
     let (engine, _) = engine(1);
     let whole = start(&engine, &[candidate(&model)], BODY, Delivery::Whole, false).await.unwrap();
     assert_eq!(whole.losses().len(), 1);
-    let whole: Value = serde_json::from_slice(&whole.finish().await.unwrap()).unwrap();
+    let whole: Value = serde_json::from_slice(&whole.finish(tell).await.unwrap()).unwrap();
     assert_eq!(whole["output"][0]["content"][0]["text"], "ab");
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
     assert_eq!(kinds(&all_frames(run).await).last().unwrap(), "response.completed");
@@ -69,7 +64,7 @@ async fn the_next_candidate_answers_when_the_first_cannot() {
         (Scripted::new(vec![Err(down())]), Scripted::new(vec![Ok(vec![Step::Say("b"), Step::Finish])]));
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&first), candidate(&second)], BODY, Delivery::Whole, false).await.unwrap();
-    assert!(String::from_utf8(run.finish().await.unwrap()).unwrap().contains("\"text\":\"b\""));
+    assert!(String::from_utf8(run.finish(tell).await.unwrap()).unwrap().contains("\"text\":\"b\""));
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +126,7 @@ async fn a_whole_answer_past_its_deadline_is_a_fault() {
     let model = Scripted::new(vec![Ok(vec![Step::Say("a"), Step::Hang])]);
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Whole, false).await.unwrap();
-    assert_eq!(run.finish().await.unwrap_err().kind, FaultKind::Deadline);
+    assert_eq!(run.finish(tell).await.unwrap_err().kind, FaultKind::Deadline);
     assert_eq!(model.dropped.load(Ordering::SeqCst), 1);
 }
 
@@ -178,7 +173,7 @@ async fn turns_that_have_to_end_say_so_to_their_callers() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         admission.end_turns();
     };
-    let (frames, whole, ()) = tokio::join!(all_frames(streamed), whole.finish(), end);
+    let (frames, whole, ()) = tokio::join!(all_frames(streamed), whole.finish(tell), end);
     assert_eq!(kinds(&frames).last().unwrap(), "response.failed");
     assert_eq!(whole.unwrap_err().kind, FaultKind::ShuttingDown);
 }

@@ -1,0 +1,170 @@
+//! Asks models until one accepts, and fetches what they need for that.
+
+use std::collections::HashMap;
+
+use amalgam_core::{Candidate, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared};
+use amalgam_protocol::{Content, PartKind};
+use tracing::{debug, warn};
+
+use crate::{
+    calls::Calling,
+    fitting::Fitting,
+    run::{Ask, Engine},
+};
+
+/// The most bytes that one fetched image may have.
+const IMAGE_BYTES: usize = 20 * 1024 * 1024;
+
+/// The most images that are fetched for one turn.
+const IMAGES_PER_TURN: usize = 32;
+
+impl Engine {
+    /// Asks one candidate after the other until one accepts.
+    pub(crate) async fn ask_in_turn(&self, ask: &Ask<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+        let mut last = None;
+        for (index, candidate) in ask.candidates.iter().enumerate() {
+            match self.ask_one(ask, candidate, calling).await {
+                Ok(accepted) => return Ok(accepted),
+                Err(Failed { fault, elsewhere }) => {
+                    let more = index + 1 < ask.candidates.len();
+                    if !(elsewhere && more) {
+                        return Err(fault);
+                    }
+                    calling.failed(&fault, self.clock.now_ms());
+                    warn!(
+                        upstream = candidate.upstream,
+                        detail = fault.detail,
+                        "upstream failed, going on to the next"
+                    );
+                    last = Some(fault);
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| Fault::internal("a route without candidates")))
+    }
+
+    async fn ask_one(&self, ask: &Ask<'_>, candidate: &Candidate, calling: &mut Calling) -> Result<Accepted, Failed> {
+        let model = &*candidate.model;
+        let images = match model.wants_image_bytes() {
+            true => self.fetch_images(ask.history).await?,
+            false => HashMap::new(),
+        };
+        let mut fitting = Fitting::new(ask, candidate, images);
+        let mut prepared = fitting.prepare().await?;
+        let mut recovered = false;
+        loop {
+            if ask.strict {
+                refuse_losses(ask, &prepared)?;
+            }
+            calling.begin(candidate, &mut prepared, self.clock.now_ms());
+            let error = match model.ask(&prepared).await {
+                Ok(stream) => return Ok(Accepted { stream, prepared, upstream: candidate.upstream.clone() }),
+                Err(error) => error,
+            };
+            let again = match fitting.shorter(&error) {
+                None if recovered => None,
+                // O-48: once, and only if the model knows how.
+                None => model.recover(&fitting.request(), &error).inspect(|_| {
+                    recovered = true;
+                    debug!("sending the tool history as text after the upstream lost a call");
+                }),
+                shorter => shorter,
+            };
+            let Some(again) = again else { return Err(error.into()) };
+            calling.failed(&error, self.clock.now_ms());
+            prepared = again?;
+            fitting.tell(&mut prepared);
+        }
+    }
+
+    /// Images of the history by their address, as `data:` URIs.
+    async fn fetch_images(&self, history: &History<'_>) -> Result<HashMap<String, String>, Fault> {
+        let mut images = HashMap::new();
+        for url in image_urls(history) {
+            if images.contains_key(&url) {
+                continue;
+            }
+            if images.len() >= IMAGES_PER_TURN {
+                return Err(Fault::invalid("input", format!("At most {IMAGES_PER_TURN} images can be fetched.")));
+            }
+            let fetched = self.fetch.fetch(&url, IMAGE_BYTES).await?;
+            if !fetched.media_type.starts_with("image/") {
+                return Err(Fault::invalid("input", "An image address does not lead to an image."));
+            }
+            images.insert(url, fetched.data_uri());
+        }
+        Ok(images)
+    }
+}
+
+/// A model that has accepted.
+pub(crate) struct Accepted {
+    pub(crate) stream: ModelStream,
+    pub(crate) prepared: Prepared,
+    pub(crate) upstream: String,
+}
+
+/// Why a candidate did not accept, and whether another one may be asked.
+struct Failed {
+    fault: Fault,
+    elsewhere: bool,
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Self { fault, elsewhere: false }
+    }
+}
+
+impl From<ModelError> for Failed {
+    fn from(error: ModelError) -> Self {
+        let elsewhere = error.is_transient()
+            || matches!(error, ModelError::NoKey { .. } | ModelError::Silent(_) | ModelError::Resting(_));
+        Self { fault: error.into_fault(), elsewhere }
+    }
+}
+
+/// What the door, the history and the translation have lost, each told once.
+pub(crate) fn all_losses<'a>(ask: &'a Ask<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
+    let mut losses: Vec<&Loss> = Vec::new();
+    for loss in ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses) {
+        if !losses.contains(&loss) {
+            losses.push(loss);
+        }
+    }
+    losses
+}
+
+fn refuse_losses(ask: &Ask<'_>, prepared: &Prepared) -> Result<(), Fault> {
+    let losses = all_losses(ask, prepared);
+    let Some(first) = losses.first() else { return Ok(()) };
+    let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
+    Err(Fault::invalid(
+        first.field.clone(),
+        format!("Strict mode: not everything can be carried over: {}.", told.join("; ")),
+    )
+    .code("unsupported_parameter"))
+}
+
+fn image_urls(history: &History<'_>) -> Vec<String> {
+    let mut urls = Vec::new();
+    for entry in history.instructions.iter().chain(&history.entries) {
+        let content = match entry {
+            Entry::Message { content, .. } => content,
+            Entry::Output(output) => &output.content,
+            _ => continue,
+        };
+        let Content::Parts(parts) = content else { continue };
+        for part in parts {
+            if let PartKind::Image(image) = &part.kind
+                && let Some(url) = image.url
+            {
+                let url = url.0.decode();
+                if !url.starts_with("data:") {
+                    urls.push(url.into_owned());
+                }
+            }
+        }
+    }
+    urls
+}

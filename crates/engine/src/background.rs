@@ -1,0 +1,100 @@
+//! Runs a turn that nobody waits for: until its end, until it is cancelled, or until another process has to go on.
+
+use amalgam_core::{Delivery, Fault, Operator, Scope, StoreError, store::TurnWrite, store::Written};
+use amalgam_protocol::ErrorObject;
+use futures_util::StreamExt;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use crate::{
+    record,
+    run::{Engine, Run, stop},
+};
+
+impl Engine {
+    /// Runs a turn whose caller may leave: it goes on to its end all the same. The whole answer comes back for whoever is
+    /// still there; a streamed one is followed through the store.
+    pub fn detach(&self, run: Run, tell: fn(&Fault) -> ErrorObject) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
+        let (answered, answer) = oneshot::channel();
+        self.keeper.tasks.spawn(async move {
+            match run.delivery() {
+                Delivery::Whole => {
+                    let _ = answered.send(run.finish(tell).await);
+                }
+                Delivery::Stream => {
+                    let mut frames = run.into_frames(tell);
+                    while frames.next().await.is_some() {}
+                }
+            }
+        });
+        answer
+    }
+
+    /// Starts something that outlives its request.
+    pub fn outlive(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.keeper.tasks.spawn(task);
+    }
+
+    /// Runs a background turn.
+    pub async fn run_in_background(&self, run: Run, tell: fn(&Fault) -> ErrorObject) {
+        let id = run.response_id().to_owned();
+        let handed_over = match run.delivery() {
+            Delivery::Whole => run.finish_in_background(tell).await,
+            Delivery::Stream => self.stream_in_background(run, tell).await,
+        };
+        if handed_over {
+            self.hand_over(&id).await;
+        }
+    }
+
+    /// Gives a turn back that this process will not run: another one does.
+    pub async fn hand_over(&self, response_id: &str) {
+        let ids = [response_id.to_owned()];
+        match self.keeper.store.give_back(Operator::of_this_process(), self.keeper.process, &ids).await {
+            Ok(()) => info!(response.id = response_id, "a background turn waits for another process"),
+            // It is found by its lease.
+            Err(error) => warn!(response.id = response_id, "a background turn could not be handed over: {error}"),
+        }
+    }
+
+    /// Ends a turn of this process that did not come to run.
+    pub async fn give_up(&self, scope: &Scope, response_id: &str, error: ErrorObject) -> Result<Written, StoreError> {
+        let write = TurnWrite {
+            response_id: response_id.to_owned(),
+            process: self.keeper.process,
+            begin: None,
+            started: false,
+            events: None,
+            end: Some(Box::new(record::failed(error))),
+            transcripts: Vec::new(),
+            answer: None,
+        };
+        self.keeper.store.write(scope, write).await
+    }
+
+    async fn stream_in_background(&self, run: Run, tell: fn(&Fault) -> ErrorObject) -> bool {
+        let mut over = run.place.over();
+        let mut stopped = run.stopped();
+        let mut frames = run.into_frames(tell);
+        let mut can_hand_over = true;
+        loop {
+            tokio::select! {
+                biased;
+                // Dropping the frames ends the upstream's call; the store knows already.
+                () = stop(&mut stopped) => return false,
+                _ = &mut over, if can_hand_over => {
+                    if frames.hand_over().await {
+                        return true;
+                    }
+                    // Too much was told to begin anew elsewhere: the stream fails by itself.
+                    can_hand_over = false;
+                }
+                frame = frames.next() => {
+                    if frame.is_none() {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Makes a prompt fit its model: counts it against the window, leaves out the oldest turns where the caller allows that,
+//! and refuses what cannot fit before anybody is asked.
+
+use std::{collections::HashMap, sync::Arc};
+
+use amalgam_core::{
+    Candidate, Fault, History, ModelError, ModelRequest, Prepared, TokenCount,
+    window::{self, Spoken},
+};
+use tracing::debug;
+
+use crate::run::{Ask, Engine};
+
+/// How often an upstream that says no more than "too long" is asked again, each time with half of the turns.
+const HALVINGS: u32 = 4;
+
+impl Engine {
+    /// The tokens of a prompt, by our own count. Takes a place as a turn does: it is work.
+    pub async fn count(&self, candidate: &Candidate, prepared: Prepared) -> Result<TokenCount, Fault> {
+        let place = self.admission.enter()?;
+        let model = Arc::clone(&candidate.model);
+        counted(move || {
+            let _place = place;
+            model.count(&prepared)
+        })
+        .await
+    }
+
+    /// The weight of each of these, by the same count.
+    pub async fn weigh(&self, candidate: &Candidate, spoken: Vec<Spoken>) -> Result<Vec<u64>, Fault> {
+        let place = self.admission.enter()?;
+        let model = Arc::clone(&candidate.model);
+        counted(move || {
+            let _place = place;
+            spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(text))).collect()
+        })
+        .await
+    }
+}
+
+/// One candidate's prompt.
+pub(crate) struct Fitting<'a> {
+    ask: &'a Ask<'a>,
+    candidate: &'a Candidate,
+    /// Images that were fetched, as `data:` URIs by their address.
+    images: HashMap<String, String>,
+    /// What is left of the history, where something had to go.
+    shortened: Option<History<'a>>,
+    halvings: u32,
+}
+
+impl<'a> Fitting<'a> {
+    pub(crate) fn new(ask: &'a Ask<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
+        Self { ask, candidate, images, shortened: None, halvings: 0 }
+    }
+
+    /// The prompt, as much of it as fits; a fault when it cannot fit.
+    pub(crate) async fn prepare(&mut self) -> Result<Prepared, Fault> {
+        let prepared = self.translate()?;
+        let Some(window) = self.candidate.context_window else { return Ok(prepared) };
+        let room = window::room(window, self.ask.request.max_output_tokens);
+        // A token has at least one byte, so that most prompts need not be counted.
+        if self.bytes(&prepared) <= room {
+            return Ok(prepared);
+        }
+        let count = self.count(&prepared).await?;
+        if !self.may_shorten() || count.total() <= room {
+            window::refuse(count, window)?;
+            return Ok(prepared);
+        }
+        let weights = self.weigh().await?;
+        // Tools and whatever else cannot be left out.
+        let fixed = count.total().saturating_sub(weights.iter().sum());
+        let mut weights = weights.into_iter();
+        let fitted = window::fit(self.ask.history, room.saturating_sub(fixed), |_| weights.next().unwrap_or_default());
+        if fitted.is_none() {
+            window::refuse(count, window)?;
+            return Ok(prepared);
+        }
+        self.shortened = fitted;
+        let prepared = self.translate()?;
+        window::refuse(self.count(&prepared).await?, window)?;
+        Ok(prepared)
+    }
+
+    /// A shorter prompt after the upstream has said that this one is too long; nothing where it must not or cannot be.
+    pub(crate) fn shorter(&mut self, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+        if !self.may_shorten() || !error.is_too_long() || self.halvings >= HALVINGS {
+            return None;
+        }
+        let turns = window::turns(self.history());
+        if turns < 2 {
+            return None;
+        }
+        self.halvings += 1;
+        self.shortened = Some(window::latest(self.ask.history, turns / 2)?);
+        debug!(turns = turns / 2, "asking again with the latest turns only: the upstream says that it is too much");
+        Some(self.translate())
+    }
+
+    /// The request as it is sent now.
+    pub(crate) fn request(&self) -> ModelRequest<'_> {
+        ModelRequest {
+            model: &self.candidate.name,
+            settings: self.ask.request,
+            history: self.history(),
+            delivery: self.ask.delivery,
+            seal_context: self.ask.seal_context,
+            images: &self.images,
+        }
+    }
+
+    /// What the history has lost on its way to this candidate belongs to the losses of its prompt.
+    pub(crate) fn tell(&self, prepared: &mut Prepared) {
+        for loss in self.shortened.iter().flat_map(|history| &history.losses) {
+            if !self.ask.history.losses.contains(loss) && !prepared.losses.contains(loss) {
+                prepared.losses.push(loss.clone());
+            }
+        }
+    }
+
+    fn history(&self) -> &History<'a> {
+        self.shortened.as_ref().unwrap_or(self.ask.history)
+    }
+
+    fn may_shorten(&self) -> bool {
+        self.ask.request.truncation.as_deref() == Some("auto")
+    }
+
+    fn translate(&self) -> Result<Prepared, Fault> {
+        let mut prepared = self.candidate.model.prepare(&self.request())?;
+        self.tell(&mut prepared);
+        Ok(prepared)
+    }
+
+    /// As many bytes as the prompt has at least: of what is sent or, where that is a form of its own, of what is said.
+    fn bytes(&self, prepared: &Prepared) -> u64 {
+        let said = self.ask.history.instructions.iter().chain(&self.ask.history.entries).map(amalgam_core::Entry::len);
+        prepared.body.len().max(said.sum()) as u64
+    }
+
+    async fn count(&self, prepared: &Prepared) -> Result<TokenCount, Fault> {
+        let model = Arc::clone(&self.candidate.model);
+        let prepared = prepared.clone();
+        counted(move || model.count(&prepared)).await
+    }
+
+    /// The weight of every instruction and every entry, in order.
+    async fn weigh(&self) -> Result<Vec<u64>, Fault> {
+        let model = Arc::clone(&self.candidate.model);
+        let history = self.ask.history;
+        let spoken: Vec<Spoken> = history.instructions.iter().chain(&history.entries).map(Spoken::of).collect();
+        counted(move || spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(text))).collect()).await
+    }
+}
+
+/// Counting a long text takes milliseconds, which nobody else should wait for.
+async fn counted<T: Send + 'static>(count: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(count).await.map_err(Fault::internal)
+}

@@ -1,0 +1,250 @@
+//! What a process does besides answering: it says that it lives, ends what dead ones left, runs what waits, and clears
+//! away what need not be kept.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use amalgam_core::{
+    BoxFuture, Fault, FaultKind, Operator, Scope, StoreError,
+    store::{ProcessId, QueuedTurn, Retention, Written},
+};
+use amalgam_protocol::{ErrorObject, Status};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{debug, info, warn};
+
+use crate::run::Engine;
+
+/// How often a process says that it lives, and looks who else does.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// A process that has said nothing for so long is dead. What it left is final a beat or two later.
+const DEAD_AFTER: Duration = Duration::from_secs(6);
+
+/// A process that was not awake for so long between two beats cannot say who else was.
+const ASLEEP: Duration = Duration::from_secs(3);
+
+/// The longest wait before the store is asked for queued turns, in case nobody rang.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Queued turns that are taken at once.
+const TAKEN_AT_ONCE: usize = 16;
+
+/// How often rows are cleared away, and how soon again while there are more.
+const PRUNE: Duration = Duration::from_secs(60);
+const PRUNE_MORE: Duration = Duration::from_millis(200);
+
+/// A claim is kept this long. S1
+const CLAIMS: Duration = Duration::from_secs(48 * 3600);
+
+/// Runs a turn that has waited. Implemented by the door that took it.
+pub trait Runner: Send + Sync {
+    /// Runs it to its end, whatever that is.
+    fn run(&self, turn: QueuedTurn) -> BoxFuture<'static, ()>;
+
+    /// What the store keeps of a fault.
+    fn tell(&self, fault: &Fault) -> ErrorObject;
+}
+
+/// How long things are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LifeSettings {
+    /// Events of streams that have ended.
+    pub events: Duration,
+    /// Model calls.
+    pub transcripts: Duration,
+    /// Responses; none for ever.
+    pub responses: Option<Duration>,
+    /// No other process can use the store: whoever else is known there is dead.
+    pub alone: bool,
+}
+
+impl Engine {
+    /// Makes the process known to the store. Before this no turn can be kept.
+    pub async fn be_born(&self, settings: LifeSettings, runner: &dyn Runner) -> Result<(), StoreError> {
+        let operator = Operator::of_this_process();
+        let store = &self.keeper.store;
+        store.beat(operator, self.keeper.process, 0).await?;
+        if settings.alone {
+            let known = store.processes(operator).await?;
+            for (process, beat) in known.into_iter().filter(|(process, _)| *process != self.keeper.process) {
+                self.bury(process, beat, runner).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks after this process, the others and the queue until it is dropped.
+    pub async fn live(&self, settings: LifeSettings, runner: Arc<dyn Runner>) {
+        tokio::join!(self.beat(&*runner), self.run_queued(Arc::clone(&runner)), self.clear_away(settings));
+    }
+
+    /// Waits until nothing that outlives its request runs any more.
+    pub async fn rest(&self) {
+        self.keeper.tasks.finish(None).await;
+    }
+
+    /// Waits until nothing that outlives its request runs any more, or for so long; then says farewell to the store.
+    pub async fn die(&self, patience: Duration, runner: &dyn Runner) {
+        self.keeper.tasks.finish(Some(patience)).await;
+        let operator = Operator::of_this_process();
+        let known = self.keeper.store.processes(operator).await.unwrap_or_default();
+        if let Some((process, beat)) = known.into_iter().find(|(process, _)| *process == self.keeper.process)
+            && let Err(error) = self.bury(process, beat, runner).await
+        {
+            warn!("this process could not say farewell to the store: {error}");
+        }
+    }
+
+    async fn beat(&self, runner: &dyn Runner) {
+        let operator = Operator::of_this_process();
+        let store = &self.keeper.store;
+        let mut beats = 0;
+        // When each other process was first seen with its last beat, by our own clock: nobody else's is trusted.
+        let mut seen: HashMap<ProcessId, (u64, Instant)> = HashMap::new();
+        let mut ticks = interval(BEAT);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut awake = Instant::now();
+        let mut orphans = HashSet::new();
+        loop {
+            ticks.tick().await;
+            if awake.elapsed() >= ASLEEP {
+                seen.clear();
+            }
+            awake = Instant::now();
+            beats += 1;
+            let known = async {
+                store.beat(operator, self.keeper.process, beats).await?;
+                self.end_orphans(&mut orphans, runner).await?;
+                store.processes(operator).await
+            };
+            let known = match known.await {
+                Ok(known) => known,
+                Err(error) => {
+                    // While the store is away nobody can say anything: nobody is dead for that.
+                    seen.clear();
+                    warn!("the store could not be told that this process lives: {error}");
+                    continue;
+                }
+            };
+            seen.retain(|process, _| known.iter().any(|(other, _)| other == process));
+            for (process, beat) in known {
+                if process == self.keeper.process {
+                    continue;
+                }
+                let entry = seen.entry(process).or_insert((beat, Instant::now()));
+                if entry.0 != beat {
+                    *entry = (beat, Instant::now());
+                } else if entry.1.elapsed() >= DEAD_AFTER
+                    && let Err(error) = self.bury(process, beat, runner).await
+                {
+                    warn!("what a dead process left could not be ended: {error}");
+                }
+            }
+        }
+    }
+
+    async fn bury(&self, process: ProcessId, beat: u64, runner: &dyn Runner) -> Result<(), StoreError> {
+        let fault = Fault::new(FaultKind::Internal, "The server stopped while it worked on this response.");
+        let error = runner.tell(&fault).to_json();
+        let text = String::from_utf8_lossy(error.bytes()).into_owned();
+        let operator = Operator::of_this_process();
+        if let Some(buried) = self.keeper.store.bury(operator, process, beat, &text, self.clock.now_ms()).await?
+            && process != self.keeper.process
+        {
+            info!(failed = buried.failed, queued = buried.queued, "ended what a dead process left");
+        }
+        Ok(())
+    }
+
+    /// Turns that are this process's in the store but that nobody runs any more, because their end could not be written;
+    /// and turns that run here although they are not this process's any more. `orphans` are those of the last look.
+    async fn end_orphans(&self, orphans: &mut HashSet<String>, runner: &dyn Runner) -> Result<(), StoreError> {
+        let begun = self.keeper.begun_ids();
+        let held = self.keeper.store.held(Operator::of_this_process(), self.keeper.process).await?;
+        for id in begun.iter().filter(|id| !held.iter().any(|(held, _)| held == *id)) {
+            self.keeper.cancel(id);
+        }
+        let left: Vec<&(String, Scope)> = held.iter().filter(|(id, _)| !self.keeper.runs(id)).collect();
+        // A turn that was taken this very moment is in the store before anybody here knows of it: only what nobody has
+        // come for by the next look is an orphan.
+        for (id, scope) in left.iter().filter(|(id, _)| orphans.contains(id)) {
+            self.end_orphan(id, scope, runner).await?;
+        }
+        *orphans = left.into_iter().map(|(id, _)| id.clone()).collect();
+        Ok(())
+    }
+
+    async fn end_orphan(&self, id: &str, scope: &Scope, runner: &dyn Runner) -> Result<(), StoreError> {
+        let response = self.keeper.store.response(scope, id).await?;
+        if response.is_some_and(|response| response.status.status == Status::Queued) {
+            self.hand_over(id).await;
+            return Ok(());
+        }
+        let fault = Fault::new(FaultKind::StoreDown, "The end of the response could not be written.");
+        if self.give_up(scope, id, runner.tell(&fault)).await? == Written::Kept {
+            warn!(response.id = id, "ended a turn that nobody runs");
+        }
+        Ok(())
+    }
+
+    async fn run_queued(&self, runner: Arc<dyn Runner>) {
+        let store = &self.keeper.store;
+        loop {
+            let changed = store.changed("");
+            let room = self.admission.room().min(TAKEN_AT_ONCE);
+            let taken = match room {
+                0 => Vec::new(),
+                room => match store.take_queued(Operator::of_this_process(), self.keeper.process, room).await {
+                    Ok(taken) => taken,
+                    Err(error) => {
+                        debug!("queued turns could not be asked for: {error}");
+                        Vec::new()
+                    }
+                },
+            };
+            let took_all = taken.len() < room;
+            for turn in taken {
+                let taken = self.keeper.take(&turn.response_id);
+                let run = runner.run(turn);
+                self.keeper.tasks.spawn(async move {
+                    run.await;
+                    drop(taken);
+                });
+            }
+            let wait = async {
+                match room {
+                    0 => self.admission.freed().await,
+                    _ => changed.await,
+                }
+            };
+            if took_all || room == 0 {
+                let _ = tokio::time::timeout(LOOK_AGAIN, wait).await;
+            }
+        }
+    }
+
+    async fn clear_away(&self, settings: LifeSettings) {
+        loop {
+            let now_ms = self.clock.now_ms();
+            let before = |age: Duration| now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            let retention = Retention {
+                events_before_ms: before(settings.events),
+                transcripts_before_ms: before(settings.transcripts),
+                claims_before_ms: before(CLAIMS),
+                responses_before_ms: settings.responses.map(before),
+            };
+            let pause = match self.keeper.store.prune(Operator::of_this_process(), retention).await {
+                Ok(pruned) if pruned.rows > 0 => PRUNE_MORE,
+                Ok(_) => PRUNE,
+                Err(error) => {
+                    debug!("rows could not be cleared away: {error}");
+                    PRUNE
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+}

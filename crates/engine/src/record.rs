@@ -1,0 +1,399 @@
+//! Keeps a turn as it goes: its beginning, its frames, its end. Each is in the store before the caller hears of it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use amalgam_core::{
+    BoxFuture, Emitter, Scope, Store, StoreError, array_of, no_items,
+    store::{Answer, Begin, Ending, EventChunk, Keyed, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
+};
+use amalgam_protocol::{ErrorObject, Status};
+use bytes::Bytes;
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::{calls::Bodies, tasks::Tasks};
+
+/// Frames are written to the store at this size even if they are young.
+const CHUNK_BYTES: usize = 32 * 1024;
+
+/// Pauses between tries to write something that a turn cannot go on without, while the store cannot be used.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(700), Duration::from_secs(2)];
+
+/// Where turns are kept, and by whom.
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) process: ProcessId,
+    pub(crate) tasks: Tasks,
+    bodies: Bodies,
+    /// Turns of this process that have not ended, and how to end them.
+    running: Arc<Mutex<HashMap<String, Running>>>,
+    /// Turns that were taken from the queue and are not given back, whether they run yet or not.
+    taken: Arc<Mutex<HashSet<String>>>,
+}
+
+/// A turn that runs here.
+struct Running {
+    /// Asks it to end.
+    stop: watch::Sender<bool>,
+    /// Whether it is in the store yet.
+    begun: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(store: Arc<dyn Store>, process: ProcessId, tasks: Tasks) -> Self {
+        Self { store, process, tasks, bodies: Bodies::default(), running: Arc::default(), taken: Arc::default() }
+    }
+
+    /// A turn from the queue is this process's business for as long as the guard lives.
+    pub(crate) fn take(&self, response_id: &str) -> Taken {
+        lock(&self.taken).insert(response_id.to_owned());
+        Taken { taken: Arc::clone(&self.taken), response_id: response_id.to_owned() }
+    }
+
+    /// Asks a turn to end, if it runs here.
+    pub(crate) fn cancel(&self, response_id: &str) {
+        if let Some(running) = self.running().get(response_id) {
+            running.stop.send_replace(true);
+        }
+    }
+
+    /// Whether a turn runs here, or is about to.
+    pub(crate) fn runs(&self, response_id: &str) -> bool {
+        self.running().contains_key(response_id) || lock(&self.taken).contains(response_id)
+    }
+
+    /// The ids of the turns that run here and are in the store.
+    pub(crate) fn begun_ids(&self) -> Vec<String> {
+        self.running().iter().filter(|(_, running)| running.begun).map(|(id, _)| id.clone()).collect()
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
+        lock(&self.running)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A turn that was taken from the queue.
+pub(crate) struct Taken {
+    taken: Arc<Mutex<HashSet<String>>>,
+    response_id: String,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        lock(&self.taken).remove(&self.response_id);
+    }
+}
+
+/// How a turn is kept.
+#[derive(Debug, Clone)]
+pub struct Keep {
+    /// Whose it is.
+    pub scope: Scope,
+    /// What comes into being; nothing when the response is in the store already and only runs now.
+    pub begin: Option<Box<Begin>>,
+    /// The response that it continues.
+    pub previous: Option<String>,
+    /// The claim that its end settles.
+    pub keyed: Option<Keyed>,
+    /// Whether its frames are kept, so that another connection can follow.
+    pub streamed: bool,
+    /// How old frames may become before they are written.
+    pub flush_after: Duration,
+}
+
+/// Keeps one turn.
+pub(crate) struct Recorder {
+    keeper: Keeper,
+    scope: Scope,
+    response_id: String,
+    /// What was not written yet.
+    begin: Option<Box<Begin>>,
+    previous: Option<String>,
+    keyed: Option<Keyed>,
+    pub(crate) transcripts: bool,
+    pub(crate) streamed: bool,
+    pub(crate) flush_after: Duration,
+    /// Calls that are over.
+    calls: Vec<Transcript>,
+    /// Frames that were sent and not written, and the number of the first.
+    frames: Vec<u8>,
+    frames_from: u64,
+    /// The number behind the last frame that was heard.
+    heard_to: u64,
+    /// Frames on their way to the store.
+    flushing: Option<BoxFuture<'static, Result<Written, StoreError>>>,
+    /// What to call when the turn is asked to end.
+    pub(crate) stopped: watch::Receiver<bool>,
+    /// Nothing is left to be written.
+    over: bool,
+}
+
+impl Recorder {
+    pub(crate) fn new(keeper: Keeper, response_id: String, keep: Keep, transcripts: bool) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        keeper.running().insert(response_id.clone(), Running { stop, begun: false });
+        Self {
+            keeper,
+            scope: keep.scope,
+            response_id,
+            begin: keep.begin,
+            previous: keep.previous,
+            keyed: keep.keyed,
+            transcripts,
+            streamed: keep.streamed,
+            flush_after: keep.flush_after,
+            calls: Vec::new(),
+            frames: Vec::new(),
+            frames_from: 0,
+            heard_to: 0,
+            flushing: None,
+            stopped,
+            over: false,
+        }
+    }
+
+    /// Writes the beginning, or that a turn that waited runs now.
+    pub(crate) fn begin(&mut self) -> BoxFuture<'static, Result<Written, StoreError>> {
+        let begin = self.begin.take();
+        let started = begin.is_none();
+        let writing = self.send(TurnWrite { begin, started, ..self.nothing() });
+        let (keeper, id) = (self.keeper.clone(), self.response_id.clone());
+        Box::pin(async move {
+            let written = writing.await?;
+            if let Some(running) = keeper.running().get_mut(&id) {
+                running.begun = true;
+            }
+            Ok(written)
+        })
+    }
+
+    pub(crate) fn called(&mut self, mut call: Transcript) {
+        if self.transcripts {
+            self.keeper.bodies.share(self.previous.as_deref(), &self.response_id, &mut call);
+            self.calls.push(call);
+        }
+    }
+
+    /// Frames before these were written by somebody else.
+    pub(crate) fn starts_at(&mut self, sequence: u64) {
+        self.frames_from = sequence;
+        self.heard_to = sequence;
+    }
+
+    /// Frames that are about to be sent; `next` is the number behind the last.
+    pub(crate) fn hear(&mut self, frames: &[u8], next: u64) {
+        if self.streamed {
+            self.frames.extend_from_slice(frames);
+            self.heard_to = next;
+        }
+    }
+
+    /// Writes nothing more: somebody else goes on with the turn, or it was never ours.
+    pub(crate) fn forget(&mut self) {
+        self.over = true;
+        self.keeper.running().remove(&self.response_id);
+    }
+
+    /// Writes the frames that wait if they are old enough (`due`) or many, one write at a time. Ready when a write is over.
+    pub(crate) fn poll_flush(&mut self, due: bool, context: &mut Context<'_>) -> Poll<Result<Written, StoreError>> {
+        if self.flushing.is_none() && self.has_frames() && (due || self.frames.len() >= CHUNK_BYTES) {
+            let write = TurnWrite { events: self.chunk(), ..self.nothing() };
+            let (keeper, scope) = (self.keeper.clone(), self.scope.clone());
+            self.flushing = Some(Box::pin(async move { insist(&keeper, &scope, &write).await.0 }));
+        }
+        let Some(flushing) = &mut self.flushing else { return Poll::Pending };
+        let written = std::task::ready!(flushing.as_mut().poll(context));
+        self.flushing = None;
+        if written.is_err() {
+            self.listen_no_more();
+        }
+        Poll::Ready(written)
+    }
+
+    /// Waits for frames that are on their way.
+    pub(crate) async fn flushed(&mut self) {
+        if let Some(flushing) = self.flushing.take()
+            && flushing.await.is_err()
+        {
+            self.listen_no_more();
+        }
+    }
+
+    /// Frames are missing in the store: those that follow would leave a gap.
+    fn listen_no_more(&mut self) {
+        self.streamed = false;
+        self.frames.clear();
+        self.heard_to = self.frames_from;
+    }
+
+    fn has_frames(&self) -> bool {
+        self.heard_to > self.frames_from
+    }
+
+    /// Writes the end, behind frames that are on their way; tries again for a while if the store cannot be used. Whoever
+    /// waits for it may leave: it is written all the same.
+    pub(crate) fn end(&mut self, ending: Ending) -> BoxFuture<'static, Result<Ended, StoreError>> {
+        let answered = match ending.told.status {
+            Status::Completed | Status::Incomplete => Some(Answer::Stored),
+            _ => None,
+        };
+        let flushing = self.flushing.take();
+        let mut write = TurnWrite {
+            begin: self.begin.take(),
+            events: self.chunk(),
+            end: Some(Box::new(ending)),
+            transcripts: std::mem::take(&mut self.calls),
+            answer: self.keyed.take().map(|keyed| (keyed, answered.clone())),
+            ..self.nothing()
+        };
+        self.over = true;
+        let (keeper, scope) = (self.keeper.clone(), self.scope.clone());
+        self.keeper.tasks.see_through(async move {
+            let flushed = match flushing {
+                Some(flushing) => flushing.await,
+                None => Ok(Written::Kept),
+            };
+            let ended = match flushed {
+                // Without all of its frames it has not ended well.
+                Err(error) if answered.is_some() => Err(error),
+                flushed => {
+                    if flushed.is_err() {
+                        write.events = None;
+                    }
+                    persist(&keeper, &scope, &write).await
+                }
+            };
+            // A turn whose end could not be written runs no more: whoever looks after this process ends it when the store
+            // is back.
+            keeper.running().remove(&write.response_id);
+            ended
+        })
+    }
+
+    fn nothing(&self) -> TurnWrite {
+        TurnWrite {
+            response_id: self.response_id.clone(),
+            process: self.keeper.process,
+            begin: None,
+            started: false,
+            events: None,
+            end: None,
+            transcripts: Vec::new(),
+            answer: None,
+        }
+    }
+
+    fn chunk(&mut self) -> Option<EventChunk> {
+        if !self.has_frames() {
+            return None;
+        }
+        let (first, last) = (self.frames_from, self.heard_to - 1);
+        self.frames_from = self.heard_to;
+        Some(EventChunk { first, last, frames: Bytes::from(std::mem::take(&mut self.frames)) })
+    }
+
+    fn send(&self, write: TurnWrite) -> BoxFuture<'static, Result<Written, StoreError>> {
+        let (keeper, scope) = (self.keeper.clone(), self.scope.clone());
+        Box::pin(async move { keeper.store.write(&scope, write).await })
+    }
+}
+
+/// What became of an end.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It is on disk.
+    Kept,
+    /// The response had ended in another way before, in this one if that is known; or is not ours any more.
+    Lost(Option<Box<ToldStatus>>),
+}
+
+/// Writes, again while the store cannot be used; and whether a try that failed may have come through all the same.
+async fn insist(keeper: &Keeper, scope: &Scope, write: &TurnWrite) -> (Result<Written, StoreError>, bool) {
+    let mut pauses = PAUSES.iter();
+    let mut doubtful = false;
+    loop {
+        match keeper.store.write(scope, write.clone()).await {
+            Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
+                doubtful = true;
+                let Some(pause) = pauses.next() else { return (Err(error), doubtful) };
+                warn!(response.id = write.response_id, "a step of a turn is written again: {error}");
+                tokio::time::sleep(*pause).await;
+            }
+            done => return (done, doubtful),
+        }
+    }
+}
+
+/// Writes an end. Where it is lost, the response itself tells why.
+async fn persist(keeper: &Keeper, scope: &Scope, write: &TurnWrite) -> Result<Ended, StoreError> {
+    let (written, doubtful) = insist(keeper, scope, write).await;
+    if written? == Written::Kept {
+        return Ok(Ended::Kept);
+    }
+    let known = keeper.store.response(scope, &write.response_id).await;
+    let told = match known {
+        Ok(response) => response.map(|response| Box::new(response.status)).filter(|told| told.status.is_final()),
+        Err(error) if doubtful => return Err(error),
+        Err(_) => None,
+    };
+    let ours = write.end.as_ref().map(|end| end.told.status);
+    Ok(match doubtful && told.is_some() && told.as_ref().map(|told| told.status) == ours {
+        true => Ended::Kept,
+        false => Ended::Lost(told),
+    })
+}
+
+impl Drop for Recorder {
+    /// A caller that leaves takes its turn with it; the store is told.
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let end = self.end(cancelled());
+        self.keeper.tasks.spawn(async move {
+            if let Err(error) = end.await {
+                warn!("a turn that was left could not be written: {error}");
+            }
+        });
+    }
+}
+
+/// How a turn ended, as the emitter has it.
+pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
+    let status = emitter.status();
+    Ending {
+        told: ToldStatus {
+            status,
+            completed_at_ms: (status == Status::Completed).then_some(now_ms),
+            error: None,
+            incomplete_reason: emitter.incomplete_reason().map(ToOwned::to_owned),
+            usage: emitter.usage(),
+        },
+        output: array_of(emitter.output()),
+    }
+}
+
+/// A turn that failed.
+pub(crate) fn failed(error: ErrorObject) -> Ending {
+    ended(Status::Failed, Some(error))
+}
+
+fn cancelled() -> Ending {
+    ended(Status::Cancelled, None)
+}
+
+fn ended(status: Status, error: Option<ErrorObject>) -> Ending {
+    let told = ToldStatus { status, completed_at_ms: None, error, incomplete_reason: None, usage: None };
+    Ending { told, output: no_items() }
+}
