@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::Catalog;
+use amalgam_core::{Catalog, Clock, Seal, Store};
 use amalgam_engine::Engine;
 
 use crate::auth::Auth;
@@ -34,19 +34,41 @@ pub struct Limits {
     pub string_bytes: usize,
 }
 
+/// What the binary joins.
+pub struct Parts {
+    /// Runs turns.
+    pub engine: Engine,
+    /// Which names callers may ask for.
+    pub catalog: Arc<dyn Catalog>,
+    /// Tells callers apart.
+    pub auth: Auth,
+    /// Keeps what is kept.
+    pub store: Arc<dyn Store>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Seals what leaves our hands and comes back.
+    pub seal: Arc<dyn Seal>,
+    /// The bounds of what is taken from outside.
+    pub limits: Limits,
+}
+
 /// The server's parts.
 pub struct App {
     pub(crate) engine: Engine,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) auth: Auth,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seal: Arc<dyn Seal>,
     pub(crate) limits: Limits,
     ready: AtomicBool,
 }
 
 impl App {
     /// Joins the parts.
-    pub fn new(engine: Engine, catalog: Arc<dyn Catalog>, auth: Auth, limits: Limits) -> Self {
-        Self { engine, catalog, auth, limits, ready: AtomicBool::new(true) }
+    pub fn new(parts: Parts) -> Self {
+        let Parts { engine, catalog, auth, store, clock, seal, limits } = parts;
+        Self { engine, catalog, auth, store, clock, seal, limits, ready: AtomicBool::new(true) }
     }
 
     /// Says to load balancers that no more work should come.

@@ -1,106 +1,349 @@
-//! Who is asking. One extractor for every wire; no key, no scope.
+//! Who is asking. One extractor for every wire; no credential, no scope.
+//!
+//! Three kinds of credentials come as `Authorization: Bearer …`: keys of the configuration, keys of the store (`am_…`),
+//! and signed tokens. What is known from a moment ago is answered at once; everything else is asked of the store, and
+//! where the store does not answer nobody gets in.
 
-use std::collections::HashMap;
+mod attempts;
+mod cache;
+mod identity;
+mod jwks;
+mod jwt;
+mod keys;
+mod uses;
 
-use amalgam_core::{Fault, FaultKind, Rights, Scope, TenantState};
-use http::{HeaderMap, header};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+
+use amalgam_core::{
+    BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
+    store::{TenancyStore, TenantRecord},
+};
+use http::{HeaderMap, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
-use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
-/// A tenant as the configuration has it.
+use self::attempts::Attempts;
+use self::cache::{Cache, Hash, Known};
+use self::identity::Identity;
+use self::jwt::Jwt;
+use self::uses::Uses;
+use crate::listener::Peer;
+
+pub use self::identity::is_user;
+pub use self::jwt::{JwksPlace, JwtSettings};
+pub use self::keys::{Issued, KeyOrder, Pepper, PepperError, SEALED_MEMORIES, issue, memory_context};
+
+/// How long the store may take to say who somebody is.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A key that stands in the configuration.
 #[derive(Debug, Clone)]
-pub struct Tenant {
-    /// The tenant's number.
-    pub id: i64,
-    /// Whether its responses are kept.
-    pub state: TenantState,
+pub struct ConfiguredKey {
     /// What its callers send.
-    pub keys: Vec<SecretString>,
+    pub key: SecretString,
+    /// Whose it is, as the store has it.
+    pub tenant: TenantRecord,
+    /// What it may do.
+    pub rights: Rights,
 }
 
-/// Tells callers apart.
-#[derive(Debug, Clone)]
-pub struct Auth {
-    /// Scopes by the SHA-256 of the whole key: a lookup takes the same time for every wrong key.
-    keys: HashMap<[u8; 32], Scope>,
-    /// The scope of callers without a key, where the operator serves loopback only and has set none.
-    open: Option<Scope>,
+/// What telling callers apart needs.
+pub struct AuthParts {
+    /// Tenants and keys.
+    pub store: Arc<dyn TenancyStore>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// What hashes of keys are made with.
+    pub pepper: Pepper,
+    /// Keys that are good whatever the store says.
+    pub configured: Vec<ConfiguredKey>,
+    /// For whom callers act who have no key, where none is needed; the binary allows that on loopback only.
+    pub open: Option<TenantRecord>,
+    /// Which tokens are believed.
+    pub jwt: Option<JwtSettings>,
+}
+
+/// Tells callers apart. Cheap to clone.
+#[derive(Clone)]
+pub struct Auth(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn TenancyStore>,
+    clock: Arc<dyn Clock>,
+    pepper: Pepper,
+    configured: HashMap<Hash, (i64, Rights)>,
+    /// Under which a caller without a key is cached.
+    open: Option<Hash>,
+    jwt: Option<Jwt>,
+    cache: Cache,
+    attempts: Attempts,
+    uses: Uses,
+}
+
+/// What a route asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The right to use the doors.
+    Use,
+    /// A right to administer, and a key in any case.
+    Admin,
+}
+
+/// Whether a caller may come in.
+pub(crate) enum Admission {
+    /// It is known.
+    Now(Result<Scope, Fault>),
+    /// The store has to be asked.
+    Later(BoxFuture<'static, Result<Scope, Fault>>),
+}
+
+/// Where an answer comes from.
+enum Source {
+    /// The key is known; its tenant may have changed.
+    Configured { tenant_id: i64, rights: Rights },
+    /// The store knows it, or nobody does.
+    Stored,
+    /// It proves itself; its tenant has to exist.
+    Token(SecretString),
 }
 
 impl Auth {
-    /// Knows these tenants. Without a single key everybody is the first tenant; the binary allows that on loopback only.
-    pub fn new(tenants: &[Tenant]) -> Self {
-        let scope = |tenant: &Tenant| Scope::authenticated(tenant.id, "tenant", tenant.state, Rights::USE);
-        let keys: HashMap<_, _> = tenants
-            .iter()
-            .flat_map(|tenant| tenant.keys.iter().map(move |key| (hash(key.expose_secret()), scope(tenant))))
-            .collect();
-        let open = if keys.is_empty() { tenants.first().map(scope) } else { None };
-        Self { keys, open }
+    /// Knows the configured keys, and whom to ask about the others.
+    pub fn new(parts: AuthParts) -> Self {
+        let AuthParts { store, clock, pepper, configured, open, jwt } = parts;
+        let (cache, now) = (Cache::new(), Instant::now());
+        let mut known = HashMap::new();
+        let mut know = |hash: Hash, tenant: &TenantRecord, rights: Rights| {
+            // Tenants as they are now are as good as asked for.
+            cache.put(hash, Some(Arc::new(Identity::configured(tenant, rights))), now);
+            known.insert(hash, (tenant.id, rights));
+        };
+        for key in &configured {
+            know(pepper.hash(key.key.expose_secret()), &key.tenant, key.rights);
+        }
+        // No header can carry a text with a line break: nobody can send what hashes to this.
+        let open = open.map(|tenant| {
+            let hash = pepper.hash("no key\n");
+            know(hash, &tenant, Rights::USE);
+            hash
+        });
+        let (attempts, uses, jwt) = (Attempts::default(), Uses::default(), jwt.map(Jwt::new));
+        Self(Arc::new(Inner { store, clock, pepper, configured: known, open, jwt, cache, attempts, uses }))
     }
 
-    /// The caller's scope, by its `Authorization: Bearer …`.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Scope, Fault> {
+    /// The caller's scope, by its credential and the user that it names.
+    pub(crate) fn admit<B>(&self, request: &Request<B>, door: Door) -> Admission {
+        match self.credential(request, door) {
+            Ok((hash, credential)) => self.identify(request, door, hash, credential),
+            Err(fault) => Admission::Now(Err(fault)),
+        }
+    }
+
+    /// Writes down when keys were used, from time to time, for as long as it is polled.
+    pub async fn keep_books(&self) {
+        let inner = &self.0;
+        inner.uses.write_down(&*inner.store).await;
+    }
+
+    /// Writes down what is left of it.
+    pub async fn close_books(&self) {
+        self.0.uses.flush(&*self.0.store).await;
+    }
+
+    /// What hashes of keys are made with.
+    pub(crate) fn pepper(&self) -> &Pepper {
+        &self.0.pepper
+    }
+
+    /// Asks anew who is behind a key, the next time that it comes.
+    pub(crate) fn forget_key(&self, id: &str) {
+        self.0.cache.forget(|identity| identity.key_id.as_deref() == Some(id));
+    }
+
+    /// Asks anew about all callers of a tenant.
+    pub(crate) fn forget_tenant(&self, id: i64) {
+        self.0.cache.forget(|identity| identity.tenant_id() == id);
+    }
+
+    /// The hash of what the caller sent, and what it sent; the open door where nothing that could be a key was sent.
+    fn credential<'r, B>(&self, request: &'r Request<B>, door: Door) -> Result<(Hash, Option<&'r str>), Fault> {
+        let headers = request.headers();
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (first, second) = (values.next(), values.next());
-        if let Some(open) = &self.open {
-            return Ok(open.clone());
-        }
-        let refused = |message: &'static str| Fault::new(FaultKind::Unauthenticated, message);
-        let Some(value) = first else {
-            return Err(refused("You didn't provide an API key. Send it as `Authorization: Bearer YOUR_KEY`."));
-        };
         if second.is_some() {
             return Err(refused("More than one Authorization header was sent."));
         }
-        let key = value.to_str().ok().and_then(|value| {
-            let (scheme, key) = value.split_once(' ')?;
+        let key = first.and_then(|value| {
+            let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
         });
-        let Some(key) = key else {
-            return Err(refused("The Authorization header must be `Bearer YOUR_KEY`."));
-        };
-        self.keys.get(&hash(key)).cloned().ok_or_else(|| refused("Incorrect API key provided."))
-    }
-}
-
-fn hash(key: &str) -> [u8; 32] {
-    Sha256::digest(key.as_bytes()).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn auth(keys: &[&str]) -> Auth {
-        let keys = keys.iter().map(|key| SecretString::from(*key)).collect();
-        Auth::new(&[Tenant { id: 7, state: TenantState::Stored, keys }])
-    }
-
-    fn headers(values: &[&str]) -> HeaderMap {
-        values.iter().map(|value| (header::AUTHORIZATION, value.parse().unwrap())).collect()
-    }
-
-    #[test]
-    fn a_known_key_gives_its_tenant_and_everything_else_is_refused() {
-        // S18
-        let auth = auth(&["am_one"]);
-        assert_eq!(auth.admit(&headers(&["Bearer am_one"])).unwrap().tenant_id(), 7);
-        assert_eq!(auth.admit(&headers(&["bearer  am_one "])).unwrap().tenant_id(), 7);
-        for wrong in [
-            &[][..],
-            &["Bearer am_two"],
-            &["am_one"],
-            &["Basic am_one"],
-            &["Bearer am_one", "Bearer am_one"],
-            &["Bearer "],
-        ] {
-            assert_eq!(auth.admit(&headers(wrong)).unwrap_err().kind, FaultKind::Unauthenticated, "{wrong:?}");
+        // Clients that insist on a key are given any: only what looks like one of ours is taken at its word.
+        if let (Some(open), Door::Use) = (self.0.open, door)
+            && key.is_none_or(|key| !key.starts_with(keys::PREFIX))
+        {
+            return match is_local(request.uri(), headers) {
+                true => Ok((open, None)),
+                false => Err(Fault::new(
+                    FaultKind::Forbidden,
+                    "Without a key this server answers only to the names of this machine.",
+                )),
+            };
+        }
+        match (first, key) {
+            (_, Some(key)) => Ok((self.0.pepper.hash(key), Some(key))),
+            (Some(_), None) => Err(refused("The Authorization header must be `Bearer YOUR_KEY`.")),
+            (None, None) => Err(refused("You didn't provide an API key. Send it as `Authorization: Bearer YOUR_KEY`.")),
         }
     }
 
-    #[test]
-    fn without_any_key_everybody_is_the_first_tenant() {
-        assert_eq!(auth(&[]).admit(&HeaderMap::new()).unwrap().tenant_id(), 7);
+    fn identify<B>(&self, request: &Request<B>, door: Door, hash: Hash, credential: Option<&str>) -> Admission {
+        let now = Instant::now();
+        let inner = &self.0;
+        let (known, stale) = match inner.cache.get(&hash, now) {
+            Known::Good(identity) => return Admission::Now(inner.let_in(&identity, request.headers(), door)),
+            Known::Bad => return Admission::Now(Err(unknown())),
+            Known::Renew(identity) => (Some(identity), None),
+            Known::Once(identity) => (None, Some(identity)),
+            Known::Nothing => (None, None),
+        };
+        let credential = credential.unwrap_or_default();
+        let source = match inner.configured.get(&hash) {
+            Some((tenant_id, rights)) => Source::Configured { tenant_id: *tenant_id, rights: *rights },
+            None if credential.starts_with(keys::PREFIX) => Source::Stored,
+            None if inner.jwt.is_some() && jwt::is_token(credential) => Source::Token(credential.into()),
+            None => return Admission::Now(Err(unknown())),
+        };
+        let peer = request.extensions().get::<Peer>().map(|Peer(address)| address.ip());
+        // Whoever had a good key once is not guessing.
+        if known.is_none()
+            && stale.is_none()
+            && let Some(wait) = inner.attempts.wait(peer, now)
+        {
+            return Admission::Now(Err(too_many(wait)));
+        }
+        let asking = Asking { hash, source, peer, asked_at: now, known, stale };
+        let (inner, headers) = (Arc::clone(inner), request.headers().clone());
+        Admission::Later(Box::pin(async move {
+            let identity = inner.ask(asking).await?;
+            inner.let_in(&identity, &headers, door)
+        }))
     }
 }
+
+/// A question to the store.
+struct Asking {
+    hash: Hash,
+    source: Source,
+    peer: Option<IpAddr>,
+    asked_at: Instant,
+    /// Still good where the store does not answer.
+    known: Option<Arc<Identity>>,
+    /// Was good, too long ago.
+    stale: Option<Arc<Identity>>,
+}
+
+impl Inner {
+    async fn ask(&self, asking: Asking) -> Result<Arc<Identity>, Fault> {
+        let Asking { hash, source, peer, asked_at, known, stale } = asking;
+        let configured = matches!(source, Source::Configured { .. });
+        let found = match tokio::time::timeout(PATIENCE, self.look_up(hash, source)).await {
+            Ok(found) => found,
+            Err(_) => Err(StoreError::Unavailable("it has not said in time who the caller is".to_owned())),
+        };
+        match found {
+            Ok(found) => {
+                let found = found.map(Arc::new);
+                self.cache.put(hash, found.clone(), asked_at);
+                found.ok_or_else(|| {
+                    self.attempts.failed(peer, asked_at);
+                    unknown()
+                })
+            }
+            Err(error) => match (known, stale) {
+                (Some(known), _) => Ok(known),
+                // The configuration vouches for the key; only what the store says of its tenant may be a little old.
+                (None, Some(stale)) if configured => {
+                    self.cache.put(hash, Some(Arc::clone(&stale)), asked_at);
+                    Ok(stale)
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    async fn look_up(&self, hash: Hash, source: Source) -> Result<Option<Identity>, StoreError> {
+        let operator = Operator::of_this_process();
+        let now_ms = self.clock.now_ms();
+        match source {
+            Source::Configured { tenant_id, rights } => {
+                let tenant = self.store.tenant(operator, tenant_id).await?;
+                Ok(tenant.map(|tenant| Identity::configured(&tenant, rights)))
+            }
+            Source::Stored => {
+                self.pepper.expect_shared()?;
+                let Some((key, tenant)) = self.store.key_by_hash(operator, hash).await? else { return Ok(None) };
+                let identity = Identity::of_key(&key, &tenant);
+                if key.revoked_at_ms.is_some() || identity.is_over(now_ms) {
+                    return Ok(None);
+                }
+                self.uses.note(&key, now_ms);
+                Ok(Some(identity))
+            }
+            Source::Token(token) => {
+                let Some(jwt) = &self.jwt else { return Ok(None) };
+                let Some(claims) = jwt.check(token.expose_secret(), now_ms).await? else { return Ok(None) };
+                let tenant = self.store.tenant(operator, claims.tenant_id).await?;
+                Ok(tenant.and_then(|tenant| Identity::of_subject(&claims.subject, &tenant, claims.expires_at_ms)))
+            }
+        }
+    }
+
+    fn let_in(&self, identity: &Identity, headers: &HeaderMap, door: Door) -> Result<Scope, Fault> {
+        if identity.expires_at_ms.is_some() && identity.is_over(self.clock.now_ms()) {
+            return Err(unknown());
+        }
+        let rights = identity.rights();
+        let allowed = match door {
+            Door::Use => rights.contains(Rights::USE),
+            Door::Admin => rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR),
+        };
+        if !allowed {
+            return Err(Fault::new(FaultKind::Forbidden, "Your API key does not have the right to do this."));
+        }
+        identity.scope(headers)
+    }
+}
+
+fn refused(message: &'static str) -> Fault {
+    Fault::new(FaultKind::Unauthenticated, message)
+}
+
+/// The same for a key that never was, one that was revoked, and one whose time is over.
+fn unknown() -> Fault {
+    refused("Incorrect API key provided.")
+}
+
+fn too_many(wait: Duration) -> Fault {
+    let message = "Too many unknown API keys were sent from your address. Try again later.";
+    Fault::new(FaultKind::Overloaded, message).code("too_many_failed_attempts").retry_after(Some(wait))
+}
+
+/// Whether a request was meant for this machine by the name it uses. A page that makes a browser take its own name for
+/// our address is not: such a name has a dot, and is neither an address nor below `localhost`.
+fn is_local(uri: &Uri, headers: &HeaderMap) -> bool {
+    let named = headers.get_all(header::HOST).iter().map(|host| host.to_str().ok());
+    named.chain(uri.authority().map(|authority| Some(authority.as_str()))).all(|name| name.is_some_and(is_local_name))
+}
+
+fn is_local_name(name: &str) -> bool {
+    let host = match name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => name.split_once(':').map_or(name, |(host, _)| host),
+    };
+    let host = host.trim_end_matches('.');
+    !host.contains('.') || host.parse::<IpAddr>().is_ok() || host.to_ascii_lowercase().ends_with(".localhost")
+}
+
+#[cfg(test)]
+#[path = "auth_tests.rs"]
+mod tests;

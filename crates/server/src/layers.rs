@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use amalgam_core::{IdKind, Ids};
+use amalgam_core::{BoxFuture, Fault, IdKind, Ids, Scope};
 use axum::{
     Router,
     body::Body,
@@ -23,7 +23,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::Body as _;
 use tower::Service;
 
-use crate::{app::App, wires};
+use crate::{
+    app::App,
+    auth::{Admission, Door},
+    wires,
+};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -35,11 +39,20 @@ const LONGEST_ID: usize = 128;
 pub struct Entrance {
     app: Arc<App>,
     router: Router,
+    /// Whether what is below `/admin` is here.
+    administers: bool,
 }
 
 impl Entrance {
-    pub(crate) fn new(app: Arc<App>, router: Router) -> Self {
-        Self { app, router }
+    pub(crate) fn new(app: Arc<App>, router: Router, administers: bool) -> Self {
+        Self { app, router, administers }
+    }
+
+    fn door(&self, path: &str) -> Door {
+        match self.administers && wires::is_administration(path) {
+            true => Door::Admin,
+            false => Door::Use,
+        }
     }
 }
 
@@ -59,20 +72,19 @@ impl Service<Request<Body>> for Entrance {
     }
 
     /// Gives the request an id and its caller a scope, or refuses it. Everything is refused that is not public.
-    fn call(&mut self, mut request: Request<Body>) -> Entered {
+    fn call(&mut self, request: Request<Body>) -> Entered {
         let id = request_id(request.headers());
-        if !wires::is_public(request.uri().path()) {
-            match self.app.auth.admit(request.headers()) {
-                Ok(scope) => {
-                    request.extensions_mut().insert(scope);
+        let path = request.uri().path();
+        let step = match wires::is_public(path) {
+            true => Step::Routed(self.router.call(request)),
+            false => match self.app.auth.admit(&request, self.door(path)) {
+                Admission::Now(admitted) => enter(&mut self.router, request, admitted),
+                Admission::Later(asking) => {
+                    Step::Asking(Box::new(Asking { asking, request: Some(request), router: self.router.clone() }))
                 }
-                Err(fault) => {
-                    let refused = unread(&request, wires::WireError(fault).into_response());
-                    return Entered { id: Some(id), step: Step::Refused(Some(refused)) };
-                }
-            }
-        }
-        Entered { id: Some(id), step: Step::Routed(self.router.call(request)) }
+            },
+        };
+        Entered { id: Some(id), step }
     }
 }
 
@@ -83,15 +95,41 @@ pub struct Entered {
 }
 
 enum Step {
+    /// The store says who the caller is. In a box: most callers are known, and their step stays small.
+    Asking(Box<Asking>),
     Refused(Option<Response>),
     Routed(RouteFuture<Infallible>),
+}
+
+struct Asking {
+    asking: BoxFuture<'static, Result<Scope, Fault>>,
+    request: Option<Request>,
+    router: Router,
+}
+
+/// Hands a request on to its route, or answers it when its caller may not come in.
+fn enter(router: &mut Router, mut request: Request, admitted: Result<Scope, Fault>) -> Step {
+    match admitted {
+        Ok(scope) => {
+            request.extensions_mut().insert(scope);
+            Step::Routed(router.call(request))
+        }
+        Err(fault) => Step::Refused(Some(unread(&request, wires::WireError(fault).into_response()))),
+    }
 }
 
 impl Future for Entered {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Step::Asking(asking) = &mut self.step {
+            let admitted = ready!(asking.asking.as_mut().poll(context));
+            let request = asking.request.take().unwrap_or_default();
+            self.step = enter(&mut asking.router, request, admitted);
+        }
         let mut response = match &mut self.step {
+            // It became one of the others above.
+            Step::Asking(_) => return Poll::Pending,
             Step::Refused(response) => response.take().unwrap_or_default(),
             Step::Routed(future) => match ready!(Pin::new(future).poll(context)) {
                 Ok(response) => response,

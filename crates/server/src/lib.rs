@@ -5,11 +5,16 @@ mod auth;
 mod body;
 mod layers;
 mod listener;
+#[cfg(test)]
+mod testing;
 mod wires;
 
-pub use app::{App, Limits};
-pub use auth::{Auth, Tenant};
+pub use app::{App, Limits, Parts};
+pub use auth::{
+    Auth, AuthParts, ConfiguredKey, Issued, JwksPlace, JwtSettings, KeyOrder, Pepper, PepperError, SEALED_MEMORIES,
+    is_user, issue, memory_context,
+};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
-pub use wires::{ROUTES, RouteInfo, openapi, router};
+pub use wires::{QueueRunner, ROUTES, RouteInfo, administration, doors, openapi, router};

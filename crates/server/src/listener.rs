@@ -1,11 +1,13 @@
 //! The accept loop: takes connections, caps them, times them, and lets them finish when the process ends.
 //!
 //! HTTP/1 is hyper's; this file decides who gets in and for how long. What happens on one connection is in
-//! `connection`, what happens on its socket in `socket`, and the answers that no wire gives in `reply`.
+//! `connection`, what happens on its socket in `socket`, how it leaves HTTP in `switch`, and the answers that no wire
+//! gives in `reply`.
 
 mod connection;
 mod reply;
 mod socket;
+mod switch;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -21,6 +23,7 @@ use self::connection::{Connections, Serves};
 use self::reply::Refusal;
 
 pub use self::connection::Peer;
+pub(crate) use self::switch::{Switch, Switched};
 
 /// How many refused connections may wait for their client to hang up. Beyond it a refusal is a closed socket.
 const MAX_REFUSALS: usize = 256;

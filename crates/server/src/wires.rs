@@ -1,6 +1,10 @@
 //! The APIs that people call, one folder each.
 
+mod admin;
+mod answer;
+mod conversations;
 mod ops;
+mod query;
 mod responses;
 
 use std::sync::Arc;
@@ -18,6 +22,7 @@ use crate::{
     layers::{self, Entrance},
 };
 use ops::openapi::operations;
+pub use responses::QueueRunner;
 pub(crate) use responses::error::WireError;
 
 pub use ops::openapi::document as openapi;
@@ -52,10 +57,33 @@ impl RouteInfo {
 
 /// Everything that the server serves. A path that is not public here needs a caller; the published description is made
 /// from this list, and tests hold the router to it.
-pub static ROUTES: [RouteInfo; 6] = [
+pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/v1/responses", operations::create_response),
+    RouteInfo::guarded(Method::GET, "/v1/responses", operations::open_socket),
+    RouteInfo::guarded(Method::POST, "/v1/responses/compact", operations::compact_response),
+    RouteInfo::guarded(Method::POST, "/v1/responses/input_tokens", operations::count_input_tokens),
+    RouteInfo::guarded(Method::GET, "/v1/responses/{id}", operations::get_response),
+    RouteInfo::guarded(Method::DELETE, "/v1/responses/{id}", operations::delete_response),
+    RouteInfo::guarded(Method::POST, "/v1/responses/{id}/cancel", operations::cancel_response),
+    RouteInfo::guarded(Method::GET, "/v1/responses/{id}/input_items", operations::list_input_items),
+    RouteInfo::guarded(Method::POST, "/v1/conversations", operations::create_conversation),
+    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}", operations::get_conversation),
+    RouteInfo::guarded(Method::POST, "/v1/conversations/{id}", operations::update_conversation),
+    RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}", operations::delete_conversation),
+    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items", operations::list_items),
+    RouteInfo::guarded(Method::POST, "/v1/conversations/{id}/items", operations::add_items),
+    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items/{item_id}", operations::get_item),
+    RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}/items/{item_id}", operations::delete_item),
     RouteInfo::guarded(Method::GET, "/v1/models", operations::list_models),
     RouteInfo::guarded(Method::GET, "/v1/models/{*id}", operations::get_model),
+    RouteInfo::guarded(Method::GET, "/admin/tenants", operations::list_tenants),
+    RouteInfo::guarded(Method::POST, "/admin/tenants", operations::create_tenant),
+    RouteInfo::guarded(Method::GET, "/admin/tenants/{tenant_id}", operations::get_tenant),
+    RouteInfo::guarded(Method::PATCH, "/admin/tenants/{tenant_id}", operations::change_tenant),
+    RouteInfo::guarded(Method::GET, "/admin/keys", operations::list_keys),
+    RouteInfo::guarded(Method::POST, "/admin/keys", operations::create_key),
+    RouteInfo::guarded(Method::DELETE, "/admin/keys/{key_id}", operations::revoke_key),
+    RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}", operations::get_turn),
     RouteInfo::public(Method::GET, "/healthz", operations::health),
     RouteInfo::public(Method::GET, "/readyz", operations::readiness),
     RouteInfo::public(Method::GET, "/openapi.json", operations::description),
@@ -63,13 +91,31 @@ pub static ROUTES: [RouteInfo; 6] = [
 
 /// All wires behind the common layers.
 pub fn router(app: Arc<App>) -> Entrance {
-    let router = Router::new()
-        .merge(responses::routes())
-        .merge(ops::routes())
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .with_state(Arc::clone(&app));
-    Entrance::new(app, router)
+    entrance(app, doors_routes().merge(admin::routes()), true)
+}
+
+/// All wires but the administration, for a listener that other machines reach.
+pub fn doors(app: Arc<App>) -> Entrance {
+    entrance(app, doors_routes(), false)
+}
+
+/// The administration alone, for a listener of its own.
+pub fn administration(app: Arc<App>) -> Entrance {
+    entrance(app, Router::new().merge(admin::routes()).merge(ops::routes()), true)
+}
+
+fn doors_routes() -> Router<Arc<App>> {
+    Router::new().merge(responses::routes()).merge(conversations::routes()).merge(ops::routes())
+}
+
+fn entrance(app: Arc<App>, routes: Router<Arc<App>>, administers: bool) -> Entrance {
+    let router = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(Arc::clone(&app));
+    Entrance::new(app, router, administers)
+}
+
+/// Whether a path belongs to the administration, which asks more of its callers.
+pub(crate) fn is_administration(path: &str) -> bool {
+    path.strip_prefix("/admin").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 pub(crate) fn is_public(path: &str) -> bool {

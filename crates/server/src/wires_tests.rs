@@ -2,76 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use amalgam_core::{BoxFuture, Catalog, Clock, Fetch, Fetched, ModelCard, Route, Scope, TenantState};
-use amalgam_engine::{Admission, Engine, EngineSettings};
-use axum::{body::Body, response::IntoResponse};
-use http::{Request, StatusCode};
+use amalgam_core::TenantState;
+use axum::response::IntoResponse;
+use http::StatusCode;
 use http_body_util::BodyExt;
-use secrecy::SecretString;
 use serde_json::Value;
-use tower::ServiceExt;
 
 use super::*;
-use crate::{
-    app::Limits,
-    auth::{Auth, Tenant},
-};
-
-const KEY: &str = "am_a_key_for_tests";
-
-/// A server without a single model.
-struct Nothing;
-
-impl Catalog for Nothing {
-    fn resolve<'a>(&'a self, _: &'a Scope, _: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn list<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>> {
-        Box::pin(async { Vec::new() })
-    }
-}
-
-impl Fetch for Nothing {
-    fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
-        Box::pin(async { Err(Fault::internal("nothing is fetched here")) })
-    }
-}
-
-impl Clock for Nothing {
-    fn now_ms(&self) -> u64 {
-        0
-    }
-}
+use crate::testing::{self, KEY};
 
 fn served() -> Entrance {
-    let second = std::time::Duration::from_secs(1);
-    let settings = EngineSettings { turn_deadline: second, keepalive: second };
-    let engine = Engine::new(settings, Admission::new(1), Arc::new(Nothing), Arc::new(Nothing));
-    let tenant = Tenant { id: 1, state: TenantState::Stored, keys: vec![SecretString::from(KEY)] };
-    let limits = Limits {
-        body_bytes: 1024,
-        media_bytes: 1024,
-        body_pause: second,
-        json_depth: 16,
-        input_items: 10,
-        tools: 10,
-        schema_nodes: 100,
-        string_bytes: 1024,
-    };
-    router(Arc::new(App::new(engine, Arc::new(Nothing), Auth::new(&[tenant]), limits)))
+    testing::served(TenantState::Stored)
 }
 
 async fn ask(method: &Method, path: &str, key: Option<&str>) -> (StatusCode, Value) {
-    let mut request = Request::builder().method(method).uri(path.replace("{*id}", "some/model"));
-    if let Some(key) = key {
-        request = request.header("authorization", format!("Bearer {key}"));
-    }
-    let response = served().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-    let (head, body) = response.into_parts();
-    assert!(head.headers.contains_key("x-request-id"), "{method} {path}");
-    let body = body.collect().await.unwrap().to_bytes();
-    (head.status, serde_json::from_slice(&body).unwrap())
+    let path = path.replace("{*id}", "some/model").replace(['{', '}'], "");
+    let told = testing::ask(served(), method, &path, key, "").await;
+    assert!(told.headers.contains_key("x-request-id"), "{method} {path}");
+    (told.status, told.body)
 }
 
 /// The paths that the router really has. It offers no list of them, so they are read from how it prints itself.
@@ -103,7 +51,7 @@ async fn every_path_takes_exactly_the_methods_of_the_table() {
 #[tokio::test]
 async fn a_route_that_is_not_public_refuses_callers_without_a_good_key() {
     // S19
-    for route in &ROUTES {
+    for route in ROUTES {
         for key in [None, Some("am_another_key")] {
             let (status, answer) = ask(&route.method, route.path, key).await;
             match route.public {

@@ -12,7 +12,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, header};
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,6 +28,7 @@ use tracing::debug;
 use super::ListenerConfig;
 use super::reply::Refusal;
 use super::socket::Socket;
+use super::switch::{Switch, Switched, SwitchedStream};
 
 /// How long a client that was refused may keep sending before the socket is closed under it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -83,6 +84,12 @@ impl<S: Serves> Connections<S> {
 
         let parts = connection.into_parts();
         let mut socket = parts.io.into_inner();
+        if ended.is_ok()
+            && let Some(successor) = exchange.switch.take()
+        {
+            let stream = SwitchedStream::new(parts.read_buf, socket);
+            return successor(Switched { stream, draining }).await;
+        }
         let mut refused = socket.refused();
         if let Err(error) = &ended {
             debug!(%peer, %error, "connection ended early");
@@ -149,9 +156,10 @@ async fn linger(stream: &mut TcpStream) {
 struct Exchange {
     asked: AtomicBool,
     body_unread: AtomicBool,
+    switch: Switch,
 }
 
-// One task reads and writes both flags; atomics only because its parts are shared.
+// One task reads and writes the flags; atomics only because its parts are shared.
 impl Exchange {
     fn begin(&self, body: &Incoming) {
         self.asked.store(true, Ordering::Relaxed);
@@ -201,6 +209,9 @@ impl<S: Serves> hyper::service::Service<Request<Incoming>> for Handler<S> {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.exchange.begin(request.body());
         request.extensions_mut().insert(Peer(self.peer));
+        if request.headers().contains_key(header::UPGRADE) {
+            request.extensions_mut().insert(self.exchange.switch.clone());
+        }
         let (parts, incoming) = request.into_parts();
         let body = if http_body::Body::is_end_stream(&incoming) {
             Body::empty()

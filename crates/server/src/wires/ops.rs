@@ -2,12 +2,16 @@
 
 pub(crate) mod openapi;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::State, response::Response, routing::get};
 use http::{HeaderValue, StatusCode, header};
+use tracing::debug;
 
 use crate::app::App;
+
+/// How long the store may take to say that it is there.
+const PING: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -16,12 +20,21 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(async || json(StatusCode::OK, openapi::document())))
 }
 
-/// Ready for work: not while the process drains.
+/// Ready for work: not while the process drains, nor while the store cannot be used.
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    match app.is_ready() {
-        true => json(StatusCode::OK, format!(r#"{{"status":"ready","turns_in_flight":{}}}"#, app.engine.in_flight())),
-        false => json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"draining"}"#),
+    if !app.is_ready() {
+        return json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"draining"}"#);
     }
+    let why = match tokio::time::timeout(PING, app.store.ping()).await {
+        Ok(Ok(())) => {
+            let ready = format!(r#"{{"status":"ready","turns_in_flight":{}}}"#, app.engine.in_flight());
+            return json(StatusCode::OK, ready);
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the store does not answer".to_owned(),
+    };
+    debug!("not ready: {why}");
+    json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"store_unavailable"}"#)
 }
 
 fn json(status: StatusCode, body: impl Into<Body>) -> Response {

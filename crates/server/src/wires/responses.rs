@@ -1,10 +1,22 @@
 //! `/v1/responses` and `/v1/models`: the OpenAI-compatible door.
 
-mod bounds;
+mod background;
+pub(super) mod bounds;
+mod compact;
 mod convert;
 mod create;
+mod deliver;
 pub(crate) mod error;
+mod gather;
+mod input_tokens;
+mod items;
 mod models;
+pub(super) mod once;
+mod resume;
+mod retrieve;
+mod silent;
+mod socket;
+mod turn;
 
 use std::sync::Arc;
 
@@ -15,9 +27,16 @@ use axum::{
 
 use crate::app::App;
 
+pub use background::QueueRunner;
+
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
-        .route("/v1/responses", post(create::create))
+        .route("/v1/responses", post(create::create).get(socket::open))
+        .route("/v1/responses/compact", post(compact::compact))
+        .route("/v1/responses/input_tokens", post(input_tokens::count))
+        .route("/v1/responses/{id}", get(retrieve::retrieve).delete(retrieve::delete))
+        .route("/v1/responses/{id}/cancel", post(retrieve::cancel))
+        .route("/v1/responses/{id}/input_items", get(items::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::get))
 }

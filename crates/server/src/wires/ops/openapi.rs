@@ -33,7 +33,9 @@ fn build() -> Value {
         "servers": [{"url": "/"}],
         "tags": [
             {"name": "Responses", "description": "Ask a model."},
+            {"name": "Conversations", "description": "Keep items that several responses add to."},
             {"name": "Models", "description": "What can be asked."},
+            {"name": "Administration", "description": "Tenants and keys; on a listener of its own where other machines reach the server."},
             {"name": "Operations", "description": "For load balancers and tools; without a key."},
         ],
         "security": [{"bearer": []}],
@@ -59,7 +61,7 @@ version does not know are kept and passed along. What an upstream cannot be told
 /// The operations of the route table, by path and method.
 fn paths() -> Value {
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-    for route in &ROUTES {
+    for route in ROUTES {
         let mut operation = (route.describe)();
         if route.public {
             operation["security"] = json!([]);

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use amalgam_core::{CallHead, CallKind, Delivery, Emitter, Finish, Ids, ModelEvent, Start};
+use amalgam_core::{CallHead, CallKind, Delivery, Emitter, Finish, Ids, ModelEvent, Start, number_item, write_item};
 use amalgam_protocol::{
-    ClientTool, CreateResponse, Effective, ErrorObject, EventKind, Item, ItemKind, Literal, PartKind, Raw, Settings,
-    ToolKind, Usage,
+    AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, Item, ItemKind,
+    Literal, PartKind, Raw, Settings, ToolKind, UpdateConversation, Usage, Writer,
 };
 
 use super::*;
@@ -69,8 +69,9 @@ fn the_operations_are_those_of_the_route_table_and_the_public_ones_are_marked() 
             };
             described.insert((method.to_ascii_uppercase(), path.clone(), public));
             for name in path.split(['{', '}']).skip(1).step_by(2) {
-                let parameters = operation["parameters"].as_array().unwrap();
-                assert!(parameters.iter().any(|one| one["in"] == "path" && one["name"] == name), "{path}");
+                let mut parameters =
+                    operation["parameters"].as_array().unwrap().iter().map(|one| found(&document, one));
+                assert!(parameters.any(|one| one["in"] == "path" && one["name"] == name), "{path}");
             }
         }
     }
@@ -78,6 +79,14 @@ fn the_operations_are_those_of_the_route_table_and_the_public_ones_are_marked() 
         ROUTES.iter().map(|route| (route.method.to_string(), route.published_path(), route.public)).collect();
     assert_eq!(described, served);
     assert_eq!(described.len(), ROUTES.len());
+}
+
+/// What a reference leads to, or the value itself.
+fn found<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    match value.get("$ref").and_then(Value::as_str) {
+        Some(reference) => document.pointer(reference.strip_prefix('#').unwrap()).unwrap(),
+        None => value,
+    }
 }
 
 #[test]
@@ -283,6 +292,55 @@ fn what_the_server_sends_fits_the_shapes_that_are_published_for_it() {
     let expected: BTreeSet<&str> =
         published.filter(|name| name.ends_with("Event") && !matches!(*name, "StreamEvent" | "PassedEvent")).collect();
     assert_eq!(seen, expected);
+}
+
+#[test]
+fn what_is_read_back_fits_the_shapes_that_are_published_for_it() {
+    let mut ids = Ids::seeded(3);
+    for item in [
+        json!({"role": "user", "content": "x"}),
+        json!({"role": "assistant", "content": [{"type": "output_text", "text": "x"}]}),
+        json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}),
+        json!({"type": "function_call_output", "call_id": "c", "output": [1]}),
+        json!({"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"}),
+        json!({"type": "reasoning", "summary": []}),
+        json!({"type": "shell_call", "call_id": "c", "action": {}}),
+        json!({"type": "web_search_call"}),
+        json!({"type": "acme:thing"}),
+    ] {
+        let text = item.to_string();
+        let kept = number_item(&Item::read(Raw::parse(text.as_bytes()).unwrap()).unwrap(), &mut ids);
+        let mut writer = Writer::default();
+        write_item(&mut writer, kept.item.raw());
+        assert_valid("KeptItem", &serde_json::from_slice(writer.bytes()).unwrap());
+    }
+    let bare = json!({"id": "msg_1", "type": "message", "role": "user", "content": "x"});
+    assert_ne!(complaints("KeptItem", &bare), [""; 0], "a status is missing, and parts");
+    assert_ne!(complaints("KeptItem", &json!({"type": "acme:thing"})), [""; 0]);
+}
+
+#[test]
+fn the_examples_of_conversations_are_read_by_the_server_and_fit_their_shapes() {
+    let document = parsed();
+    let mut seen = 0;
+    for methods in document["paths"].as_object().unwrap().values() {
+        for operation in methods.as_object().unwrap().values().filter(|one| one["tags"] == json!(["Conversations"])) {
+            let content = &operation["requestBody"]["content"]["application/json"];
+            let Some(example) = content.get("example") else { continue };
+            let shape = content["schema"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+            assert_valid(shape, example);
+            let text = example.to_string();
+            let raw = Raw::parse(text.as_bytes()).unwrap();
+            match shape {
+                "CreateConversation" => assert!(CreateConversation::read(raw).unwrap().metadata.is_some()),
+                "UpdateConversation" => assert!(!UpdateConversation::read(raw).unwrap().metadata.is_null()),
+                "AddItems" => assert_eq!(AddItems::read(raw).unwrap().items.len(), 1),
+                shape => panic!("{shape} is not a body of this wire"),
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3);
 }
 
 #[test]

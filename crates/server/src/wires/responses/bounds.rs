@@ -14,48 +14,72 @@ pub(super) fn check(
     body_bytes: usize,
     limits: &Limits,
 ) -> Result<(), Fault> {
-    let said = [("instructions", &request.instructions), ("input", &request.input)];
-    let mut media = 0;
-    let mut tools = 0;
-    for (list, said) in said {
+    let mut tally = Tally::default();
+    for (list, said) in [("instructions", &request.instructions), ("input", &request.input)] {
         match said {
             None => {}
             Some(Input::Text(text)) => bound(*text, || list.to_owned(), limits)?,
-            Some(Input::Items(items)) if items.len() > limits.input_items => {
-                return Err(too_many(list, limits.input_items, "items"));
-            }
-            Some(Input::Items(items)) => {
-                for item in items {
-                    let path = || path_of(body, list, item);
-                    media += item_bytes(item, path, limits)?;
-                    if let ItemKind::AdditionalTools(additional) = &item.kind {
-                        check_tools(&additional.tools.0, || format!("{}.tools", path()), &mut tools, limits)?;
-                    }
-                }
-            }
+            Some(Input::Items(items)) => check_items(items, list, limits.input_items, body, &mut tally, limits)?,
         }
     }
-    if media > limits.media_bytes {
-        return Err(Fault::new(
-            FaultKind::TooLarge,
-            format!("Images and files have more than {} bytes.", limits.media_bytes),
-        ));
-    }
-    if body_bytes.saturating_sub(media) > limits.body_bytes {
-        return Err(Fault::new(
-            FaultKind::TooLarge,
-            format!("The request body has more than {} bytes, images and files apart.", limits.body_bytes),
-        ));
-    }
-    check_tools(&request.tools, || "tools".to_owned(), &mut tools, limits)?;
+    check_size(&tally, body_bytes, limits)?;
+    check_tools(&request.tools, || "tools".to_owned(), &mut tally.tools, limits)?;
     if let TextFormat::JsonSchema(format) = &request.text.format {
         check_schema(format.schema, || "text.format.schema".to_owned(), limits)?;
     }
     check_metadata(request.metadata)
 }
 
+/// What the items of a request come to.
+#[derive(Debug, Default)]
+pub(in crate::wires) struct Tally {
+    /// Bytes of images and files.
+    media: usize,
+    /// Tools that arrive inside the history.
+    tools: usize,
+}
+
+/// Checks the items of one list, of which there may be `most`; `body` is what they were read from.
+pub(in crate::wires) fn check_items(
+    items: &[Item<'_>],
+    list: &'static str,
+    most: usize,
+    body: Raw<'_>,
+    tally: &mut Tally,
+    limits: &Limits,
+) -> Result<(), Fault> {
+    if items.len() > most {
+        return Err(too_many(list, most, "items"));
+    }
+    for item in items {
+        let path = || path_of(body, list, item);
+        tally.media += item_bytes(item, path, limits)?;
+        if let ItemKind::AdditionalTools(additional) = &item.kind {
+            check_tools(&additional.tools.0, || format!("{}.tools", path()), &mut tally.tools, limits)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the bytes of a body whose items were tallied.
+pub(in crate::wires) fn check_size(tally: &Tally, body_bytes: usize, limits: &Limits) -> Result<(), Fault> {
+    if tally.media > limits.media_bytes {
+        return Err(Fault::new(
+            FaultKind::TooLarge,
+            format!("Images and files have more than {} bytes.", limits.media_bytes),
+        ));
+    }
+    if body_bytes.saturating_sub(tally.media) > limits.body_bytes {
+        return Err(Fault::new(
+            FaultKind::TooLarge,
+            format!("The request body has more than {} bytes, images and files apart.", limits.body_bytes),
+        ));
+    }
+    Ok(())
+}
+
 /// Where an item stands in what the caller sent: null entries count there, although reading passes them by.
-pub(super) fn path_of(body: Raw<'_>, list: &'static str, item: &Item<'_>) -> String {
+pub(in crate::wires) fn path_of(body: Raw<'_>, list: &'static str, item: &Item<'_>) -> String {
     let mut sent = body.get(list).map(Raw::elements).into_iter().flatten();
     match sent.position(|element| std::ptr::eq(element.text(), item.raw.text())) {
         Some(index) => format!("{list}[{index}]"),
@@ -169,7 +193,7 @@ fn count_nodes(value: Raw<'_>, left: &mut usize) -> bool {
 }
 
 /// At most 16 pairs of strings; keys of 64 characters, values of 512.
-fn check_metadata(metadata: Option<Raw<'_>>) -> Result<(), Fault> {
+pub(in crate::wires) fn check_metadata(metadata: Option<Raw<'_>>) -> Result<(), Fault> {
     let Some(metadata) = metadata else { return Ok(()) };
     if metadata.shape() != Shape::Object {
         return Err(Fault::invalid("metadata", "Invalid type for 'metadata': expected an object.").code("invalid_type"));

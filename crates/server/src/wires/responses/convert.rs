@@ -1,27 +1,48 @@
 //! What a request means before anybody is asked: the rules of this door, in the order in which they are told.
 
-use amalgam_core::{Delivery, Fault, FaultKind, Loss, Scope, TenantState};
+use amalgam_core::{Delivery, Fault, Loss, Scope, TenantState};
 use amalgam_protocol::{CreateResponse, Input, ItemKind, Raw};
 
-use super::bounds::path_of;
+use super::{bounds::path_of, gather::Memory, turn::Order};
 
 /// A request that keeps the rules, and what the door itself cannot do for it.
 pub(super) struct Meaning {
     pub(super) delivery: Delivery,
+    pub(super) kept: Kept,
     pub(super) losses: Vec<Loss>,
 }
 
+/// What becomes of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It is gone when it was told.
+    No,
+    /// It is stored.
+    Yes,
+    /// It is stored, and made without its caller.
+    Background,
+}
+
 /// Checks the rules; `body` is the text that the request was read from. RAM-05: state first, then model, then input.
-pub(super) fn meaning(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope) -> Result<Meaning, Fault> {
-    refuse_state(request, scope)?;
+pub(super) fn meaning(
+    request: &CreateResponse<'_>,
+    body: Raw<'_>,
+    scope: &Scope,
+    order: &Order<'_>,
+) -> Result<Meaning, Fault> {
+    refuse_state(request, scope, order.memory)?;
     if request.model.as_deref().unwrap_or_default().is_empty() {
         return Err(missing("model"));
     }
     let empty = |input: &Option<Input<'_>>| input.as_ref().is_none_or(Input::is_missing);
-    if empty(&request.input) && empty(&request.instructions) {
+    // Going on from something needs no more words, and getting ready for words none at all.
+    let speaks = order.generate && !goes_on(request);
+    if speaks && empty(&request.input) && empty(&request.instructions) {
         return Err(missing("input"));
     }
-    refuse_references(request, body, scope)?;
+    if scope.state() == TenantState::Stateless {
+        refuse_references(request, body)?;
+    }
     if request.prompt.is_some() {
         return Err(unsupported(
             "prompt",
@@ -29,12 +50,21 @@ pub(super) fn meaning(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope
         ));
     }
     let mut losses = Vec::new();
-    if request.background == Some(true) {
-        losses.push(Loss::new("background", "the response is made in the foreground"));
-    }
-    if request.store == Some(true) && scope.state() == TenantState::Stored {
-        losses.push(Loss::new("store", "responses are not kept by this version"));
-    }
+    let background = request.background == Some(true);
+    let kept = match (scope.state(), request.store.unwrap_or(true)) {
+        (TenantState::Stateless, _) => {
+            if background {
+                losses.push(Loss::new("background", "the response is made in the foreground"));
+            }
+            Kept::No
+        }
+        (TenantState::Stored, false) if background => {
+            return Err(unsupported("background", "A response that is made in the background has to be stored."));
+        }
+        (TenantState::Stored, false) => Kept::No,
+        (TenantState::Stored, true) if background => Kept::Background,
+        (TenantState::Stored, true) => Kept::Yes,
+    };
     if request.context_management.is_some() {
         losses.push(Loss::new("context_management", "nothing is compacted by this version"));
     }
@@ -42,14 +72,16 @@ pub(super) fn meaning(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope
         Some(true) => Delivery::Stream,
         _ => Delivery::Whole,
     };
-    Ok(Meaning { delivery, losses })
+    Ok(Meaning { delivery, kept, losses })
 }
 
-fn refuse_state(request: &CreateResponse<'_>, scope: &Scope) -> Result<(), Fault> {
-    let previous = request.previous_response_id.as_deref().is_some_and(|id| !id.is_empty());
-    let conversation = request.conversation.is_some_and(|conversation| conversation.text() != "\"\"");
-    match (scope.state(), previous, conversation) {
-        (TenantState::Stateless, true, _) => Err(unsupported(
+pub(super) fn refuse_state(
+    request: &CreateResponse<'_>,
+    scope: &Scope,
+    memory: Option<&dyn Memory>,
+) -> Result<(), Fault> {
+    match (scope.state(), has_previous(request), has_conversation(request)) {
+        (TenantState::Stateless, true, _) if memory.is_none() => Err(unsupported(
             "previous_response_id",
             "Responses are not kept: send the full conversation history in `input`.",
         )),
@@ -61,40 +93,37 @@ fn refuse_state(request: &CreateResponse<'_>, scope: &Scope) -> Result<(), Fault
             Err(Fault::invalid("conversation", "Only one of `previous_response_id` and `conversation` can be given.")
                 .code("mutually_exclusive_parameters"))
         }
-        (TenantState::Stored, true, _) => {
-            let id = request.previous_response_id.as_deref().unwrap_or_default();
-            Err(Fault::invalid("previous_response_id", format!("Previous response with id '{id}' not found."))
-                .code("previous_response_not_found"))
-        }
-        (TenantState::Stored, _, true) => Err(Fault::new(FaultKind::NotFound, "Conversation not found.")
-            .param("conversation")
-            .code("conversation_not_found")),
-        (_, false, false) => Ok(()),
+        (TenantState::Stored, ..) | (TenantState::Stateless, _, false) => Ok(()),
     }
 }
 
-fn refuse_references(request: &CreateResponse<'_>, body: Raw<'_>, scope: &Scope) -> Result<(), Fault> {
+fn has_previous(request: &CreateResponse<'_>) -> bool {
+    request.previous_response_id.as_deref().is_some_and(|id| !id.is_empty())
+}
+
+fn has_conversation(request: &CreateResponse<'_>) -> bool {
+    request.conversation.is_some_and(|conversation| conversation.text() != "\"\"")
+}
+
+fn goes_on(request: &CreateResponse<'_>) -> bool {
+    has_previous(request) || has_conversation(request)
+}
+
+pub(super) fn refuse_references(request: &CreateResponse<'_>, body: Raw<'_>) -> Result<(), Fault> {
     let Some(Input::Items(items)) = &request.input else { return Ok(()) };
-    for item in items {
-        if let ItemKind::Reference(reference) = &item.kind {
-            let path = path_of(body, "input", item);
-            return Err(match scope.state() {
-                TenantState::Stateless => {
-                    unsupported(path, "Items are not kept: send the full item instead of a reference.")
-                }
-                TenantState::Stored => {
-                    Fault::invalid(path, format!("Item with id '{}' not found.", reference.id)).code("item_not_found")
-                }
-            });
-        }
+    match items.iter().find(|item| matches!(item.kind, ItemKind::Reference(_))) {
+        None => Ok(()),
+        Some(item) => Err(unsupported(
+            path_of(body, "input", item),
+            "Items are not kept: send the full item instead of a reference.",
+        )),
     }
-    Ok(())
 }
 
-fn missing(name: &'static str) -> Fault {
+pub(super) fn missing(name: &'static str) -> Fault {
     Fault::invalid(name, format!("Missing required parameter: '{name}'.")).code("missing_required_parameter")
 }
 
-fn unsupported(path: impl Into<std::borrow::Cow<'static, str>>, message: &'static str) -> Fault {
+pub(super) fn unsupported(path: impl Into<std::borrow::Cow<'static, str>>, message: &'static str) -> Fault {
     Fault::invalid(path, message).code("unsupported_parameter")
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_core::{Fault, FaultKind};
+use amalgam_core::{Fault, FaultKind, StoreError};
 use amalgam_protocol::{ErrorObject, ShapeError, ShapeFault, SyntaxError};
 use axum::{
     body::Body,
@@ -21,6 +21,12 @@ pub(crate) struct WireError(pub(crate) Fault);
 impl From<Fault> for WireError {
     fn from(fault: Fault) -> Self {
         Self(fault)
+    }
+}
+
+impl From<StoreError> for WireError {
+    fn from(error: StoreError) -> Self {
+        Self(error.into())
     }
 }
 
@@ -79,31 +85,42 @@ pub(crate) fn object_in_stream(fault: &Fault) -> ErrorObject {
     object
 }
 
+/// The status that a fault is told with; what somebody should look at goes to the log.
+pub(crate) fn status(fault: &Fault) -> u16 {
+    let (status, ..) = table(fault.kind);
+    // An upstream that says when to come back is unavailable rather than broken.
+    let status = match (fault.kind, fault.retry_after) {
+        (FaultKind::UpstreamDown, Some(_)) => 503,
+        _ => status,
+    };
+    match status {
+        500 => error!(detail = fault.detail, "request failed: {fault}"),
+        501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
+        _ => {}
+    }
+    status
+}
+
+/// Seconds after which the caller may try again, where there is something to say about it.
+pub(crate) fn retry_after(fault: &Fault) -> Option<u64> {
+    let wait = match (fault.kind, fault.retry_after) {
+        // An upstream that refuses without saying for how long: by then it was asked more than once.
+        (FaultKind::UpstreamBusy, None) => Some(UNTOLD_WAIT),
+        (_, wait) => wait,
+    };
+    wait.map(|wait| wait.as_secs_f64().ceil() as u64)
+}
+
 impl IntoResponse for WireError {
     fn into_response(self) -> Response {
         let Self(fault) = self;
-        let (status, ..) = table(fault.kind);
-        // An upstream that says when to come back is unavailable rather than broken.
-        let status = match (fault.kind, fault.retry_after) {
-            (FaultKind::UpstreamDown, Some(_)) => 503,
-            _ => status,
-        };
-        match status {
-            500 => error!(detail = fault.detail, "request failed: {fault}"),
-            501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
-            _ => {}
-        }
+        let status = status(&fault);
         let mut response = Response::new(Body::from(object(&fault).envelope()));
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let wait = match (fault.kind, fault.retry_after) {
-            // An upstream that refuses without saying for how long: by then it was asked more than once.
-            (FaultKind::UpstreamBusy, None) => Some(UNTOLD_WAIT),
-            (_, wait) => wait,
-        };
-        if let Some(wait) = wait {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
+        if let Some(seconds) = retry_after(&fault) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         // The body was not read to its end, so that the connection cannot be used again.
         if matches!(fault.kind, FaultKind::RequestTimeout | FaultKind::TooLarge | FaultKind::UnsupportedMedia) {
@@ -117,13 +134,13 @@ impl IntoResponse for WireError {
 }
 
 /// A body that is not JSON.
-pub(super) fn syntax(error: &SyntaxError) -> Fault {
+pub(in crate::wires) fn syntax(error: &SyntaxError) -> Fault {
     Fault::new(FaultKind::Invalid, format!("We could not parse the JSON body of your request: {error}."))
         .code("invalid_json")
 }
 
 /// A field of the wrong shape.
-pub(super) fn shape(error: ShapeError) -> Fault {
+pub(in crate::wires) fn shape(error: ShapeError) -> Fault {
     let path = match error.path.is_empty() {
         true => "body".to_owned(),
         false => error.path,

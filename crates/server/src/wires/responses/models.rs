@@ -6,14 +6,15 @@ use amalgam_core::{ModelCard, Scope};
 use amalgam_protocol::Writer;
 use axum::{
     Extension,
-    body::Body,
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
-use http::{HeaderValue, header};
 
-use super::create::no_such_model;
-use crate::{app::App, wires::WireError};
+use super::turn::no_such_model;
+use crate::{
+    app::App,
+    wires::{WireError, answer},
+};
 
 /// Everything that the caller may ask for.
 pub(super) async fn list(State(app): State<Arc<App>>, Extension(scope): Extension<Scope>) -> Response {
@@ -23,7 +24,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Extension(scope): Extensio
         writer.key("object").string("list");
         writer.key("data").array(|writer| cards.iter().for_each(|card| write(writer, card)));
     });
-    json(writer)
+    answer::json(writer.into_bytes())
 }
 
 /// One model, with what it can do.
@@ -36,7 +37,7 @@ pub(super) async fn get(
     let route = app.catalog.resolve(&scope, &id).await?.ok_or_else(|| no_such_model(&id))?;
     let mut writer = Writer::with_capacity(512);
     write(&mut writer, &route.card);
-    Ok(json(writer))
+    Ok(answer::json(writer.into_bytes()))
 }
 
 fn write(writer: &mut Writer, card: &ModelCard) {
@@ -62,10 +63,4 @@ fn write(writer: &mut Writer, card: &ModelCard) {
             writer.key("fallback").array(|writer| card.fallback.iter().for_each(|one| writer.string(one)));
         });
     });
-}
-
-fn json(writer: Writer) -> Response {
-    let mut response = Response::new(Body::from(writer.into_bytes()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

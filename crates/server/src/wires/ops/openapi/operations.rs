@@ -1,53 +1,24 @@
-//! What each route takes and gives.
+//! What each route takes and gives. Models and operations here, the larger families in files of their own.
+
+mod admin;
+mod conversations;
+mod responses;
 
 use serde_json::{Value, json};
 
-use super::{examples, schemas::reference};
+use super::schemas::reference;
 
-/// `POST /v1/responses`
-pub(crate) fn create_response() -> Value {
-    let mut responses = json!({
-        "200": {
-            "description": "The response; with `stream: true` its events. Each event is one frame: a line `event:` with \
-                the name, a line `data:` with the JSON object, an empty line. The last frame is `data: [DONE]`. \
-                A failure after the first byte is told by the events `error` and `response.failed`.",
-            "headers": {
-                "x-request-id": header("RequestId"),
-                "amalgam-losses": header("Losses"),
-            },
-            "content": {
-                "application/json": {"schema": reference("Response"), "examples": examples::responses()},
-                "text/event-stream": {"schema": reference("StreamEvent"), "examples": examples::stream()},
-            },
-        },
-    });
-    for (status, description) in [
-        ("400", "The request is wrong, the upstream refused it, or strict mode met a loss. `param` names the field."),
-        ("401", "No key, or an unknown one."),
-        ("404", "No such model."),
-        ("408", "The body did not arrive in time."),
-        ("413", "The body, or its images and files, are too large."),
-        ("415", "The body is not declared as JSON."),
-        ("429", "The server or the upstream is busy, or the upstream's quota is used up."),
-        ("500", "A fault of this server."),
-        ("502", "The upstream failed, cannot be reached, or refuses the operator's key."),
-        ("503", "The server is stopping, or the upstream says when to come back."),
-        ("504", "The upstream was silent for too long, or the turn took longer than allowed."),
-    ] {
-        responses[status] = failure(status, description);
-    }
-    json!({
-        "operationId": "createResponse",
-        "tags": ["Responses"],
-        "summary": "Ask a model",
-        "parameters": [parameter("Strict"), parameter("RequestId")],
-        "requestBody": {
-            "required": true,
-            "content": {"application/json": {"schema": reference("CreateResponse"), "examples": examples::requests()}},
-        },
-        "responses": responses,
-    })
-}
+pub(crate) use admin::{
+    change_tenant, create_key, create_tenant, get_tenant, get_turn, list_keys, list_tenants, revoke_key,
+};
+pub(crate) use conversations::{
+    add_items, create_conversation, delete_conversation, delete_item, get_conversation, get_item, list_items,
+    update_conversation,
+};
+pub(crate) use responses::{
+    cancel_response, compact_response, count_input_tokens, create_response, delete_response, get_response,
+    list_input_items, open_socket,
+};
 
 /// `GET /v1/models`
 pub(crate) fn list_models() -> Value {
@@ -132,11 +103,43 @@ pub(super) fn parameters() -> Value {
             "description": "With `true`, whatever would be listed in `amalgam-losses` is a 400 instead.",
             "schema": {"type": "boolean", "default": false},
         },
+        "IdempotencyKey": {
+            "name": "idempotency-key",
+            "in": "header",
+            "description": "The same key with the same body is done once, and answered the same again.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+        },
         "RequestId": {
             "name": "x-request-id",
             "in": "header",
             "description": "The caller's id for the request, up to 128 plain characters; comes back in the answer.",
             "schema": {"type": "string", "maxLength": 128},
+        },
+        "ResponseId": path_id("The response, by the id that it was created with."),
+        "ConversationId": path_id("The conversation, by the id that it was created with."),
+        "Include": {
+            "name": "include[]",
+            "in": "query",
+            "description": "Known names are accepted, and change nothing: what is kept is always sent.",
+            "schema": {"type": "array", "items": {"type": "string"}},
+        },
+        "Limit": {
+            "name": "limit",
+            "in": "query",
+            "description": "The most items of a page.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+        },
+        "Order": {
+            "name": "order",
+            "in": "query",
+            "description": "Newest first, or oldest first.",
+            "schema": {"enum": ["desc", "asc"], "default": "desc"},
+        },
+        "After": {
+            "name": "after",
+            "in": "query",
+            "description": "Begin behind the item of this id: the `last_id` of the page before.",
+            "schema": {"type": "string"},
         },
     })
 }
@@ -159,6 +162,23 @@ pub(super) fn headers() -> Value {
             "schema": {"type": "integer", "minimum": 0},
         },
     })
+}
+
+/// What every route of a stored thing may answer besides its own.
+fn with_failures(mut responses: Value, own: &[(&str, &str)]) -> Value {
+    let common = [
+        ("401", "No key, or an unknown one."),
+        ("500", "A fault of this server."),
+        ("503", "The store cannot be used now; nothing was changed."),
+    ];
+    for (status, description) in own.iter().chain(&common) {
+        responses[*status] = failure(status, description);
+    }
+    responses
+}
+
+fn path_id(description: &str) -> Value {
+    json!({"name": "id", "in": "path", "required": true, "description": description, "schema": {"type": "string"}})
 }
 
 fn success(description: &str, schema: &str) -> Value {

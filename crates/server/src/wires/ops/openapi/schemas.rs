@@ -1,9 +1,11 @@
 //! The shapes, by name.
 
+mod admin;
 mod content;
 mod errors;
 mod events;
 mod items;
+mod kept;
 mod models;
 mod request;
 mod response;
@@ -24,7 +26,9 @@ pub(super) fn all() -> Value {
         tools::schemas(),
         response::schemas(),
         events::schemas(),
+        kept::schemas(),
         models::schemas(),
+        admin::schemas(),
         errors::schemas(),
     ] {
         for (name, schema) in group {

@@ -67,7 +67,7 @@ pub(super) fn schemas() -> Schemas {
         (
             "ItemReference",
             object(
-                "An item that is kept on the server. This version keeps none: 400.",
+                "An item that is kept on the server, and stands here by its id.",
                 &["id"],
                 json!({"type": {"enum": ["item_reference", null]}, "id": {"type": "string"}}),
             ),

@@ -38,10 +38,14 @@ fn said() -> Value {
         "model": text("A configured name, `UPSTREAM/model`, or a name that an upstream lists."),
         "input": nullable(reference("Input"), "What is said."),
         "instructions": nullable(reference("Input"), "What comes before everything else."),
-        "previous_response_id": text_or_null("The response that this one goes on from. This version keeps none: 400."),
+        "previous_response_id": text_or_null(
+            "The response that this one goes on from: what it was given and what it said come first, its instructions do \
+             not. Not together with `conversation`.",
+        ),
         "conversation": {
             "type": ["string", "object", "null"],
-            "description": "The conversation that this one belongs to. This version keeps none.",
+            "description": "The conversation that this one goes on in, by its id or as an object with one: its items come \
+                first, and input and output are added to it.",
         },
         "prompt": {"type": ["object", "null"], "description": "A prompt template. Not supported: 400."},
         "truncation": nullable(json!({"enum": ["auto", "disabled"]}), "Whether a history that is too long may be cut."),
@@ -77,11 +81,12 @@ fn delivery() -> Value {
         "stream_options": {"type": ["object", "null"], "description": "Accepted; nothing in it changes the stream."},
         "store": {
             "type": ["boolean", "null"],
-            "description": "Whether the response is kept. This version keeps none; `true` is listed as a loss.",
+            "description": "Whether the response is kept. Default: true, unless the tenant keeps nothing.",
         },
         "background": {
             "type": ["boolean", "null"],
-            "description": "Whether the turn goes on without the caller. `true` is listed as a loss.",
+            "description": "Whether the turn goes on without the caller: the answer comes at once, and what becomes of it \
+                is asked for by its id.",
         },
         "include": {
             "type": ["array", "null"],

@@ -1,0 +1,194 @@
+//! Who a credential stands for, and on whose behalf it may act.
+
+use std::sync::Arc;
+
+#[cfg(test)]
+use amalgam_core::TenantState;
+use amalgam_core::{
+    Fault, FaultKind, Rights, Scope,
+    store::{KeyRecord, TenantRecord},
+};
+use http::{HeaderMap, HeaderName};
+
+/// Names the user on whose behalf a service key acts.
+pub(super) const USER: HeaderName = HeaderName::from_static("x-amalgam-user");
+
+/// The longest name of a user.
+const LONGEST_USER: usize = 256;
+
+/// Whose things are those of callers whose key stands in the configuration, and of callers who need none.
+const CONFIGURED_OWNER: &str = "key:config";
+
+/// How the names of owners begin that are keys; no token may claim one.
+const KEY_OWNER: &str = "key:";
+
+/// A credential that was checked.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// The caller where no other user is named.
+    scope: Scope,
+    /// Whether it may name a user.
+    acts_for: ActsFor,
+    /// The key in the store.
+    pub(super) key_id: Option<String>,
+    /// Milliseconds since 1970.
+    pub(super) expires_at_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ActsFor {
+    /// A service key: for whomever it names.
+    Anybody,
+    /// For its own user only.
+    Itself,
+}
+
+impl Identity {
+    /// A key of the store.
+    pub(super) fn of_key(key: &KeyRecord, tenant: &TenantRecord) -> Self {
+        let (user, acts_for) = match &key.user {
+            Some(user) => (Arc::from(user.as_str()), ActsFor::Itself),
+            None => (format!("{KEY_OWNER}{}", key.id).into(), ActsFor::Anybody),
+        };
+        let scope = authenticated(tenant, user, key.rights);
+        Self { scope, acts_for, key_id: Some(key.id.clone()), expires_at_ms: key.expires_at_ms }
+    }
+
+    /// A key of the configuration, or nobody's where none is needed.
+    pub(super) fn configured(tenant: &TenantRecord, rights: Rights) -> Self {
+        let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights);
+        Self { scope, acts_for: ActsFor::Anybody, key_id: None, expires_at_ms: None }
+    }
+
+    /// The subject of a signed token; nothing for a name that no user can have.
+    pub(super) fn of_subject(subject: &str, tenant: &TenantRecord, expires_at_ms: u64) -> Option<Self> {
+        if !is_user(subject) || subject.starts_with(KEY_OWNER) {
+            return None;
+        }
+        let scope = authenticated(tenant, subject.into(), Rights::USE);
+        Some(Self { scope, acts_for: ActsFor::Itself, key_id: None, expires_at_ms: Some(expires_at_ms) })
+    }
+
+    pub(super) fn tenant_id(&self) -> i64 {
+        self.scope.tenant_id()
+    }
+
+    pub(super) fn rights(&self) -> Rights {
+        self.scope.rights()
+    }
+
+    pub(super) fn is_over(&self, now_ms: u64) -> bool {
+        self.expires_at_ms.is_some_and(|at| at <= now_ms)
+    }
+
+    /// The caller, on behalf of the user that the request names.
+    pub(super) fn scope(&self, headers: &HeaderMap) -> Result<Scope, Fault> {
+        let mut values = headers.get_all(USER).iter();
+        let Some(value) = values.next() else { return Ok(self.scope.clone()) };
+        let wrong = |message: &'static str| Err(Fault::invalid("X-Amalgam-User", message));
+        if values.next().is_some() {
+            return wrong("More than one X-Amalgam-User header was sent.");
+        }
+        let Some(user) = std::str::from_utf8(value.as_bytes()).ok().filter(|user| is_user(user)) else {
+            return wrong("X-Amalgam-User must have 1 to 256 visible characters.");
+        };
+        if user == self.scope.user() {
+            return Ok(self.scope.clone());
+        }
+        match self.acts_for {
+            ActsFor::Anybody => Ok(named(&self.scope, user)),
+            ActsFor::Itself => Err(Fault::new(
+                FaultKind::Forbidden,
+                "This credential belongs to one user and cannot act on behalf of another one.",
+            )),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_tests(tenant_id: i64, state: TenantState, rights: Rights) -> Self {
+        Self::configured(&tenant_for_tests(tenant_id, state), rights)
+    }
+}
+
+#[cfg(test)]
+pub(super) fn tenant_for_tests(id: i64, state: TenantState) -> TenantRecord {
+    TenantRecord { id, name: "test".to_owned(), state, ai_agent_enabled: true, created_at_ms: 0 }
+}
+
+/// Whether a text can name a user: visible characters, not too many.
+pub fn is_user(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().count() <= LONGEST_USER
+        && !text.chars().any(|character| character.is_control() || character.is_whitespace())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is authentication")]
+fn authenticated(tenant: &TenantRecord, user: Arc<str>, rights: Rights) -> Scope {
+    Scope::authenticated(tenant.id, user, tenant.state, rights)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is authentication")]
+fn named(scope: &Scope, user: &str) -> Scope {
+    Scope::authenticated(scope.tenant_id(), user, scope.state(), scope.rights())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(users: &[&str]) -> HeaderMap {
+        users.iter().map(|user| (USER, user.parse().unwrap())).collect()
+    }
+
+    fn key(user: Option<&str>) -> Identity {
+        let record = KeyRecord {
+            id: "key_1".to_owned(),
+            tenant_id: 3,
+            prefix: "am_1".to_owned(),
+            label: None,
+            rights: Rights::USE,
+            user: user.map(str::to_owned),
+            created_at_ms: 0,
+            expires_at_ms: None,
+            revoked_at_ms: None,
+            last_used_at_ms: None,
+        };
+        Identity::of_key(&record, &tenant_for_tests(3, TenantState::Stored))
+    }
+
+    #[test]
+    fn a_service_key_acts_for_whom_it_names_and_else_for_itself() {
+        let key = key(None);
+        assert_eq!(key.scope(&headers(&[])).unwrap().user(), "key:key_1");
+        assert_eq!(key.scope(&headers(&["ada@example.org"])).unwrap().user(), "ada@example.org");
+    }
+
+    #[test]
+    fn a_key_of_one_user_names_nobody_else() {
+        let key = key(Some("ada"));
+        assert_eq!(key.scope(&headers(&[])).unwrap().user(), "ada");
+        assert_eq!(key.scope(&headers(&["ada"])).unwrap().user(), "ada");
+        assert_eq!(key.scope(&headers(&["bob"])).unwrap_err().kind, FaultKind::Forbidden);
+    }
+
+    #[test]
+    fn what_cannot_be_a_user_is_told_so() {
+        let key = key(None);
+        let longest = "x".repeat(256);
+        assert_eq!(key.scope(&headers(&[&longest])).unwrap().user(), longest);
+        for wrong in [&[""][..], &["a b"], &["a\tb"], &[&"x".repeat(257)], &["ada", "bob"]] {
+            let fault = key.scope(&headers(wrong)).unwrap_err();
+            assert_eq!((fault.kind, fault.param.as_deref()), (FaultKind::Invalid, Some("X-Amalgam-User")), "{wrong:?}");
+        }
+    }
+
+    // P10
+    #[test]
+    fn no_token_speaks_for_a_key() {
+        let tenant = tenant_for_tests(1, TenantState::Stored);
+        assert!(Identity::of_subject("ada", &tenant, 1).is_some());
+        for subject in ["key:config", "key:key_1", "", "a b", &"x".repeat(257)] {
+            assert!(Identity::of_subject(subject, &tenant, 1).is_none(), "{subject}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Signed tokens: who signed them, for whom, until when.
+//!
+//! A token is believed when its signature fits a key that the operator has named, and when its times, issuer and audience
+//! are right. Which algorithm a key is used with is a matter of the key; a token that names another one is refused, and
+//! so is one without a signature.
+
+use amalgam_core::StoreError;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::hmac;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Map, Value};
+
+pub use super::jwks::JwksPlace;
+use super::jwks::{Jwks, Signed};
+
+/// The longest token that is looked at.
+const LONGEST: usize = 16 * 1024;
+/// How far the issuer's clock may be ahead of ours.
+const CLOCK_SKEW_MS: u64 = 60_000;
+
+/// Which tokens are believed.
+#[derive(Debug)]
+pub struct JwtSettings {
+    /// The secret of tokens that are signed with HS256.
+    pub secret: Option<SecretString>,
+    /// Where the public keys of the issuer are, for RS256, ES256 and EdDSA.
+    pub jwks: Option<JwksPlace>,
+    /// The claim that holds the number of the tenant.
+    pub tenant_claim: String,
+    /// What `iss` has to be.
+    pub issuer: Option<String>,
+    /// What `aud` has to be or to hold.
+    pub audience: Option<String>,
+}
+
+/// Checks tokens.
+pub(super) struct Jwt {
+    secret: Option<hmac::Key>,
+    jwks: Option<Jwks>,
+    tenant_claim: String,
+    issuer: Option<String>,
+    audience: Option<String>,
+}
+
+/// What a good token says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Claims {
+    pub(super) subject: String,
+    pub(super) tenant_id: i64,
+    pub(super) expires_at_ms: u64,
+}
+
+/// Whether a credential looks like a token; no key has a dot.
+pub(super) fn is_token(text: &str) -> bool {
+    text.len() <= LONGEST && text.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+impl Jwt {
+    pub(super) fn new(settings: JwtSettings) -> Self {
+        let JwtSettings { secret, jwks, tenant_claim, issuer, audience } = settings;
+        let secret = secret.map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret.expose_secret().as_bytes()));
+        Self { secret, jwks: jwks.map(Jwks::new), tenant_claim, issuer, audience }
+    }
+
+    /// What the token says, if it is to be believed; an error only where the issuer's keys cannot be had.
+    pub(super) async fn check(&self, token: &str, now_ms: u64) -> Result<Option<Claims>, StoreError> {
+        let Some(parts) = Parts::of(token) else { return Ok(None) };
+        let fits = match (parts.algorithm.as_str(), &self.secret, &self.jwks) {
+            ("HS256", Some(secret), _) => hmac::verify(secret, parts.signed.as_bytes(), &parts.signature).is_ok(),
+            (algorithm, _, Some(jwks)) => {
+                let signed = Signed {
+                    algorithm,
+                    key_id: parts.key_id.as_deref(),
+                    message: parts.signed.as_bytes(),
+                    signature: &parts.signature,
+                };
+                jwks.fits(signed).await?
+            }
+            _ => false,
+        };
+        Ok(if fits { self.claims(&parts.claims, now_ms) } else { None })
+    }
+
+    fn claims(&self, claims: &Map<String, Value>, now_ms: u64) -> Option<Claims> {
+        let expires_at_ms = time(claims.get("exp")?)?;
+        let begins_at_ms = claims.get("nbf").map_or(Some(0), time)?;
+        if expires_at_ms <= now_ms || begins_at_ms > now_ms.saturating_add(CLOCK_SKEW_MS) {
+            return None;
+        }
+        if let Some(issuer) = &self.issuer
+            && claims.get("iss").and_then(Value::as_str) != Some(issuer)
+        {
+            return None;
+        }
+        if let Some(audience) = &self.audience {
+            let meant = match claims.get("aud")? {
+                Value::String(one) => one == audience,
+                Value::Array(several) => several.iter().any(|one| one.as_str() == Some(audience)),
+                _ => false,
+            };
+            if !meant {
+                return None;
+            }
+        }
+        let tenant_id = match claims.get(&self.tenant_claim)? {
+            Value::Number(number) => number.as_i64()?,
+            Value::String(text) => text.parse().ok()?,
+            _ => return None,
+        };
+        Some(Claims { subject: claims.get("sub")?.as_str()?.to_owned(), tenant_id, expires_at_ms })
+    }
+}
+
+/// Seconds since 1970, possibly with a fraction, as milliseconds.
+fn time(value: &Value) -> Option<u64> {
+    match value.as_u64() {
+        Some(seconds) => seconds.checked_mul(1000),
+        // A cast ends at the bounds of the type, which is right for a time.
+        None => value.as_f64().filter(|seconds| *seconds >= 0.0).map(|seconds| (seconds * 1000.0) as u64),
+    }
+}
+
+/// A token taken apart, not yet believed.
+struct Parts<'a> {
+    algorithm: String,
+    key_id: Option<String>,
+    claims: Map<String, Value>,
+    signed: &'a str,
+    signature: Vec<u8>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(token: &'a str) -> Option<Self> {
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, claims) = signed.split_once('.')?;
+        let object = |text: &str| match serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()? {
+            Value::Object(object) => Some(object),
+            _ => None,
+        };
+        let header = object(header)?;
+        // Whatever is critical is not known here, so that the token means more than we would see.
+        if header.contains_key("crit") {
+            return None;
+        }
+        let key_id = match header.get("kid") {
+            None => None,
+            Some(id) => Some(id.as_str()?.to_owned()),
+        };
+        Some(Self {
+            algorithm: header.get("alg")?.as_str()?.to_owned(),
+            key_id,
+            claims: object(claims)?,
+            signed,
+            signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "jwt_tests.rs"]
+mod tests;

@@ -1,0 +1,401 @@
+//! Who gets in, on what store, and for how long.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+use amalgam_core::{
+    TenantState,
+    store::{KeyRecord, NewKey, Stored, TenantChange},
+};
+
+use super::*;
+
+/// A store of tenants 1 and 2 in memory that can be made to fail, and counts lookups.
+#[derive(Default)]
+struct Memory {
+    keys: Mutex<Vec<NewKey>>,
+    stateless: AtomicBool,
+    down: AtomicBool,
+    lookups: AtomicUsize,
+    touched: Mutex<Vec<(String, u64)>>,
+}
+
+impl Memory {
+    fn gives<'a, T: Send + 'a>(&self, value: T) -> Stored<'a, T> {
+        let down = self.down.load(Ordering::Relaxed);
+        Box::pin(async move { if down { Err(StoreError::Unavailable("down".to_owned())) } else { Ok(value) } })
+    }
+
+    fn record(&self, id: i64) -> Option<TenantRecord> {
+        let state = match self.stateless.load(Ordering::Relaxed) {
+            true => TenantState::Stateless,
+            false => TenantState::Stored,
+        };
+        (id <= 2).then(|| identity::tenant_for_tests(id, state))
+    }
+
+    fn change(&self, change: impl Fn(&mut KeyRecord)) {
+        self.keys.lock().unwrap().iter_mut().for_each(|key| change(&mut key.record));
+    }
+}
+
+impl TenancyStore for Memory {
+    fn create_tenant<'a>(
+        &'a self,
+        _: Operator,
+        _: Option<i64>,
+        _: &'a str,
+        _: TenantState,
+        _: u64,
+    ) -> Stored<'a, Option<TenantRecord>> {
+        self.gives(None)
+    }
+
+    fn tenants(&self, _: Operator, _: Option<i64>, _: usize) -> Stored<'_, Vec<TenantRecord>> {
+        self.gives(Vec::new())
+    }
+
+    fn tenant(&self, _: Operator, id: i64) -> Stored<'_, Option<TenantRecord>> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        self.gives(self.record(id))
+    }
+
+    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
+        self.gives(None)
+    }
+
+    fn create_key(&self, _: Operator, key: NewKey) -> Stored<'_, bool> {
+        let there = key.record.tenant_id <= 2;
+        self.keys.lock().unwrap().extend(there.then_some(key));
+        self.gives(there)
+    }
+
+    fn keys<'a>(&'a self, _: Operator, _: Option<i64>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<KeyRecord>> {
+        self.gives(Vec::new())
+    }
+
+    fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
+        self.gives(None)
+    }
+
+    fn key_by_hash(&self, _: Operator, hash: [u8; 32]) -> Stored<'_, Option<(KeyRecord, TenantRecord)>> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        let key = self.keys.lock().unwrap().iter().find(|key| key.hash == hash).map(|key| key.record.clone());
+        self.gives(key.and_then(|key| self.record(key.tenant_id).map(|tenant| (key, tenant))))
+    }
+
+    fn touch_keys(&self, _: Operator, used: Vec<(String, u64)>) -> Stored<'_, ()> {
+        self.touched.lock().unwrap().extend(used);
+        self.gives(())
+    }
+
+    fn remembered<'a>(&'a self, _: Operator, _: &'a str) -> Stored<'a, Option<String>> {
+        self.gives(None)
+    }
+
+    fn remember<'a>(&'a self, _: Operator, _: &'a str, text: &'a str, _: bool) -> Stored<'a, String> {
+        self.gives(text.to_owned())
+    }
+}
+
+#[derive(Default)]
+struct Hand(AtomicU64);
+
+impl Clock for Hand {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+const CONFIGURED: &str = "a-key-of-the-configuration";
+
+struct World {
+    store: Arc<Memory>,
+    clock: Arc<Hand>,
+    auth: Auth,
+}
+
+impl World {
+    fn new(open: bool) -> Self {
+        let (store, clock) = (Arc::new(Memory::default()), Arc::new(Hand(AtomicU64::new(1_000_000))));
+        let tenant = |id| identity::tenant_for_tests(id, TenantState::Stored);
+        let configured =
+            ConfiguredKey { key: CONFIGURED.into(), tenant: tenant(2), rights: Rights::USE.and(Rights::ADMIN) };
+        let auth = Auth::new(AuthParts {
+            store: Arc::clone(&store) as Arc<dyn TenancyStore>,
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            pepper: Pepper::from_bytes(&[5; 32]),
+            configured: if open { Vec::new() } else { vec![configured] },
+            open: open.then(|| tenant(1)),
+            jwt: None,
+        });
+        Self { store, clock, auth }
+    }
+
+    async fn key(&self, rights: Rights, expires_at_ms: Option<u64>) -> String {
+        let order = KeyOrder { tenant_id: 1, rights, user: None, label: None, expires_at_ms };
+        let issued = issue(&*self.store, self.auth.pepper(), Operator::of_this_process(), order, 0).await;
+        issued.unwrap().unwrap().key.expose_secret().to_owned()
+    }
+
+    async fn ask(&self, headers: &[&str]) -> Result<Scope, FaultKind> {
+        self.ask_at(headers, Door::Use).await
+    }
+
+    async fn ask_at(&self, headers: &[&str], door: Door) -> Result<Scope, FaultKind> {
+        let mut request = Request::builder().uri("/v1/models");
+        for value in headers {
+            request = request.header(header::AUTHORIZATION, *value);
+        }
+        let mut request = request.body(()).unwrap();
+        request.extensions_mut().insert(Peer("192.0.2.1:1".parse().unwrap()));
+        let admitted = match self.auth.admit(&request, door) {
+            Admission::Now(admitted) => admitted,
+            Admission::Later(asking) => asking.await,
+        };
+        admitted.map_err(|fault| fault.kind)
+    }
+
+    fn lookups(&self) -> usize {
+        self.store.lookups.load(Ordering::Relaxed)
+    }
+}
+
+fn bearer(key: &str) -> String {
+    format!("Bearer {key}")
+}
+
+async fn pass(time: Duration) {
+    tokio::time::advance(time).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_known_key_gives_its_tenant_and_everything_else_is_refused() {
+    // S18
+    let world = World::new(false);
+    let stored = world.key(Rights::USE, None).await;
+    assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2);
+    assert_eq!(world.ask(&[&bearer(&stored)]).await.unwrap().tenant_id(), 1);
+    assert_eq!(world.ask(&[&format!("bearer  {stored} ")]).await.unwrap().tenant_id(), 1);
+    let (doubled, basic) = (bearer(&stored), format!("Basic {stored}"));
+    for wrong in [
+        &[][..],
+        &["Bearer am_two"],
+        &["Bearer another"],
+        &[&stored],
+        &[&basic],
+        &[&doubled, &doubled],
+        &["Bearer "],
+        &["Bearer ' OR '1'='1"],
+    ] {
+        assert_eq!(world.ask(wrong).await, Err(FaultKind::Unauthenticated), "{wrong:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_in_use_is_looked_up_every_few_seconds_and_not_for_each_request() {
+    let world = World::new(false);
+    let key = bearer(&world.key(Rights::USE, None).await);
+    for _ in 0..100 {
+        world.ask(&[&key]).await.unwrap();
+    }
+    assert_eq!(world.lookups(), 1);
+    pass(cache::RENEWAL).await;
+    for _ in 0..100 {
+        world.ask(&[&key]).await.unwrap();
+    }
+    assert_eq!(world.lookups(), 2);
+}
+
+// S12
+#[tokio::test(start_paused = true)]
+async fn revocation_and_expiry_hold_within_five_seconds() {
+    let world = World::new(false);
+    let (revoked, expiring) = (world.key(Rights::USE, None).await, world.key(Rights::USE, Some(1_004_000)).await);
+    let (revoked, expiring) = (bearer(&revoked), bearer(&expiring));
+    world.ask(&[&revoked]).await.unwrap();
+    world.ask(&[&expiring]).await.unwrap();
+    world.store.change(|key| key.revoked_at_ms = key.expires_at_ms.is_none().then_some(1));
+    // A key whose time is over is refused that very moment.
+    world.clock.0.store(1_004_000, Ordering::Relaxed);
+    assert_eq!(world.ask(&[&expiring]).await, Err(FaultKind::Unauthenticated));
+    pass(Duration::from_secs(4)).await;
+    assert_eq!(world.ask(&[&revoked]).await, Err(FaultKind::Unauthenticated));
+    assert_eq!(world.ask(&[&expiring]).await, Err(FaultKind::Unauthenticated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_this_process_revokes_is_worthless_at_once() {
+    let world = World::new(false);
+    let key = bearer(&world.key(Rights::USE, None).await);
+    world.ask(&[&key]).await.unwrap();
+    world.store.change(|key| key.revoked_at_ms = Some(1));
+    let id = world.store.keys.lock().unwrap()[0].record.id.clone();
+    world.auth.forget_key(&id);
+    assert_eq!(world.ask(&[&key]).await, Err(FaultKind::Unauthenticated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_revoked_and_expired_keys_are_told_the_same() {
+    let world = World::new(false);
+    let (revoked, expired) = (world.key(Rights::USE, None).await, world.key(Rights::USE, Some(1)).await);
+    world.store.change(|key| key.revoked_at_ms = key.expires_at_ms.is_none().then_some(1));
+    let mut told = Vec::new();
+    for key in [revoked.as_str(), &expired, "am_nobody"] {
+        let before = world.lookups();
+        let request = Request::builder().header(header::AUTHORIZATION, bearer(key)).body(()).unwrap();
+        let Admission::Later(asking) = world.auth.admit(&request, Door::Use) else { panic!("the store is asked") };
+        told.push((asking.await.unwrap_err(), world.lookups() - before));
+    }
+    assert!(told.iter().all(|one| one == &told[0]), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_store_nobody_new_gets_in_and_nobody_is_told_that_a_key_is_wrong() {
+    let world = World::new(false);
+    let (seen, unseen) = (bearer(&world.key(Rights::USE, None).await), bearer(&world.key(Rights::USE, None).await));
+    world.ask(&[&seen]).await.unwrap();
+    world.store.down.store(true, Ordering::Relaxed);
+    assert_eq!(world.ask(&[&unseen]).await, Err(FaultKind::StoreDown));
+    assert_eq!(world.ask(&["Bearer am_wrong"]).await, Err(FaultKind::StoreDown));
+    // What was known a moment ago is good for that moment.
+    pass(cache::RENEWAL).await;
+    world.ask(&[&seen]).await.unwrap();
+    pass(cache::LIFE).await;
+    assert_eq!(world.ask(&[&seen]).await, Err(FaultKind::StoreDown));
+    // The configuration needs no store.
+    assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2);
+    world.store.down.store(false, Ordering::Relaxed);
+    world.ask(&[&seen]).await.unwrap();
+    world.ask(&[&unseen]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_another_master_key_only_keys_of_the_store_are_closed_and_none_is_called_wrong() {
+    let mut world = World::new(false);
+    let key = bearer(&world.key(Rights::USE, None).await);
+    let tenant = identity::tenant_for_tests(2, TenantState::Stored);
+    let pepper = Pepper::of_this_process();
+    world.auth = Auth::new(AuthParts {
+        store: Arc::clone(&world.store) as Arc<dyn TenancyStore>,
+        clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
+        pepper: pepper.clone(),
+        configured: vec![ConfiguredKey { key: CONFIGURED.into(), tenant, rights: Rights::USE }],
+        open: None,
+        jwt: None,
+    });
+    assert_eq!(world.ask(&[&key]).await, Err(FaultKind::StoreDown));
+    assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2);
+    let order = KeyOrder { tenant_id: 1, rights: Rights::USE, user: None, label: None, expires_at_ms: None };
+    assert!(issue(&*world.store, &pepper, Operator::of_this_process(), order, 0).await.is_err(), "nobody could use it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_tenant_reaches_every_kind_of_caller_within_five_seconds() {
+    let (locked, open) = (World::new(false), World::new(true));
+    let key = bearer(&locked.key(Rights::USE, None).await);
+    let configured = bearer(CONFIGURED);
+    for world in [&locked, &open] {
+        world.store.stateless.store(true, Ordering::Relaxed);
+    }
+    pass(Duration::from_secs(4)).await;
+    for (world, headers) in [(&locked, &[key.as_str()][..]), (&locked, &[&configured]), (&open, &[])] {
+        assert_eq!(world.ask(headers).await.unwrap().state(), TenantState::Stateless, "{headers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_door_takes_everybody_but_a_wrong_key_of_ours() {
+    let world = World::new(true);
+    let own = bearer(&world.key(Rights::USE.and(Rights::ADMIN), None).await);
+    for anything in [&[][..], &["Bearer none"], &["Basic abc"], &["nonsense"]] {
+        let scope = world.ask(anything).await.unwrap();
+        assert_eq!((scope.tenant_id(), scope.rights(), scope.user()), (1, Rights::USE, "key:config"), "{anything:?}");
+        assert_eq!(world.ask_at(anything, Door::Admin).await, Err(FaultKind::Unauthenticated), "{anything:?}");
+    }
+    assert_eq!(world.ask(&["Bearer am_wrong"]).await, Err(FaultKind::Unauthenticated));
+    assert!(world.ask_at(&[&own], Door::Admin).await.unwrap().admin().is_some());
+}
+
+// S20
+#[tokio::test]
+async fn an_open_door_does_not_answer_to_the_names_of_others() {
+    let world = World::new(true);
+    let named = |host: &str| {
+        let request = Request::builder().uri("/v1/models").header(header::HOST, host).body(()).unwrap();
+        match world.auth.admit(&request, Door::Use) {
+            Admission::Now(admitted) => admitted.map_err(|fault| fault.kind),
+            Admission::Later(_) => panic!("{host}"),
+        }
+    };
+    for local in ["localhost:8080", "127.0.0.1", "[::1]:8080", "192.0.2.1:80", "box", "a.localhost:1", "LOCALHOST."] {
+        assert!(named(local).is_ok(), "{local}");
+    }
+    for foreign in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example"] {
+        assert_eq!(named(foreign), Err(FaultKind::Forbidden), "{foreign}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_door_asks_for_its_right() {
+    let world = World::new(false);
+    let rights = [Rights::USE, Rights::ADMIN, Rights::OPERATOR];
+    let mut keys = Vec::new();
+    for right in rights {
+        keys.push(bearer(&world.key(right, None).await));
+    }
+    let [user, admin, operator] = [&keys[0], &keys[1], &keys[2]];
+    assert!(world.ask(&[user]).await.is_ok());
+    assert_eq!(world.ask_at(&[user], Door::Admin).await, Err(FaultKind::Forbidden));
+    for key in [admin, operator] {
+        assert_eq!(world.ask(&[key]).await, Err(FaultKind::Forbidden));
+        assert!(world.ask_at(&[key], Door::Admin).await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_guesses_is_slowed_down_and_good_keys_are_not() {
+    let world = World::new(false);
+    let good = bearer(&world.key(Rights::USE, None).await);
+    world.ask(&[&good]).await.unwrap();
+    let mut kinds = Vec::new();
+    for number in 0..30 {
+        kinds.push(world.ask(&[&format!("Bearer am_guess{number}")]).await.unwrap_err());
+    }
+    assert!(kinds[..20].iter().all(|kind| *kind == FaultKind::Unauthenticated), "{kinds:?}");
+    assert_eq!(kinds[25], FaultKind::Overloaded);
+    // A key that was good is known again, also when it was not used for a while.
+    world.ask(&[&good]).await.unwrap();
+    pass(cache::LIFE).await;
+    for number in 30..60 {
+        let _ = world.ask(&[&format!("Bearer am_guess{number}")]).await;
+    }
+    world.ask(&[&good]).await.unwrap();
+    world.ask(&[&bearer(CONFIGURED)]).await.unwrap();
+    // Whoever repeats one wrong key learns that it is wrong, and costs nothing.
+    pass(Duration::from_secs(10)).await;
+    for _ in 0..100 {
+        assert_eq!(world.ask(&["Bearer am_wrong"]).await, Err(FaultKind::Unauthenticated));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn uses_are_written_down_in_batches_and_not_more_than_once_a_minute() {
+    let world = World::new(false);
+    let key = bearer(&world.key(Rights::USE, None).await);
+    let touched = || world.store.touched.lock().unwrap().len();
+    world.ask(&[&key]).await.unwrap();
+    assert_eq!(touched(), 0);
+    world.auth.close_books().await;
+    assert_eq!(touched(), 1);
+    world.store.change(|key| key.last_used_at_ms = Some(1_000_000));
+    for (now_ms, times) in [(1_059_999, 1), (1_060_000, 2)] {
+        pass(cache::LIFE).await;
+        world.clock.0.store(now_ms, Ordering::Relaxed);
+        world.ask(&[&key]).await.unwrap();
+        world.auth.close_books().await;
+        assert_eq!(touched(), times, "{now_ms}");
+    }
+}

@@ -1,0 +1,330 @@
+//! What the inside asks of the outside, with nothing behind it: for tests of the doors themselves.
+
+use std::{sync::Arc, time::Duration};
+
+use amalgam_core::{
+    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, Fetched, ModelCard, Operator, Rights, Route, Scope, Seal, Store,
+    TenantState,
+    store::{
+        Added, Answer, Buried, Cancelled, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
+        KeyRecord, Keyed, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, Pruned, QueuedTurn,
+        ResponseStore, Retention, Stored, StoredResponse, TenancyStore, TenantChange, TenantRecord, TurnRecord,
+        TurnStore, TurnWrite, Written,
+    },
+};
+use amalgam_engine::{Admission, Engine, EngineSettings};
+use amalgam_protocol::Json;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use secrecy::SecretString;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use crate::{
+    app::{App, Limits, Parts},
+    auth::{Auth, AuthParts, ConfiguredKey, Pepper},
+    layers::Entrance,
+    wires::router,
+};
+
+/// The key of the tenant that [`served`] knows.
+pub(crate) const KEY: &str = "am_a_key_for_tests";
+
+/// All wires, with nothing behind them.
+pub(crate) fn served(state: TenantState) -> Entrance {
+    router(app(state))
+}
+
+/// The server's parts, with nothing behind them.
+pub(crate) fn app(state: TenantState) -> Arc<App> {
+    let second = Duration::from_secs(1);
+    let settings = EngineSettings { turn_deadline: second, keepalive: second, transcripts: false };
+    let store: Arc<dyn Store> = Arc::new(Nothing);
+    let engine = Engine::new(
+        settings,
+        Admission::new(1),
+        Arc::new(Nothing),
+        Arc::new(Nothing),
+        Arc::clone(&store),
+        ProcessId(1),
+    );
+    let tenant = TenantRecord { id: 1, name: "test".to_owned(), state, ai_agent_enabled: true, created_at_ms: 0 };
+    let auth = Auth::new(AuthParts {
+        store: Arc::new(Nothing),
+        clock: Arc::new(Nothing),
+        pepper: Pepper::from_bytes(b"for tests"),
+        configured: vec![ConfiguredKey {
+            key: SecretString::from(KEY),
+            tenant,
+            rights: Rights::USE.and(Rights::ADMIN),
+        }],
+        open: None,
+        jwt: None,
+    });
+    let limits = Limits {
+        body_bytes: 4096,
+        media_bytes: 1024,
+        body_pause: second,
+        json_depth: 16,
+        input_items: 10,
+        tools: 10,
+        schema_nodes: 100,
+        string_bytes: 1024,
+    };
+    let parts = Parts {
+        engine,
+        catalog: Arc::new(Nothing),
+        auth,
+        store,
+        clock: Arc::new(Nothing),
+        seal: Arc::new(Nothing),
+        limits,
+    };
+    Arc::new(App::new(parts))
+}
+
+/// What a server answers.
+pub(crate) struct Told {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+/// Asks a server once.
+pub(crate) async fn ask(server: Entrance, method: &Method, path: &str, key: Option<&str>, body: &str) -> Told {
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(key) = key {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let response = server.oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Told { status: head.status, headers: head.headers, body: serde_json::from_slice(&body).unwrap() }
+}
+
+/// A server without a single model, whose store holds nothing and loses whatever it is told.
+pub(crate) struct Nothing;
+
+fn gives<'a, T: Send + 'a>(value: T) -> Stored<'a, T> {
+    Box::pin(async move { Ok(value) })
+}
+
+impl Catalog for Nothing {
+    fn resolve<'a>(&'a self, _: &'a Scope, _: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn list<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>> {
+        Box::pin(async { Vec::new() })
+    }
+}
+
+impl Fetch for Nothing {
+    fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
+        Box::pin(async { Err(Fault::internal("nothing is fetched here")) })
+    }
+}
+
+impl Clock for Nothing {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+}
+
+impl Seal for Nothing {
+    fn seal(&self, _: &str, _: &[u8]) -> String {
+        String::new()
+    }
+
+    fn open(&self, _: &str, _: &str) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl Store for Nothing {
+    fn changed(&self, _: &str) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn ping(&self) -> Stored<'_, ()> {
+        gives(())
+    }
+}
+
+impl ResponseStore for Nothing {
+    fn response<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<StoredResponse>> {
+        gives(None)
+    }
+
+    fn lineage<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Lineage>> {
+        gives(None)
+    }
+
+    fn items<'a>(&'a self, _: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
+        gives(vec![None; ids.len()])
+    }
+
+    fn delete_response<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, bool> {
+        gives(false)
+    }
+
+    fn cancel_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<Cancelled>> {
+        gives(None)
+    }
+
+    fn events<'a>(&'a self, _: &'a Scope, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Option<EventTail>> {
+        gives(None)
+    }
+}
+
+impl TurnStore for Nothing {
+    fn write<'a>(&'a self, _: &'a Scope, _: TurnWrite) -> Stored<'a, Written> {
+        gives(Written::Lost)
+    }
+
+    fn claim<'a>(
+        &'a self,
+        _: &'a Scope,
+        _: &'a Keyed,
+        _: [u8; 32],
+        _: &'a str,
+        _: ProcessId,
+        _: u64,
+    ) -> Stored<'a, Claim> {
+        gives(Claim::First)
+    }
+
+    fn settle<'a>(&'a self, _: &'a Scope, _: &'a Keyed, _: &'a str, _: Option<Answer>) -> Stored<'a, ()> {
+        gives(())
+    }
+
+    fn turn<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<TurnRecord>> {
+        gives(None)
+    }
+}
+
+impl ConversationStore for Nothing {
+    fn create_conversation<'a>(&'a self, _: &'a Scope, _: &'a Conversation, _: Vec<NewItem>) -> Stored<'a, ()> {
+        gives(())
+    }
+
+    fn conversation<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Conversation>> {
+        gives(None)
+    }
+
+    fn update_conversation<'a>(&'a self, _: &'a Scope, _: &'a str, _: Json) -> Stored<'a, Option<Conversation>> {
+        gives(None)
+    }
+
+    fn delete_conversation<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, bool> {
+        gives(false)
+    }
+
+    fn add_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: Vec<NewItem>) -> Stored<'a, Option<Added>> {
+        gives(None)
+    }
+
+    fn list_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a Page) -> Stored<'a, Option<Listing>> {
+        gives(None)
+    }
+
+    fn conversation_item<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, Option<ConversationItem>> {
+        gives(None)
+    }
+
+    fn delete_item<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, Option<bool>> {
+        gives(None)
+    }
+
+    fn conversation_history<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Vec<Json>>> {
+        gives(None)
+    }
+}
+
+impl TenancyStore for Nothing {
+    fn create_tenant<'a>(
+        &'a self,
+        _: Operator,
+        _: Option<i64>,
+        _: &'a str,
+        _: TenantState,
+        _: u64,
+    ) -> Stored<'a, Option<TenantRecord>> {
+        gives(None)
+    }
+
+    fn tenants(&self, _: Operator, _: Option<i64>, _: usize) -> Stored<'_, Vec<TenantRecord>> {
+        gives(Vec::new())
+    }
+
+    fn tenant(&self, _: Operator, _: i64) -> Stored<'_, Option<TenantRecord>> {
+        gives(None)
+    }
+
+    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
+        gives(None)
+    }
+
+    fn create_key(&self, _: Operator, _: NewKey) -> Stored<'_, bool> {
+        gives(false)
+    }
+
+    fn keys<'a>(&'a self, _: Operator, _: Option<i64>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<KeyRecord>> {
+        gives(Vec::new())
+    }
+
+    fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
+        gives(None)
+    }
+
+    fn key_by_hash(&self, _: Operator, _: [u8; 32]) -> Stored<'_, Option<(KeyRecord, TenantRecord)>> {
+        gives(None)
+    }
+
+    fn touch_keys(&self, _: Operator, _: Vec<(String, u64)>) -> Stored<'_, ()> {
+        gives(())
+    }
+
+    fn remembered<'a>(&'a self, _: Operator, _: &'a str) -> Stored<'a, Option<String>> {
+        gives(None)
+    }
+
+    fn remember<'a>(&'a self, _: Operator, _: &'a str, text: &'a str, _: bool) -> Stored<'a, String> {
+        gives(text.to_owned())
+    }
+}
+
+impl ProcessStore for Nothing {
+    fn beat(&self, _: Operator, _: ProcessId, _: u64) -> Stored<'_, ()> {
+        gives(())
+    }
+
+    fn processes(&self, _: Operator) -> Stored<'_, Vec<(ProcessId, u64)>> {
+        gives(Vec::new())
+    }
+
+    fn bury<'a>(&'a self, _: Operator, _: ProcessId, _: u64, _: &'a str, _: u64) -> Stored<'a, Option<Buried>> {
+        gives(None)
+    }
+
+    fn take_queued(&self, _: Operator, _: ProcessId, _: usize) -> Stored<'_, Vec<QueuedTurn>> {
+        gives(Vec::new())
+    }
+
+    fn give_back<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
+        gives(())
+    }
+
+    fn held(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
+        gives(Vec::new())
+    }
+
+    fn prune(&self, _: Operator, _: Retention) -> Stored<'_, Pruned> {
+        gives(Pruned::default())
+    }
+
+    fn reset(&self, _: Operator, _: bool) -> Stored<'_, ()> {
+        gives(())
+    }
+}

@@ -1,0 +1,87 @@
+//! `/admin`: tenants, keys and turns, for operators and for the administrators of a tenant.
+//!
+//! Whoever gets here has a key with one of the two rights. An administrator reaches its own tenant and no other, and
+//! cannot tell which others there are; the operator reaches all. What an answer shows is listed field by field.
+
+mod fields;
+mod keys;
+mod tenants;
+mod turns;
+
+use std::sync::Arc;
+
+use amalgam_core::{Fault, FaultKind, Operator, Scope};
+use amalgam_protocol::Writer;
+use axum::{Router, response::Response, routing::get};
+
+use super::{answer, query::Query};
+use crate::app::App;
+
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/admin/tenants", get(tenants::list).post(tenants::create))
+        .route("/admin/tenants/{tenant_id}", get(tenants::retrieve).patch(tenants::change))
+        .route("/admin/keys", get(keys::list).post(keys::create))
+        .route("/admin/keys/{key_id}", axum::routing::delete(keys::revoke))
+        .route("/admin/turns/{response_id}", get(turns::retrieve))
+}
+
+/// The operator of all tenants, or a refusal.
+fn operator(scope: &Scope) -> Result<Operator, Fault> {
+    scope.operator().ok_or_else(|| Fault::new(FaultKind::Forbidden, "Only the operator may do this."))
+}
+
+/// The tenant whose things are meant: the one that was named, else the caller's own; all of them for an operator who is
+/// no tenant's administrator. The refusal is the same whether the other tenant exists or not.
+fn meant_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault> {
+    match named {
+        Some(id) if id == scope.tenant_id() || scope.operator().is_some() => Ok(Some(id)),
+        Some(_) => Err(Fault::new(FaultKind::Forbidden, "Only the operator may reach other tenants.")),
+        None if scope.admin().is_some() => Ok(Some(scope.tenant_id())),
+        None => Ok(None),
+    }
+}
+
+/// `tenant_id` of a query.
+fn named_tenant(query: &Query) -> Result<Option<i64>, Fault> {
+    match query.number("tenant_id")? {
+        None => Ok(None),
+        Some(id) => match i64::try_from(id) {
+            Ok(id) => Ok(Some(id)),
+            Err(_) => Err(Fault::invalid("tenant_id", "Invalid value for 'tenant_id': no tenant has this number.")),
+        },
+    }
+}
+
+/// One page of a list that was asked for with one entry more than the page holds.
+fn page<T>(entries: &[T], limit: usize, id: impl Fn(&mut Writer, &T), write: impl Fn(&mut Writer, &T)) -> Response {
+    let shown = entries.get(..limit).unwrap_or(entries);
+    let mut writer = Writer::with_capacity(512 * shown.len() + 128);
+    writer.object(|writer| {
+        writer.key("object").string("list");
+        writer.key("data").array(|writer| shown.iter().for_each(|entry| write(writer, entry)));
+        for (name, entry) in [("first_id", shown.first()), ("last_id", shown.last())] {
+            match entry {
+                Some(entry) => id(writer.key(name), entry),
+                None => writer.key(name).null(),
+            }
+        }
+        writer.key("has_more").bool(entries.len() > limit);
+    });
+    answer::json(writer.into_bytes())
+}
+
+/// A moment in seconds, as the doors tell it.
+fn write_time(writer: &mut Writer, name: &'static str, at_ms: Option<u64>) {
+    match at_ms {
+        Some(at_ms) => writer.key(name).number(at_ms / 1000),
+        None => writer.key(name).null(),
+    }
+}
+
+fn write_text(writer: &mut Writer, name: &'static str, text: Option<&str>) {
+    match text {
+        Some(text) => writer.key(name).string(text),
+        None => writer.key(name).null(),
+    }
+}

@@ -1,0 +1,141 @@
+//! The body of an administrative request: a small object whose fields are all known.
+//!
+//! A field that nobody knows is refused: whoever sends one believes that it does something.
+
+use amalgam_core::{Fault, FaultKind};
+use axum::extract::Request;
+use serde_json::{Map, Value};
+
+use crate::{
+    app::App,
+    body::{BodyLimits, expect_json, read},
+};
+
+/// The largest body of an administrative request.
+const LARGEST: usize = 64 * 1024;
+
+/// An object that was read whole.
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Reads the body of a request that may have these fields.
+    pub(super) async fn read(app: &App, request: Request, known: &[&str]) -> Result<Self, Fault> {
+        let (head, body) = request.into_parts();
+        expect_json(&head.headers)?;
+        let limits = BodyLimits { bytes: LARGEST.min(app.limits.body_bytes), pause: app.limits.body_pause };
+        let body = read(body, limits).await?;
+        let value = serde_json::from_slice(&body).map_err(|_| {
+            Fault::new(FaultKind::Invalid, "We could not parse the JSON body of your request.").code("invalid_json")
+        })?;
+        Self::of(value, known)
+    }
+
+    fn of(value: Value, known: &[&str]) -> Result<Self, Fault> {
+        let Value::Object(fields) = value else {
+            return Err(Fault::invalid("body", "Invalid type for 'body': expected an object.").code("invalid_type"));
+        };
+        match fields.keys().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(Self(fields)),
+            Some(unknown) => {
+                let shown: String = unknown.chars().take(64).collect();
+                let message = format!("Unknown parameter: '{shown}'. Known are: {}.", known.join(", "));
+                Err(Fault::invalid(shown, message).code("unknown_parameter"))
+            }
+        }
+    }
+
+    /// A text of a bounded number of visible or blank characters, not empty.
+    pub(super) fn text(&self, name: &'static str, longest: usize) -> Result<Option<&str>, Fault> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) if is_plain(text, longest) => Ok(Some(text)),
+            Some(Value::String(_)) => {
+                Err(wrong(name, &format!("must have 1 to {longest} characters and none that cannot be seen")))
+            }
+            Some(_) => Err(mistyped(name, "a string")),
+        }
+    }
+
+    pub(super) fn boolean(&self, name: &'static str) -> Result<Option<bool>, Fault> {
+        self.get(name).map(|value| value.as_bool().ok_or_else(|| mistyped(name, "a boolean"))).transpose()
+    }
+
+    /// A whole number from 1.
+    pub(super) fn number(&self, name: &'static str) -> Result<Option<i64>, Fault> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) if !value.is_number() => Err(mistyped(name, "an integer")),
+            Some(value) => match value.as_i64() {
+                Some(number) if number >= 1 => Ok(Some(number)),
+                _ => Err(wrong(name, "must be a whole number from 1")),
+            },
+        }
+    }
+
+    pub(super) fn texts(&self, name: &'static str) -> Result<Option<Vec<&str>>, Fault> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let texts = value.as_array().map(|items| items.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        texts.flatten().map(Some).ok_or_else(|| mistyped(name, "a list of strings"))
+    }
+
+    /// Null counts as not said.
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+}
+
+fn is_plain(text: &str, longest: usize) -> bool {
+    !text.trim().is_empty() && text.chars().count() <= longest && !text.chars().any(char::is_control)
+}
+
+pub(super) fn missing(name: &'static str) -> Fault {
+    Fault::invalid(name, format!("Missing required parameter: '{name}'.")).code("missing_required_parameter")
+}
+
+pub(super) fn wrong(name: &'static str, why: &str) -> Fault {
+    Fault::invalid(name, format!("Invalid value for '{name}': {why}.")).code("invalid_value")
+}
+
+fn mistyped(name: &'static str, expected: &str) -> Fault {
+    Fault::invalid(name, format!("Invalid type for '{name}': expected {expected}.")).code("invalid_type")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(value: Value) -> Fields {
+        Fields::of(value, &["name", "id", "on", "list"]).map_err(|fault| fault.message).unwrap()
+    }
+
+    fn code<T>(result: Result<T, Fault>) -> Option<String> {
+        result.err().and_then(|fault| fault.code.map(std::borrow::Cow::into_owned))
+    }
+
+    #[test]
+    fn fields_are_read_by_their_type_and_null_is_not_said() {
+        let fields = fields(json!({"name": "Ünï code", "id": 3, "on": false, "list": ["a", "b"]}));
+        assert_eq!(fields.text("name", 8).unwrap(), Some("Ünï code"));
+        assert_eq!(fields.number("id").unwrap(), Some(3));
+        assert_eq!(fields.boolean("on").unwrap(), Some(false));
+        assert_eq!(fields.texts("list").unwrap(), Some(vec!["a", "b"]));
+        let nothing = self::fields(json!({"name": null, "on": null}));
+        assert_eq!((nothing.text("name", 8).unwrap(), nothing.boolean("on").unwrap()), (None, None));
+    }
+
+    #[test]
+    fn what_nobody_knows_and_what_has_the_wrong_type_is_refused() {
+        assert_eq!(code(Fields::of(json!({"nmae": 1}), &["name"])).as_deref(), Some("unknown_parameter"));
+        assert_eq!(code(Fields::of(json!([]), &["name"])).as_deref(), Some("invalid_type"));
+        let fields = fields(json!({"name": " ", "id": 0, "on": "yes", "list": [1]}));
+        assert_eq!(code(fields.text("name", 8)).as_deref(), Some("invalid_value"));
+        assert_eq!(code(fields.text("on", 2)).as_deref(), Some("invalid_value"));
+        assert_eq!(code(fields.text("id", 2)).as_deref(), Some("invalid_type"));
+        assert_eq!(code(fields.number("id")).as_deref(), Some("invalid_value"));
+        assert_eq!(code(fields.number("name")).as_deref(), Some("invalid_type"));
+        assert_eq!(code(fields.boolean("on")).as_deref(), Some("invalid_type"));
+        assert_eq!(code(fields.texts("list")).as_deref(), Some("invalid_type"));
+    }
+}

@@ -1,0 +1,78 @@
+//! `GET /admin/turns/{response_id}`: a turn of the own tenant, with the exact text of every model call.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, FaultKind, Scope,
+    store::{Transcript, TurnRecord},
+};
+use amalgam_protocol::Writer;
+use axum::{
+    Extension,
+    extract::{Path, State, rejection::PathRejection},
+    response::Response,
+};
+
+use super::write_text;
+use crate::{
+    app::App,
+    wires::{
+        WireError, answer,
+        query::{id_of, missing},
+    },
+};
+
+/// What a missing turn is called.
+const TURN: &str = "Turn";
+
+/// The turn that made a response, whichever user of the tenant it belongs to.
+pub(super) async fn retrieve(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let id = id_of(TURN, id)?;
+    let Some(admin) = scope.admin() else {
+        return Err(Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may see its turns.").into());
+    };
+    let turn = app.store.turn(admin, &id).await.map_err(Fault::from)?.ok_or_else(|| missing(TURN, &id))?;
+    Ok(told(&turn))
+}
+
+fn told(turn: &TurnRecord) -> Response {
+    let bodies: usize = turn.transcripts.iter().map(|call| call.request.len() + call.response.len()).sum();
+    let mut writer = Writer::with_capacity(bodies + bodies / 4 + 4096);
+    writer.object(|writer| {
+        writer.key("id").string(&turn.response.id);
+        writer.key("object").string("turn");
+        writer.key("user").string(&turn.user);
+        turn.response.write(writer.key("response"));
+        writer.key("calls").array(|writer| turn.transcripts.iter().for_each(|call| write(writer, call)));
+    });
+    answer::json(writer.into_bytes())
+}
+
+fn write(writer: &mut Writer, call: &Transcript) {
+    writer.object(|writer| {
+        writer.key("number").number(u64::from(call.number));
+        writer.key("upstream").string(&call.upstream);
+        writer.key("model").string(&call.model);
+        writer.key("asked_at_ms").number(call.asked_at_ms);
+        match call.first_token_ms {
+            Some(milliseconds) => writer.key("first_token_ms").number(milliseconds),
+            None => writer.key("first_token_ms").null(),
+        }
+        writer.key("duration_ms").number(call.duration_ms);
+        writer.key("retries").number(u64::from(call.retries));
+        // As text, whatever it is: exactly what was sent and what came, also where that is no JSON.
+        writer.key("request").string(&String::from_utf8_lossy(&call.request));
+        writer.key("response").string(&String::from_utf8_lossy(&call.response));
+        writer.key("response_cut").bool(call.cut);
+        match &call.usage {
+            Some(usage) => writer.key("usage").raw(usage.raw()),
+            None => writer.key("usage").null(),
+        }
+        writer.key("losses").array(|writer| call.losses.iter().for_each(|loss| writer.string(loss)));
+        write_text(writer, "error", call.error.as_deref());
+    });
+}

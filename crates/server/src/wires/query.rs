@@ -1,0 +1,209 @@
+//! What stands behind the question mark, and ids in paths: the smallest inputs of the wires, and no less from outside.
+
+use std::{convert::Infallible, fmt::Display};
+
+use amalgam_core::{
+    Fault, FaultKind,
+    store::{Order, Page},
+};
+use axum::extract::{FromRequestParts, Path, rejection::PathRejection};
+use http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+/// The page that is given where nobody asks for a size.
+const USUAL_LIMIT: usize = 20;
+/// The largest page.
+const LARGEST_LIMIT: u64 = 100;
+/// The longest id that anything can have.
+const LONGEST_ID: usize = 512;
+
+/// What may be asked for by `include`. Whatever is kept is always sent, so that knowing the names is all there is to do.
+const INCLUDABLE: [&str; 8] = [
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+];
+
+/// The pairs of a query, decoded. Names that nobody asks for are passed by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::read(parts.uri.query().unwrap_or_default()))
+    }
+}
+
+impl Query {
+    fn read(text: &str) -> Self {
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        };
+        Self(text.split('&').filter(|text| !text.is_empty()).map(pair).collect())
+    }
+
+    /// The value of this name; an empty one counts as not said.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Whether it is `true`.
+    pub(crate) fn flag(&self, name: &'static str) -> Result<bool, Fault> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(invalid(name, "must be `true` or `false`")),
+        }
+    }
+
+    /// The whole number of at least zero.
+    pub(crate) fn number(&self, name: &'static str) -> Result<Option<u64>, Fault> {
+        let read = |text: &str| text.parse().map_err(|_| invalid(name, "must be a whole number of at least 0"));
+        self.get(name).map(read).transpose()
+    }
+
+    /// Checks the values of `include`, written once, several times, with or without brackets.
+    pub(crate) fn check_include(&self) -> Result<(), Fault> {
+        let asked = self.0.iter().filter(|(name, _)| name.split('[').next() == Some("include"));
+        for (_, value) in asked.filter(|(_, value)| !value.is_empty()) {
+            if !INCLUDABLE.contains(&value.as_str()) {
+                let known = INCLUDABLE.join("`, `");
+                return Err(invalid("include", format_args!("must be one of `{known}`, but is `{}`", shown(value))));
+            }
+        }
+        Ok(())
+    }
+
+    /// `limit`, `order` and `after`; the newest first where nobody says otherwise.
+    pub(crate) fn page(&self) -> Result<Page, Fault> {
+        let limit = match self.number("limit")? {
+            None => USUAL_LIMIT,
+            Some(limit @ 1..=LARGEST_LIMIT) => limit as usize,
+            Some(_) => return Err(invalid("limit", format_args!("must be between 1 and {LARGEST_LIMIT}"))),
+        };
+        let order = match self.get("order") {
+            None | Some("desc") => Order::Descending,
+            Some("asc") => Order::Ascending,
+            Some(_) => return Err(invalid("order", "must be `asc` or `desc`")),
+        };
+        let after = match self.get("after") {
+            Some(after) if !is_id(after) => return Err(no_such_cursor("after", after)),
+            after => after.map(str::to_owned),
+        };
+        Ok(Page { after, limit, order })
+    }
+}
+
+fn decode(text: &str) -> String {
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+}
+
+fn invalid(name: &'static str, why: impl Display) -> Fault {
+    Fault::invalid(name, format!("Invalid value for '{name}': {why}."))
+}
+
+/// A page that begins or ends at an item which is not in the list.
+pub(crate) fn no_such_cursor(name: &'static str, id: &str) -> Fault {
+    invalid(name, format_args!("no item of this list has the id `{}`", shown(id)))
+}
+
+/// Whether something could have this id at all. Control characters are nobody's, and one engine could not even look for
+/// them.
+pub(crate) fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= LONGEST_ID && !id.chars().any(char::is_control)
+}
+
+/// The id in a path; one that nothing can have is missing like any other.
+pub(crate) fn id_of(what: &'static str, id: Result<Path<String>, PathRejection>) -> Result<String, Fault> {
+    match id {
+        Ok(Path(id)) if is_id(&id) => Ok(id),
+        Ok(Path(id)) => Err(missing(what, &id)),
+        Err(_) => Err(missing(what, "")),
+    }
+}
+
+/// What is not there, or somebody else's: one answer for both.
+pub(crate) fn missing(what: &'static str, id: &str) -> Fault {
+    Fault::new(FaultKind::NotFound, format!("{what} with id '{}' not found.", shown(id)))
+}
+
+/// A value as it may be repeated to its caller.
+fn shown(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault_of<T: std::fmt::Debug>(result: Result<T, Fault>) -> (Option<String>, FaultKind) {
+        let fault = result.unwrap_err();
+        (fault.param.map(std::borrow::Cow::into_owned), fault.kind)
+    }
+
+    #[test]
+    fn pairs_are_decoded_and_empty_values_are_not_said() {
+        let query = Query::read("a=1&b=&c&d=x%20y+z%C3%A9&a=2&%65=f&bad=%FF%0&&");
+        assert_eq!(query.get("a"), Some("1"));
+        assert_eq!((query.get("b"), query.get("c"), query.get("nobody")), (None, None, None));
+        assert_eq!((query.get("d"), query.get("e")), (Some("x y zé"), Some("f")));
+        assert_eq!(query.get("bad"), Some("\u{fffd}%0"));
+    }
+
+    #[test]
+    fn a_page_has_usual_values_and_bounds() {
+        let usual = Page { after: None, limit: 20, order: Order::Descending };
+        assert_eq!(Query::read("").page().unwrap(), usual);
+        assert_eq!(Query::read("limit=&order=&after=&other=7").page().unwrap(), usual);
+        let asked = Page { after: Some("msg_1".to_owned()), limit: 100, order: Order::Ascending };
+        assert_eq!(Query::read("limit=100&order=asc&after=msg_1").page().unwrap(), asked);
+        for (text, param) in [
+            ("limit=0", "limit"),
+            ("limit=101", "limit"),
+            ("limit=-1", "limit"),
+            ("limit=ten", "limit"),
+            ("limit=99999999999999999999", "limit"),
+            ("order=up", "order"),
+            ("after=%00", "after"),
+        ] {
+            assert_eq!(fault_of(Query::read(text).page()), (Some(param.to_owned()), FaultKind::Invalid), "{text}");
+        }
+    }
+
+    #[test]
+    fn include_is_known_however_it_is_written() {
+        for good in [
+            "",
+            "include=",
+            "include=reasoning.encrypted_content",
+            "include[]=reasoning.encrypted_content&include[]=message.output_text.logprobs",
+            "include%5B0%5D=file_search_call.results",
+            "included=nonsense",
+        ] {
+            assert!(Query::read(good).check_include().is_ok(), "{good}");
+        }
+        for bad in ["include=nonsense", "include[]=file_search_call.results&include[]=x", "include%5B0%5D=x"] {
+            assert_eq!(fault_of(Query::read(bad).check_include()), (Some("include".to_owned()), FaultKind::Invalid));
+        }
+    }
+
+    #[test]
+    fn flags_and_numbers_are_nothing_else() {
+        assert!(Query::read("stream=true").flag("stream").unwrap());
+        assert!(!Query::read("stream=false").flag("stream").unwrap());
+        assert!(!Query::read("").flag("stream").unwrap());
+        assert_eq!(fault_of(Query::read("stream=1").flag("stream")), (Some("stream".to_owned()), FaultKind::Invalid));
+        assert_eq!(Query::read("n=7").number("n").unwrap(), Some(7));
+        assert_eq!(fault_of(Query::read("n=1.5").number("n")), (Some("n".to_owned()), FaultKind::Invalid));
+    }
+}

@@ -1,0 +1,127 @@
+//! Answers of turns: a whole one, frames as they come, or frames of a turn that runs elsewhere.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use amalgam_core::{
+    Delivery, Fault, Loss, Scope,
+    store::{EventTail, StoredResponse},
+};
+use amalgam_engine::{follow, look};
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use futures_core::Stream;
+use http::{HeaderName, HeaderValue, header};
+
+use super::{
+    error,
+    gather::no_such_response,
+    turn::{Begun, Running},
+};
+use crate::{
+    app::App,
+    wires::{WireError, answer},
+};
+
+const LOSSES: HeaderName = HeaderName::from_static("amalgam-losses");
+
+/// The most bytes of losses that a header tells; the log has them all.
+const LOSSES_BYTES: usize = 4096;
+
+/// Delivers a turn to the caller that began it; leaving ends one that runs in the foreground.
+pub(super) async fn deliver(app: &App, scope: &Scope, begun: Begun) -> Result<Response, WireError> {
+    match begun {
+        Begun::Running(running) => {
+            let Running { run, delivery, .. } = *running;
+            let losses = losses_header(run.losses());
+            let response = match delivery {
+                Delivery::Whole => answer::json(run.finish(error::object_in_stream).await?),
+                Delivery::Stream => event_stream(run.into_frames(error::object_in_stream)),
+            };
+            Ok(with_losses(response, losses))
+        }
+        Begun::Queued { response, delivery: Delivery::Whole } => Ok(answer::json(response.object())),
+        Begun::Queued { response, delivery: Delivery::Stream } => followed(app, scope, &response.id).await,
+    }
+}
+
+/// Delivers a turn that goes on when its caller leaves.
+pub(super) async fn deliver_detached(app: &App, scope: &Scope, running: Running) -> Result<Response, WireError> {
+    let Running { run, delivery, .. } = running;
+    let losses = losses_header(run.losses());
+    let id = run.response_id().to_owned();
+    let answered = app.engine.detach(run, error::object_in_stream);
+    let response = match delivery {
+        Delivery::Whole => {
+            let answer = answered.await.map_err(|_| Fault::internal("a detached turn ended without an answer"))?;
+            answer::json(answer?)
+        }
+        Delivery::Stream => followed(app, scope, &id).await?,
+    };
+    Ok(with_losses(response, losses))
+}
+
+/// The stream of a response that runs, or ran, elsewhere: from its beginning.
+pub(super) async fn followed(app: &App, scope: &Scope, id: &str) -> Result<Response, WireError> {
+    let tail = look(&*app.store, scope, id, None).await?.ok_or_else(|| no_such_response(id))?;
+    Ok(follow_from(app, scope, tail, None))
+}
+
+/// The stream of a response behind a sequence number.
+pub(super) fn follow_from(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> Response {
+    event_stream(Box::pin(follow(Arc::clone(&app.store), scope.clone(), tail, after)))
+}
+
+/// A stored response as its caller asked for it.
+pub(super) async fn told(app: &App, scope: &Scope, response: &StoredResponse) -> Result<Response, WireError> {
+    match response.streamed {
+        true => followed(app, scope, &response.id).await,
+        false => Ok(answer::json(response.object())),
+    }
+}
+
+/// Frames as a response body.
+pub(super) fn event_stream(frames: impl Stream<Item = Bytes> + Send + Unpin + 'static) -> Response {
+    let mut response = Response::new(Body::new(FramesBody(frames)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Proxies that gather a body before they pass it on would hold the events back.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+pub(super) fn with_losses(mut response: Response, losses: Option<HeaderValue>) -> Response {
+    if let Some(losses) = losses {
+        response.headers_mut().insert(LOSSES, losses);
+    }
+    response
+}
+
+pub(super) fn losses_header(losses: &[Loss]) -> Option<HeaderValue> {
+    if losses.is_empty() {
+        return None;
+    }
+    let told = losses.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let plain: String =
+        told.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).take(LOSSES_BYTES).collect();
+    HeaderValue::try_from(plain).ok()
+}
+
+struct FramesBody<S>(S);
+
+impl<S: Stream<Item = Bytes> + Unpin> http_body::Body for FramesBody<S> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.0).poll_next(context).map(|bytes| bytes.map(|bytes| Ok(http_body::Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,265 @@
+//! What a request builds on: the chain behind it, its conversation, the items that it refers to.
+
+use std::collections::HashSet;
+
+use amalgam_core::{
+    Fault, FaultKind, Scope, TenantState,
+    store::{ChainPlace, ItemsOf},
+};
+use amalgam_protocol::{CreateResponse, Input, Item, ItemKind, Json, JsonStr, Raw, Status, Writer};
+
+use super::bounds::path_of;
+use crate::{app::App, wires::query::is_id};
+
+/// What was said before, and what is said now where that is not what was written.
+#[derive(Debug, Default)]
+pub(super) struct Prior {
+    /// Arrays of items, oldest first.
+    before: Vec<Json>,
+    /// The request's own items with references replaced; none where they stand as they were written.
+    own: Option<Json>,
+    /// The response that is continued.
+    pub(super) parent: Option<ChainPlace>,
+    /// The conversation that goes on.
+    pub(super) conversation: Option<String>,
+    /// Whether only a connection remembers what was said before.
+    pub(super) unkept: bool,
+}
+
+/// Responses that are not in the store but in the memory of one connection.
+pub(super) trait Memory: Sync {
+    /// The items behind a response, its own included, oldest first.
+    fn recall(&self, response_id: &str) -> Option<Vec<ItemsOf>>;
+}
+
+/// Looks up everything that `request` names. `body` is the text that it was read from.
+pub(super) async fn gather(
+    app: &App,
+    scope: &Scope,
+    request: &CreateResponse<'_>,
+    body: Raw<'_>,
+    memory: Option<&dyn Memory>,
+) -> Result<Prior, Fault> {
+    let mut prior = Prior::default();
+    if let Some(id) = request.previous_response_id.as_deref().filter(|id| !id.is_empty()) {
+        prior.previous(app, scope, id, memory).await?;
+    } else if let Some(conversation) = request.conversation {
+        prior.converse(app, scope, conversation).await?;
+    }
+    prior.resolve(app, scope, request, body).await?;
+    if prior.goes_on() {
+        prior.refuse_orphans(request, body)?;
+    }
+    Ok(prior)
+}
+
+impl Prior {
+    /// Everything that is said, in order; nothing where `sent`, the request's own input, stands for itself.
+    pub(super) fn input<'a>(&'a self, sent: Option<&Input<'a>>) -> Result<Option<Input<'a>>, Fault> {
+        if !self.goes_on() && self.own.is_none() {
+            return Ok(None);
+        }
+        let mut items = self.items(self.before.iter().chain(&self.own))?;
+        if let (None, Some(Input::Items(sent))) = (&self.own, sent) {
+            items.extend(sent.iter().cloned());
+        }
+        Ok(Some(Input::Items(items)))
+    }
+
+    /// What was said before, as far as the store has it.
+    pub(super) fn kept_before(&self) -> &[Json] {
+        match self.unkept {
+            true => &[],
+            false => &self.before,
+        }
+    }
+
+    /// The request's own items, where they are not as they were written.
+    pub(super) fn own_input(&self) -> Result<Option<Input<'_>>, Fault> {
+        match &self.own {
+            None => Ok(None),
+            Some(own) => self.items([own].into_iter()).map(|items| Some(Input::Items(items))),
+        }
+    }
+
+    fn items<'a>(&self, arrays: impl Iterator<Item = &'a Json>) -> Result<Vec<Item<'a>>, Fault> {
+        let elements = arrays.flat_map(|array| array.raw().elements());
+        elements.map(|item| Item::read(item).map_err(|_| Fault::internal("a stored item cannot be read"))).collect()
+    }
+
+    fn goes_on(&self) -> bool {
+        self.parent.is_some() || self.conversation.is_some() || !self.before.is_empty()
+    }
+
+    fn take(&mut self, turns: Vec<ItemsOf>) {
+        self.before.extend(turns.into_iter().flat_map(|turn| [turn.input, turn.output]));
+    }
+
+    async fn previous(&mut self, app: &App, scope: &Scope, id: &str, memory: Option<&dyn Memory>) -> Result<(), Fault> {
+        if let Some(turns) = memory.and_then(|memory| memory.recall(id)) {
+            self.take(turns);
+            self.unkept = true;
+            return Ok(());
+        }
+        let lineage = match is_id(id) && scope.state() == TenantState::Stored {
+            true => app.store.lineage(scope, id).await?,
+            false => None,
+        };
+        let lineage = lineage.ok_or_else(|| no_such_response(id))?;
+        match lineage.status {
+            Status::Completed | Status::Incomplete | Status::Cancelled => {}
+            Status::Queued | Status::InProgress => {
+                return Err(Fault::invalid("previous_response_id", format!("Response '{id}' has not ended yet."))
+                    .code("previous_response_in_progress"));
+            }
+            Status::Failed => {
+                return Err(Fault::invalid(
+                    "previous_response_id",
+                    format!("Response '{id}' failed and cannot be continued; continue the one before it."),
+                )
+                .code("previous_response_failed"));
+            }
+        }
+        self.take(lineage.turns);
+        self.parent = Some(lineage.place);
+        Ok(())
+    }
+
+    async fn converse(&mut self, app: &App, scope: &Scope, conversation: Raw<'_>) -> Result<(), Fault> {
+        let id = conversation_id(conversation)?;
+        let items = match is_id(&id) {
+            true => app.store.conversation_history(scope, &id).await?,
+            false => None,
+        };
+        let Some(items) = items else {
+            return Err(Fault::new(FaultKind::NotFound, format!("Conversation with id '{id}' not found."))
+                .param("conversation")
+                .code("conversation_not_found"));
+        };
+        self.before.push(amalgam_core::array_of(&items));
+        self.conversation = Some(id);
+        Ok(())
+    }
+
+    /// Puts items in the place of references to them.
+    async fn resolve(
+        &mut self,
+        app: &App,
+        scope: &Scope,
+        request: &CreateResponse<'_>,
+        body: Raw<'_>,
+    ) -> Result<(), Fault> {
+        let items = match &request.input {
+            Some(Input::Items(items)) => items,
+            // Behind other items a text has to be one too.
+            Some(Input::Text(text)) if self.goes_on() && !text.is_empty() => {
+                self.own = Some(message_of(*text));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let reference = |item: &Item<'_>| match &item.kind {
+            ItemKind::Reference(reference) => Some(reference.id.to_string()),
+            _ => None,
+        };
+        let ids: Vec<String> = items.iter().filter_map(reference).filter(|id| is_id(id)).collect();
+        if !items.iter().any(|item| matches!(item.kind, ItemKind::Reference(_))) {
+            return Ok(());
+        }
+        let mut found = app.store.items(scope, &ids).await?.into_iter();
+        let mut writer = Writer::default();
+        let mut missing = None;
+        writer.array(|writer| {
+            for item in items {
+                match reference(item) {
+                    None => writer.raw(item.raw),
+                    Some(id) => match is_id(&id).then(|| found.next().flatten()).flatten() {
+                        Some(kept) => writer.valid(kept.bytes()),
+                        None => {
+                            missing = missing.take().or_else(|| Some(no_such_item(&id, path_of(body, "input", item))))
+                        }
+                    },
+                }
+            }
+        });
+        match missing {
+            Some(fault) => Err(fault),
+            None => {
+                self.own = Some(Json::from_writer(writer));
+                Ok(())
+            }
+        }
+    }
+
+    /// An output whose call was never made cannot be an answer to it: a history that is sent in full is repaired, one
+    /// that is continued is not.
+    fn refuse_orphans(&self, request: &CreateResponse<'_>, body: Raw<'_>) -> Result<(), Fault> {
+        let Some(Input::Items(own)) = &request.input else { return Ok(()) };
+        let output = |item: &Item<'_>| match &item.kind {
+            ItemKind::FunctionCallOutput(output) | ItemKind::CustomToolCallOutput(output) => {
+                Some(output.call_id.to_string())
+            }
+            ItemKind::ClientCallOutput(_, output) => Some(output.call_id.to_string()),
+            _ => None,
+        };
+        if !own.iter().any(|item| output(item).is_some()) {
+            return Ok(());
+        }
+        let all = self.items(self.before.iter().chain(&self.own))?;
+        let calls: HashSet<String> = all.iter().chain(own).filter_map(call_id).collect();
+        for item in own {
+            if let Some(id) = output(item).filter(|id| !calls.contains(id)) {
+                let message = format!("No tool call found for the output with call_id '{id}'.");
+                return Err(Fault::invalid(path_of(body, "input", item), message).code("tool_call_not_found"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn call_id(item: &Item<'_>) -> Option<String> {
+    match &item.kind {
+        ItemKind::FunctionCall(call) => Some(call.call_id.to_string()),
+        ItemKind::CustomToolCall(call) => Some(call.call_id.to_string()),
+        ItemKind::ClientCall(_, call) => Some(call.call_id.to_string()),
+        _ => None,
+    }
+}
+
+/// A list of one message of the user.
+fn message_of(text: JsonStr<'_>) -> Json {
+    let mut writer = Writer::with_capacity(text.escaped().len() + 64);
+    writer.array(|writer| {
+        writer.object(|writer| {
+            writer.key("type").string("message");
+            writer.key("role").string("user");
+            writer.key("content").json_str(text);
+        });
+    });
+    Json::from_writer(writer)
+}
+
+/// `"conv_…"` or `{"id": "conv_…"}`.
+fn conversation_id(conversation: Raw<'_>) -> Result<String, Fault> {
+    let id = match conversation.as_str() {
+        Some(id) => Some(id.decode()),
+        None => conversation.get_str("id"),
+    };
+    match id {
+        Some(id) if !id.is_empty() => Ok(id.into_owned()),
+        _ => Err(Fault::invalid("conversation", "Must be the id of a conversation, or an object with one.")
+            .code("invalid_type")),
+    }
+}
+
+/// Missing, somebody else's, and never kept: one answer. S10
+pub(super) fn no_such_response(id: &str) -> Fault {
+    let shown: String = id.chars().take(200).collect();
+    Fault::invalid("previous_response_id", format!("Previous response with id '{shown}' not found."))
+        .code("previous_response_not_found")
+}
+
+fn no_such_item(id: &str, path: String) -> Fault {
+    let shown: String = id.chars().take(200).collect();
+    Fault::invalid(path, format!("Item with id '{shown}' not found.")).code("item_not_found")
+}

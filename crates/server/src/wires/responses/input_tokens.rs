@@ -1,0 +1,79 @@
+//! `POST /v1/responses/input_tokens`: what a request would cost to say, counted here and told to no upstream.
+
+use std::{collections::HashMap, sync::Arc};
+
+use amalgam_core::{Delivery, Fault, ModelRequest, Scope, TenantState, compaction, normalise};
+use amalgam_protocol::{CreateResponse, Ends, Raw, Writer};
+use axum::{
+    Extension,
+    extract::{Request, State},
+    response::Response,
+};
+use bytes::Bytes;
+
+use super::{bounds, convert, error, gather::gather, turn};
+use crate::{
+    app::App,
+    body::{BodyLimits, expect_json, read},
+    wires::{WireError, answer},
+};
+
+/// Counts a request's tokens as its upstream would be sent them.
+pub(super) async fn count(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    request: Request,
+) -> Result<Response, WireError> {
+    let (head, body) = request.into_parts();
+    expect_json(&head.headers)?;
+    let limits = &app.limits;
+    let most = BodyLimits { bytes: limits.body_bytes + limits.media_bytes, pause: limits.body_pause };
+    let body = read(body, most).await?;
+    let tokens = tokens(&app, &scope, &body).await?;
+    let mut writer = Writer::with_capacity(64);
+    writer.object(|writer| {
+        writer.key("object").string("response.input_tokens");
+        writer.key("input_tokens").number(tokens);
+    });
+    Ok(answer::json(writer.into_bytes()))
+}
+
+async fn tokens(app: &App, scope: &Scope, body: &Bytes) -> Result<u64, Fault> {
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
+    let request = CreateResponse::read(raw).map_err(error::shape)?;
+    convert::refuse_state(&request, scope, None)?;
+    if scope.state() == TenantState::Stateless {
+        convert::refuse_references(&request, raw)?;
+    }
+    bounds::check(&request, raw, body.len(), &app.limits)?;
+    let model = model_of(app, scope, &request).await?;
+    let route = app.catalog.resolve(scope, &model).await?.ok_or_else(|| turn::no_such_model(&model))?;
+    let prior = gather(app, scope, &request, raw, None).await?;
+    let own = prior.own_input()?;
+    let said = prior.input(request.input.as_ref())?;
+    let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
+    let seal_context = scope.seal_context();
+    compaction::open_all(&mut history, &*app.seal, &seal_context)
+        .map_err(|closed| turn::closed_item(raw, own.as_ref().or(request.input.as_ref()), &closed))?;
+    let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
+    let prepared = candidate.model.prepare(&ModelRequest {
+        model: &candidate.name,
+        settings: &request,
+        history: &history,
+        delivery: Delivery::Whole,
+        seal_context: &seal_context,
+        // An image counts as one whether or not its bytes are here.
+        images: &HashMap::new(),
+    })?;
+    Ok(app.engine.count(candidate, prepared).await?.total())
+}
+
+/// The model that is named. A count that names none is made for the first that the caller may ask: all are counted alike.
+async fn model_of(app: &App, scope: &Scope, request: &CreateResponse<'_>) -> Result<String, Fault> {
+    if let Some(model) = request.model.as_deref().filter(|model| !model.is_empty()) {
+        return Ok(model.to_owned());
+    }
+    let mut cards = app.catalog.list(scope).await.into_iter();
+    cards.next().map(|card| card.id).ok_or_else(|| convert::missing("model"))
+}

@@ -1,0 +1,31 @@
+//! `GET /v1/responses/{id}?stream=true`: the events of a response, from any point on.
+
+use amalgam_core::{Fault, Scope};
+use amalgam_engine::look;
+use amalgam_protocol::Status;
+use axum::response::Response;
+
+use super::{deliver::follow_from, retrieve::RESPONSE};
+use crate::{
+    app::App,
+    wires::{
+        WireError,
+        query::{Query, missing},
+    },
+};
+
+/// Sends what came behind `starting_after`, then what comes.
+pub(super) async fn resume(app: &App, scope: &Scope, id: &str, query: &Query) -> Result<Response, WireError> {
+    let after = query.number("starting_after")?;
+    let tail = look(&*app.store, scope, id, after).await?.ok_or_else(|| missing(RESPONSE, id))?;
+    let ended = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
+    if !tail.response.streamed || (ended && tail.last.is_none()) {
+        return Err(Fault::invalid(
+            "stream",
+            "This response has no events: it was not created with `stream: true`, or they are no longer kept.",
+        )
+        .code("stream_not_available")
+        .into());
+    }
+    Ok(follow_from(app, scope, tail, after))
+}

@@ -1,0 +1,88 @@
+//! `GET` and `DELETE /v1/responses/{id}`, `POST /v1/responses/{id}/cancel`
+
+use std::sync::Arc;
+
+use amalgam_core::{Fault, FaultKind, Scope, store::Cancelled};
+use axum::{
+    Extension,
+    extract::{Path, Request, State, rejection::PathRejection},
+    response::{IntoResponse, Response},
+};
+
+use super::resume::resume;
+use crate::{
+    app::App,
+    layers,
+    wires::{
+        WireError, answer,
+        query::{Query, id_of, missing},
+    },
+};
+
+/// What a missing response is called.
+pub(super) const RESPONSE: &str = "Response";
+
+/// The response as its creator got it, or as it stands now.
+pub(super) async fn retrieve(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+    query: Query,
+) -> Result<Response, WireError> {
+    let id = id_of(RESPONSE, id)?;
+    query.check_include()?;
+    if query.flag("stream")? {
+        return resume(&app, &scope, &id, &query).await;
+    }
+    let response = app.store.response(&scope, &id).await?;
+    let response = response.ok_or_else(|| missing(RESPONSE, &id))?;
+    Ok(answer::json(response.object()))
+}
+
+/// Forgets a response.
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let id = id_of(RESPONSE, id)?;
+    match app.store.delete_response(&scope, &id).await? {
+        true => {
+            // What still runs would work for nobody.
+            app.engine.cancel(&id);
+            Ok(answer::deleted(&id, "response"))
+        }
+        false => Err(missing(RESPONSE, &id).into()),
+    }
+}
+
+/// Ends a background response; one that has ended stays as it is.
+pub(super) async fn cancel(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let response = end(&app, &scope, id).await.into_response();
+    // A body says nothing here, and nobody has read it.
+    layers::unread(&request, response)
+}
+
+async fn end(app: &App, scope: &Scope, id: Result<Path<String>, PathRejection>) -> Result<Response, WireError> {
+    let id = id_of(RESPONSE, id)?;
+    let now_ms = app.clock.now_ms();
+    let cancelled = app.store.cancel_response(scope, &id, now_ms).await?;
+    match cancelled.ok_or_else(|| missing(RESPONSE, &id))? {
+        Cancelled::Ended(response) if response.background => {
+            // Other processes hear of it through the store.
+            app.engine.cancel(&id);
+            Ok(answer::json(response.object()))
+        }
+        Cancelled::Ended(_) | Cancelled::Foreground => Err(foreground().into()),
+    }
+}
+
+fn foreground() -> Fault {
+    Fault::new(FaultKind::Invalid, "Only a response that was created with `background` set to true can be cancelled.")
+        .code("response_not_cancellable")
+}

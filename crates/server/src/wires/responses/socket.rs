@@ -1,0 +1,370 @@
+//! `GET /v1/responses` as WebSocket: requests in, events out, one response after the other.
+//!
+//! A response goes the way that `POST` goes; here is only how it is asked for and told. Whatever is not kept in the store
+//! the connection itself remembers, for as long as it lives. A client that leaves takes its turn with it, and one that
+//! does not read makes it wait: nothing is queued in between.
+
+mod frame;
+mod handshake;
+mod line;
+mod memory;
+mod message;
+
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
+
+use amalgam_core::{Fault, FaultKind, Scope, array_of};
+use axum::{
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::Version;
+use http_body::Body as _;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    select,
+    sync::watch,
+    time::{Instant, Sleep, sleep_until},
+};
+use tracing::{debug, info};
+
+use self::frame::code;
+use self::line::{Deaf, Heard, Line};
+use self::memory::Remembered;
+use self::message::{Create, Lane, events, in_lane, refusal};
+use super::{
+    create::is_strict,
+    error,
+    turn::{Begun, Order, Running, begin},
+};
+use crate::{
+    app::App,
+    auth::{Admission, Door},
+    body::BodyLimits,
+    layers,
+    listener::{Switch, Switched},
+    wires::WireError,
+};
+
+/// The longest that a connection lives; a response that runs by then may end.
+const LIFETIME: Duration = Duration::from_secs(60 * 60);
+
+/// Silence after which the client is asked for a sign of life, and asked again. It also keeps those between us awake.
+const PING_AFTER: Duration = Duration::from_secs(30);
+
+/// Silence after which the client is taken for dead. Long: some look at their socket only while they wait for something.
+const DEAD_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// Makes a socket of the connection.
+pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> Response {
+    let switch = request.extensions_mut().remove::<Switch>();
+    let answer = match handshake::answer(request.headers()) {
+        Ok(answer) => answer,
+        Err(refused) => return layers::unread(&request, *refused),
+    };
+    let (Some(switch), Version::HTTP_11, true) = (switch, request.version(), request.body().is_end_stream()) else {
+        let fault = Fault::new(FaultKind::Invalid, "A socket is opened with HTTP/1.1, and without a body.");
+        return layers::unread(&request, WireError(fault).into_response());
+    };
+    let (asked, _) = request.into_parts();
+    switch.to(move |Switched { stream, draining }| Connection::new(app, asked, stream, draining).run());
+    answer
+}
+
+/// One socket.
+struct Connection<S> {
+    app: Arc<App>,
+    /// The request that it began with. Who asks is found out again for every response: keys are revoked and run out.
+    asked: http::Request<()>,
+    /// Whether a loss is a fault.
+    strict: bool,
+    line: Line<S>,
+    memory: Remembered,
+    draining: watch::Receiver<bool>,
+    /// The end of its life.
+    over_at: Instant,
+    /// When to look whether the client lives.
+    alarm: Pin<Box<Sleep>>,
+}
+
+/// Why a connection is over.
+#[derive(Debug)]
+enum Over {
+    /// The client is gone.
+    Left,
+    /// It said farewell.
+    Farewell(Option<u16>),
+    /// We do.
+    Close(u16, &'static str),
+}
+
+/// What became of a turn.
+enum Turn {
+    /// It ended well.
+    Ended,
+    /// It failed, and its events say so.
+    Failed,
+    /// Nothing was told about it yet.
+    Refused(Fault),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    fn new(app: Arc<App>, asked: http::request::Parts, stream: S, draining: watch::Receiver<bool>) -> Self {
+        let limits = &app.limits;
+        let most = BodyLimits { bytes: limits.body_bytes + limits.media_bytes, pause: limits.body_pause };
+        let now = Instant::now();
+        Self {
+            strict: is_strict(&asked.headers),
+            asked: http::Request::from_parts(asked, ()),
+            line: Line::new(stream, most),
+            // No more than a request could have brought along instead.
+            memory: Remembered::new(most.bytes),
+            draining,
+            over_at: now + LIFETIME,
+            alarm: Box::pin(sleep_until(now + PING_AFTER)),
+            app,
+        }
+    }
+
+    /// Serves until somebody has enough.
+    async fn run(mut self) {
+        let over = loop {
+            let served = match self.next().await {
+                Ok(message) => self.respond(message).await,
+                Err(over) => Err(over),
+            };
+            if let Err(over) = served {
+                break over;
+            }
+        };
+        debug!("a socket is over: {over:?}");
+        match over {
+            Over::Left => {}
+            Over::Farewell(said) => self.line.close_too(said).await,
+            Over::Close(code, reason) => self.line.close(code, reason).await,
+        }
+    }
+
+    /// The next message, while no response runs.
+    async fn next(&mut self) -> Result<Bytes, Over> {
+        let Self { line, alarm, draining, over_at, .. } = self;
+        loop {
+            let heard = select! {
+                biased;
+                () = told(draining) => return Err(Over::Close(code::AWAY, "the server is shutting down")),
+                () = sleep_until(*over_at) => {
+                    tell(line, &too_old(), &None).await?;
+                    return Err(Over::Close(code::AWAY, "the connection is too old"));
+                }
+                heard = listen(line, alarm) => heard,
+            };
+            if let Some(message) = attend(line, alarm, heard).await? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Does what a message asks for.
+    async fn respond(&mut self, message: Bytes) -> Result<(), Over> {
+        let (lane, create) = message::read(&message, self.app.limits.json_depth);
+        drop(message);
+        let create = match create {
+            Ok(create) => create,
+            Err(fault) => return tell(&mut self.line, &fault, &lane).await,
+        };
+        let previous = create.previous.clone();
+        let turn = self.turn(create, &lane).await?;
+        // Nobody goes on from where going on has failed.
+        if let (Turn::Failed | Turn::Refused(_), Some(previous)) = (&turn, previous) {
+            self.memory.forget(&previous);
+        }
+        let Turn::Refused(fault) = turn else { return Ok(()) };
+        tell(&mut self.line, &fault, &lane).await?;
+        match fault.kind {
+            FaultKind::Unauthenticated | FaultKind::Forbidden => {
+                Err(Over::Close(code::POLICY, "the credential is not good any more"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a turn to its end, with an ear to the client.
+    async fn turn(&mut self, create: Create, lane: &Lane) -> Result<Turn, Over> {
+        let Self { app, asked, strict, line, memory, alarm, .. } = self;
+        let depth = app.limits.json_depth;
+        let begun = {
+            let beginning = async {
+                let scope = admitted(app, asked).await?;
+                let order = Order {
+                    identity: app.engine.identity(),
+                    strict: *strict,
+                    keyed: None,
+                    memory: Some(&*memory),
+                    waited: None,
+                    generate: create.generate,
+                };
+                begin(app, &scope, &create.body, order).await
+            };
+            let mut beginning = pin!(beginning);
+            loop {
+                select! {
+                    begun = &mut beginning => break begun,
+                    heard = listen(line, alarm) => put_off(line, alarm, heard, depth).await?,
+                }
+            }
+        };
+        let Running { run, unkept, .. } = match begun {
+            Ok(Begun::Running(running)) => *running,
+            Ok(Begun::Queued { .. }) => return Ok(Turn::Refused(Fault::internal("a turn of a socket was queued"))),
+            Err(fault) => return Ok(Turn::Refused(fault)),
+        };
+        let Create { previous, body, .. } = create;
+        drop(body);
+        let id = run.response_id().to_owned();
+        if !run.losses().is_empty() {
+            let losses: Vec<String> = run.losses().iter().map(ToString::to_string).collect();
+            info!(response.id = id, "not everything was carried over: {}", losses.join("; "));
+        }
+        let mut frames = run.into_frames(error::object_in_stream);
+        loop {
+            select! {
+                chunk = frames.next() => {
+                    let Some(chunk) = chunk else { break };
+                    events(&chunk).for_each(|event| line.say(&in_lane(event, lane)));
+                    line.flush().await.map_err(|_| Over::Left)?;
+                }
+                heard = listen(line, alarm) => put_off(line, alarm, heard, depth).await?,
+            }
+        }
+        let Some(output) = frames.output() else { return Ok(Turn::Failed) };
+        if let Some(unkept) = unkept {
+            memory.remember(id, previous.as_deref(), unkept, array_of(&output));
+        }
+        Ok(Turn::Ended)
+    }
+}
+
+async fn admitted(app: &App, asked: &http::Request<()>) -> Result<Scope, Fault> {
+    match app.auth.admit(asked, Door::Use) {
+        Admission::Now(admitted) => admitted,
+        Admission::Later(asking) => asking.await,
+    }
+}
+
+/// Waits for the drain to begin.
+async fn told(draining: &mut watch::Receiver<bool>) {
+    // The sender lives as long as the accept loop, which ends all connections when it goes.
+    let _ = draining.wait_for(|draining| *draining).await;
+}
+
+/// What the client says; nothing when it is time to look whether it lives. May be dropped at any point.
+async fn listen<S>(line: &mut Line<S>, alarm: &mut Pin<Box<Sleep>>) -> Result<Option<Heard>, Deaf>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    select! {
+        heard = line.hear() => heard.map(Some),
+        () = alarm.as_mut() => Ok(None),
+    }
+}
+
+/// Does what the protocol wants; hands on a message.
+async fn attend<S>(
+    line: &mut Line<S>,
+    alarm: &mut Pin<Box<Sleep>>,
+    heard: Result<Option<Heard>, Deaf>,
+) -> Result<Option<Bytes>, Over>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (fault, over) = match heard {
+        Ok(Some(Heard::Text(message))) => return Ok(Some(message)),
+        Ok(Some(Heard::Pong)) => return Ok(None),
+        Ok(Some(Heard::Ping(payload))) => {
+            line.pong(&payload).await.map_err(|_| Over::Left)?;
+            return Ok(None);
+        }
+        Ok(None) => {
+            look_after(line, alarm).await?;
+            return Ok(None);
+        }
+        Ok(Some(Heard::Close(said))) => return Err(Over::Farewell(said)),
+        Ok(Some(Heard::Binary)) => (
+            Fault::new(FaultKind::UnsupportedMedia, "Binary messages are not supported. Send text."),
+            Over::Close(code::UNSUPPORTED, "text only"),
+        ),
+        Err(Deaf::Gone) => return Err(Over::Left),
+        Err(Deaf::Wrong(why)) => return Err(Over::Close(code::PROTOCOL, why)),
+        Err(Deaf::NotText) => return Err(Over::Close(code::NOT_TEXT, "a message is not UTF-8")),
+        Err(Deaf::TooLarge(most)) => (
+            Fault::new(FaultKind::TooLarge, format!("The message is larger than {most} bytes.")),
+            Over::Close(code::TOO_LARGE, "a message is too large"),
+        ),
+        Err(Deaf::TooSlow) => (
+            Fault::new(FaultKind::RequestTimeout, "The message was not sent in time."),
+            Over::Close(code::POLICY, "a message was not sent in time"),
+        ),
+    };
+    tell(line, &fault, &None).await?;
+    Err(over)
+}
+
+/// The same while a response runs: a message has to wait for another time.
+async fn put_off<S>(
+    line: &mut Line<S>,
+    alarm: &mut Pin<Box<Sleep>>,
+    heard: Result<Option<Heard>, Deaf>,
+    depth: usize,
+) -> Result<(), Over>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(message) = attend(line, alarm, heard).await? else { return Ok(()) };
+    let (lane, create) = message::read(&message, depth);
+    let fault = create.err().unwrap_or_else(|| {
+        let message = "A response is in progress on this connection: wait for its end, or open another connection.";
+        Fault::new(FaultKind::Conflict, message).code("response_in_progress")
+    });
+    tell(line, &fault, &lane).await
+}
+
+/// Asks a silent client for a sign of life, or gives it up.
+async fn look_after<S>(line: &mut Line<S>, alarm: &mut Pin<Box<Sleep>>) -> Result<(), Over>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let now = Instant::now();
+    let silent = now.duration_since(line.heard_at());
+    if silent >= DEAD_AFTER {
+        return Err(Over::Left);
+    }
+    let asks = silent >= PING_AFTER;
+    alarm.as_mut().reset(if asks { now } else { line.heard_at() } + PING_AFTER);
+    match asks {
+        true => line.ping().await.map_err(|_| Over::Left),
+        false => Ok(()),
+    }
+}
+
+/// Tells the client of a fault.
+async fn tell<S>(line: &mut Line<S>, fault: &Fault, lane: &Lane) -> Result<(), Over>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    line.say(&in_lane(&refusal(fault), lane));
+    line.flush().await.map_err(|_| Over::Left)
+}
+
+fn too_old() -> Fault {
+    let message = "A connection lives for 60 minutes. Open another one to go on.";
+    Fault::new(FaultKind::Invalid, message).code("websocket_connection_limit_reached")
+}
+
+#[cfg(test)]
+#[path = "socket_tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+//! What a client says on a socket, read; and what it is told besides events.
+
+use amalgam_core::{Fault, FaultKind};
+use amalgam_protocol::{Ends, Json, JsonStr, Raw, Shape, Writer};
+use bytes::Bytes;
+
+use super::super::error;
+
+/// The longest name of a lane.
+const LONGEST_LANE: usize = 256;
+
+/// `response.create`
+#[derive(Debug, PartialEq)]
+pub(super) struct Create {
+    /// The request as `POST /v1/responses` takes it, streamed.
+    pub(super) body: Bytes,
+    /// Whether a model is asked.
+    pub(super) generate: bool,
+    /// The response that it goes on from.
+    pub(super) previous: Option<String>,
+}
+
+/// The name that a client gave a request, to be repeated in every event about it: a JSON string.
+pub(super) type Lane = Option<Json>;
+
+/// Reads a message. Also of one that is refused the lane is told, as far as it can be read.
+pub(super) fn read(message: &Bytes, depth: usize) -> (Lane, Result<Create, Fault>) {
+    let mut ends = Ends::default();
+    let event = match Raw::parse_large(message, depth, &mut ends) {
+        Ok(event) => event,
+        Err(fault) => return (None, Err(error::syntax(&fault))),
+    };
+    let lane = event.get("stream_id").filter(|lane| !lane.is_null());
+    match lane.map(|lane| lane.as_str().filter(|name| name.escaped().len() <= LONGEST_LANE).ok_or(lane)) {
+        Some(Err(_)) => (None, Err(wrong("stream_id", format!("Must be a string of at most {LONGEST_LANE} bytes.")))),
+        Some(Ok(_)) => (lane.map(Json::from), create(event)),
+        None => (None, create(event)),
+    }
+}
+
+fn create(event: Raw<'_>) -> Result<Create, Fault> {
+    if event.shape() != Shape::Object {
+        return Err(Fault::new(FaultKind::Invalid, "A message must be a JSON object.").code("invalid_type"));
+    }
+    match event.get_str("type").as_deref() {
+        Some("response.create") => {}
+        Some(other) => {
+            let shown: String = other.chars().take(100).collect();
+            let message = format!("Unknown event type: '{shown}'. This connection takes `response.create`.");
+            return Err(Fault::invalid("type", message).code("invalid_value"));
+        }
+        None => {
+            return Err(
+                Fault::invalid("type", "Missing required parameter: 'type'.").code("missing_required_parameter")
+            );
+        }
+    }
+    if event.get("background").and_then(Raw::as_bool) == Some(true) {
+        return Err(Fault::invalid("background", "A response on a socket cannot be made in the background.")
+            .code("unsupported_parameter"));
+    }
+    let generate = match event.get("generate") {
+        None => true,
+        Some(value) if value.is_null() => true,
+        Some(value) => value.as_bool().ok_or_else(|| wrong("generate", "Must be a boolean.".to_owned()))?,
+    };
+    let previous = event.get_str("previous_response_id").filter(|id| !id.is_empty()).map(|id| id.into_owned());
+    Ok(Create { body: body_of(event), generate, previous })
+}
+
+/// The request without what belongs to the socket. Events are all that a socket carries, so that it is streamed whatever
+/// it says.
+fn body_of(event: Raw<'_>) -> Bytes {
+    const OWN: [&str; 6] = ["type", "stream", "stream_options", "background", "generate", "stream_id"];
+    let mut writer = Writer::with_capacity(event.text().len());
+    writer.object(|writer| {
+        let sent = event.fields().filter(|(key, _)| !OWN.iter().any(|own| key.is(own)));
+        sent.for_each(|(key, value)| write_field(writer, key, value));
+        writer.key("stream").bool(true);
+    });
+    writer.into_bytes().into()
+}
+
+fn write_field(writer: &mut Writer, key: JsonStr<'_>, value: Raw<'_>) {
+    writer.json_str(key);
+    writer.outside(b":");
+    writer.raw(value);
+}
+
+fn wrong(name: &'static str, message: String) -> Fault {
+    Fault::invalid(name, message).code("invalid_type")
+}
+
+/// The event that tells of a request that came to nothing.
+pub(super) fn refusal(fault: &Fault) -> Vec<u8> {
+    let mut writer = Writer::with_capacity(256);
+    writer.object(|writer| {
+        writer.key("type").string("error");
+        writer.key("status").number(error::status(fault).into());
+        writer.key("error").object(|writer| {
+            error::object(fault).write_fields(writer);
+            if let Some(seconds) = error::retry_after(fault) {
+                writer.key("headers").object(|writer| writer.key("retry-after").string(&seconds.to_string()));
+            }
+        });
+    });
+    writer.into_bytes()
+}
+
+/// The events of frames as they stand there, without what makes frames of them.
+pub(super) fn events(frames: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = frames.split(|&byte| byte == b'\n');
+    lines.filter_map(|line| line.strip_prefix(b"data: ")).filter(|data| data.starts_with(b"{"))
+}
+
+/// An event that names its lane, in pieces.
+pub(super) fn in_lane<'a>(event: &'a [u8], lane: &'a Lane) -> [&'a [u8]; 4] {
+    match (lane, event.strip_suffix(b"}")) {
+        (Some(lane), Some(event)) => [event, b",\"stream_id\":", lane.bytes(), b"}"],
+        _ => [event, b"", b"", b""],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read_text(text: &str) -> (Lane, Result<Create, Fault>) {
+        read(&Bytes::copy_from_slice(text.as_bytes()), 16)
+    }
+
+    fn refused(text: &str) -> (Option<String>, Option<String>) {
+        let fault = read_text(text).1.unwrap_err();
+        (fault.param.map(Into::into), fault.code.map(Into::into))
+    }
+
+    #[test]
+    fn a_create_is_the_request_without_what_belongs_to_the_socket() {
+        let text = r#" {"type":"response.create","model":"m","stream":false,"stream_options":{"x":1},"generate":null,
+            "input":[{"role":"user","content":"\u00e9"}],"background":false,"previous_response_id":"resp_1","x y":[1]} "#;
+        let (lane, create) = read_text(text);
+        let create = create.unwrap();
+        assert_eq!((lane, create.generate, create.previous.as_deref()), (None, true, Some("resp_1")));
+        let body = r#"{"model":"m","input":[{"role":"user","content":"\u00e9"}],"previous_response_id":"resp_1","x y":[1],"stream":true}"#;
+        assert_eq!(create.body, body.as_bytes());
+    }
+
+    #[test]
+    fn what_is_no_create_is_refused_with_a_code() {
+        let cases = [
+            ("{", None, "invalid_json"),
+            ("[1]", None, "invalid_type"),
+            ("{}", Some("type"), "missing_required_parameter"),
+            (r#"{"type":7}"#, Some("type"), "missing_required_parameter"),
+            (r#"{"type":"response.steer"}"#, Some("type"), "invalid_value"),
+            (r#"{"type":"response.create","background":true}"#, Some("background"), "unsupported_parameter"),
+            (r#"{"type":"response.create","generate":"no"}"#, Some("generate"), "invalid_type"),
+            (r#"{"type":"response.create","stream_id":7}"#, Some("stream_id"), "invalid_type"),
+        ];
+        for (text, param, code) in cases {
+            assert_eq!(refused(text), (param.map(str::to_owned), Some(code.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_error_object_and_says_when_to_come_back() {
+        let wait = Some(std::time::Duration::from_millis(1500));
+        let told: Value =
+            serde_json::from_slice(&refusal(&Fault::new(FaultKind::Overloaded, "busy").retry_after(wait))).unwrap();
+        let error = json!({"message": "busy", "type": "too_many_requests", "param": null, "code": "server_is_overloaded",
+            "headers": {"retry-after": "2"}});
+        assert_eq!(told, json!({"type": "error", "status": 429, "error": error}));
+    }
+
+    #[test]
+    fn events_leave_their_frames_as_they_stand_there() {
+        let frames = b"event: a\ndata: {\"type\":\"a\"}\n\nevent: b\ndata: {\"b\":\"data: {\"}\n\ndata: [DONE]\n\n";
+        let told: Vec<_> = events(frames).collect();
+        assert_eq!(told, [&b"{\"type\":\"a\"}"[..], b"{\"b\":\"data: {\"}"]);
+        let lane = read_text(r#"{"type":"response.create","stream_id":"l\u00e4ne"}"#).0;
+        assert_eq!(in_lane(told[0], &lane).concat(), br#"{"type":"a","stream_id":"l\u00e4ne"}"#);
+        assert_eq!(in_lane(told[0], &None).concat(), told[0]);
+    }
+}

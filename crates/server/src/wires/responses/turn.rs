@@ -1,0 +1,222 @@
+//! From a body to a turn: read, understood, looked up, and then run or put in the queue.
+
+use std::time::Duration;
+
+use amalgam_core::{
+    Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, Stem,
+    compaction::{self, Unopened},
+    no_items, normalise, number_items,
+    store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
+};
+use amalgam_engine::{Ask, Identity, Keep, Run};
+use amalgam_protocol::{CreateResponse, Effective, Ends, Input, Json, Raw, Settings, Status};
+use bytes::Bytes;
+
+use super::{
+    bounds, convert,
+    convert::Kept,
+    error,
+    gather::{Memory, gather, no_such_response},
+    silent,
+};
+use crate::app::App;
+
+/// How old frames may become before they are written: with a caller that reads them as they come, and with others only.
+const FLUSH_READ: Duration = Duration::from_secs(1);
+const FLUSH_FOLLOWED: Duration = Duration::from_millis(100);
+
+/// What is known about a turn besides its body.
+pub(super) struct Order<'a> {
+    pub(super) identity: Identity,
+    /// Whether a loss is a fault.
+    pub(super) strict: bool,
+    /// The claim that its end settles.
+    pub(super) keyed: Option<Keyed>,
+    /// Where else earlier responses may be found.
+    pub(super) memory: Option<&'a dyn Memory>,
+    /// How many events were told of a turn that has waited in the queue and runs now; nothing for one that begins.
+    pub(super) waited: Option<u64>,
+    /// Whether a model is asked; else the turn only makes ready for the next one.
+    pub(super) generate: bool,
+}
+
+/// A turn that has begun.
+pub(super) enum Begun {
+    /// It runs.
+    Running(Box<Running>),
+    /// It waits for a process.
+    Queued {
+        /// The response as it stands.
+        response: Box<StoredResponse>,
+        delivery: Delivery,
+    },
+}
+
+/// A turn that runs.
+pub(super) struct Running {
+    pub(super) run: Run,
+    pub(super) delivery: Delivery,
+    /// Whether the response is kept.
+    pub(super) kept: bool,
+    /// What a connection that remembers has to remember, where the response is not kept.
+    pub(super) unkept: Option<Unkept>,
+}
+
+/// What was said up to a response that is not kept.
+pub(super) struct Unkept {
+    /// Before the request: what the connection does not remember anyway.
+    pub(super) before: Vec<Json>,
+    /// The request's own items.
+    pub(super) input: Json,
+}
+
+/// Begins a turn. Up to here every failure is a plain error.
+pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'_>) -> Result<Begun, Fault> {
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
+    let request = CreateResponse::read(raw).map_err(error::shape)?;
+    let meaning = convert::meaning(&request, raw, scope, &order)?;
+    bounds::check(&request, raw, body.len(), &app.limits)?;
+    let model = request.model.as_deref().unwrap_or_default();
+    let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| no_such_model(model))?;
+    let prior = gather(app, scope, &request, raw, order.memory).await?;
+    let background = meaning.kept == Kept::Background;
+    let kept = meaning.kept != Kept::No;
+    let settings = Settings::new(&request, Effective { model, stored: kept, background });
+    let own = match kept && prior.unkept {
+        // What only the connection remembers gets into the store with the first response that is kept.
+        true => prior.input(request.input.as_ref())?,
+        false => prior.own_input()?,
+    };
+    let own = own.as_ref().or(request.input.as_ref());
+    let numbered = |ids: &mut Ids| number_items(own, ids);
+    let mut ids = Stem::of(&order.identity.response_id).map_or(Ids::Unguessable, Ids::Within);
+    let streamed = meaning.delivery == Delivery::Stream;
+    let beginning = |status, input: Json, request: Option<Bytes>| Begin {
+        parent: prior.parent.clone(),
+        status,
+        created_at_ms: order.identity.created_at_ms,
+        settings: settings.bytes().clone(),
+        input,
+        background,
+        streamed,
+        conversation: prior.conversation.clone(),
+        request,
+    };
+    if background && order.waited.is_none() {
+        let begin = beginning(Status::Queued, numbered(&mut ids), Some(body.clone()));
+        return match enqueue(app, scope, &order, begin, settings).await? {
+            Some(queued) => Ok(queued),
+            // What it continues was deleted this very moment.
+            None => Err(no_such_response(request.previous_response_id.as_deref().unwrap_or_default())),
+        };
+    }
+    let keep = kept.then(|| Keep {
+        scope: scope.clone(),
+        begin: order.waited.is_none().then(|| Box::new(beginning(Status::InProgress, numbered(&mut ids), None))),
+        flush_after: if background || order.keyed.is_some() { FLUSH_FOLLOWED } else { FLUSH_READ },
+        previous: request.previous_response_id.as_deref().filter(|id| !id.is_empty()).map(ToOwned::to_owned),
+        keyed: order.keyed,
+        streamed,
+    });
+    let unkept = (order.memory.is_some() && !kept)
+        .then(|| Unkept { before: prior.kept_before().to_vec(), input: numbered(&mut ids) });
+    let said = prior.input(request.input.as_ref())?;
+    let said = said.as_ref().or(request.input.as_ref());
+    let mut history = normalise(request.instructions.as_ref(), said);
+    let seal_context = scope.seal_context();
+    compaction::open_all(&mut history, &*app.seal, &seal_context).map_err(|closed| closed_item(raw, own, &closed))?;
+    let ready = (!order.generate).then(|| silent::candidates(&route));
+    let ask = Ask {
+        identity: order.identity,
+        keep,
+        waited: order.waited,
+        candidates: ready.as_deref().unwrap_or(&route.candidates),
+        request: &request,
+        history: &history,
+        settings,
+        delivery: meaning.delivery,
+        seal_context: &seal_context,
+        strict: order.strict,
+        losses: meaning.losses,
+    };
+    let run = app.engine.start(ask, error::object_in_stream).await?;
+    Ok(Begun::Running(Box::new(Running { run, delivery: meaning.delivery, kept, unkept })))
+}
+
+/// Puts a turn in the queue; from here on it is run whatever happens to its caller. Nothing when what it continues is gone.
+async fn enqueue(
+    app: &App,
+    scope: &Scope,
+    order: &Order<'_>,
+    begin: Begin,
+    settings: Settings,
+) -> Result<Option<Begun>, Fault> {
+    let Identity { response_id, created_at_ms } = order.identity.clone();
+    let delivery = if begin.streamed { Delivery::Stream } else { Delivery::Whole };
+    let mut emitter = Emitter::new(Start {
+        response_id: response_id.clone(),
+        created_at: created_at_ms / 1000,
+        settings,
+        delivery,
+        ids: Ids::Unguessable,
+    });
+    emitter.wait();
+    let events = begin.streamed.then(|| EventChunk {
+        first: 0,
+        last: emitter.sequence() - 1,
+        frames: emitter.take_frames().into(),
+    });
+    let response = StoredResponse {
+        id: response_id.clone(),
+        status: ToldStatus {
+            status: Status::Queued,
+            completed_at_ms: None,
+            error: None,
+            incomplete_reason: None,
+            usage: None,
+        },
+        created_at_ms,
+        settings: begin.settings.clone(),
+        input: begin.input.clone(),
+        output: no_items(),
+        background: true,
+        streamed: begin.streamed,
+        conversation: begin.conversation.clone(),
+        place: begin
+            .parent
+            .clone()
+            .unwrap_or(amalgam_core::store::ChainPlace { chain: response_id.clone(), position: 0 }),
+    };
+    let write = TurnWrite {
+        response_id,
+        process: app.engine.process(),
+        begin: Some(Box::new(begin)),
+        started: false,
+        events,
+        end: None,
+        transcripts: Vec::new(),
+        // The work is handed to the queue: whoever sends the same again gets the same response.
+        answer: order.keyed.clone().map(|keyed| (keyed, Some(amalgam_core::store::Answer::Stored))),
+    };
+    Ok(match app.store.write(scope, write).await? {
+        Written::Kept => Some(Begun::Queued { response: Box::new(response), delivery }),
+        Written::Lost => None,
+    })
+}
+
+/// A compaction item that is not this tenant's, or not whole.
+pub(super) fn closed_item(body: Raw<'_>, own: Option<&Input<'_>>, closed: &Unopened<'_>) -> Fault {
+    let item = match own {
+        Some(Input::Items(items)) => items.iter().find(|item| std::ptr::eq(item.raw.text(), closed.item.text())),
+        _ => None,
+    };
+    closed.fault(&item.map_or("input".to_owned(), |item| bounds::path_of(body, "input", item)))
+}
+
+pub(super) fn no_such_model(model: &str) -> Fault {
+    let shown: String = model.chars().take(200).collect();
+    Fault::new(FaultKind::NotFound, format!("The model '{shown}' does not exist or you do not have access to it."))
+        .param("model")
+        .code("model_not_found")
+}
