@@ -45,7 +45,7 @@ impl Names {
         }
         match config.models.iter().find(|model| model.name == name) {
             Some(model) => {
-                candidates.extend(self.candidate(&model.upstream, &model.model));
+                candidates.extend(self.candidate(&model.upstream, &model.model, model.context_window.map(u64::from)));
                 for fallback in &model.fallback {
                     self.collect(config, fallback, depth + 1, candidates);
                 }
@@ -63,14 +63,14 @@ impl Names {
                         None => return,
                     },
                 };
-                candidates.extend(self.candidate(upstream, model));
+                candidates.extend(self.candidate(upstream, model, None));
             }
         }
     }
 
-    fn candidate(&self, upstream: &str, model: &str) -> Option<Candidate> {
+    fn candidate(&self, upstream: &str, model: &str, context_window: Option<u64>) -> Option<Candidate> {
         let handle = self.registry.get(upstream)?;
-        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned() })
+        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned(), context_window })
     }
 
     fn wire(&self, upstream: &str) -> Option<&'static str> {
@@ -107,7 +107,7 @@ impl Names {
     }
 
     fn direct(&self, id: &str, upstream: &str, model: &str) -> Option<Route> {
-        let candidate = self.candidate(upstream, model)?;
+        let candidate = self.candidate(upstream, model, None)?;
         Some(Route { candidates: Arc::new([candidate]), card: Arc::new(self.listed_card(id, upstream)) })
     }
 

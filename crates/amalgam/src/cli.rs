@@ -19,9 +19,17 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve until a signal to stop
     Serve(cmd::serve::ServeArgs),
+    /// Make, list and change tenants
+    Tenants(cmd::tenants::TenantsArgs),
+    /// Make, list and revoke keys; rotate the master key
+    Keys(cmd::keys::KeysArgs),
+    /// Bring the store's schema up to date
+    Migrate(cmd::migrate::MigrateArgs),
+    /// Remove what turns have written, or everything
+    Reset(cmd::reset::ResetArgs),
     /// Check the configuration and show every effective value with its origin
     Check(cmd::check::CheckArgs),
-    /// Look for what would keep the server from working: port, data folder, upstreams
+    /// Look for what would keep the server from working: port, data folder, store, upstreams
     Doctor(cmd::doctor::DoctorArgs),
     /// Print the OpenAPI document that the server publishes
     Openapi,

@@ -3,6 +3,10 @@
 pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod doctor;
+pub(crate) mod keys;
+pub(crate) mod migrate;
 pub(crate) mod openapi;
+pub(crate) mod reset;
 pub(crate) mod serve;
+pub(crate) mod tenants;
 pub(crate) mod version;

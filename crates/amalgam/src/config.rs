@@ -16,6 +16,7 @@ mod reader;
 mod schema;
 mod secret;
 mod sources;
+mod store_url;
 mod suggest;
 mod units;
 mod value;
@@ -33,11 +34,15 @@ use std::time::Duration;
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
-pub(crate) use choices::{Choice, Dialect, ImageUrls, Kind, LogFormat, Modality, State, SystemRole, ToolCalls};
+pub(crate) use choices::{
+    Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
+};
 pub(crate) use fault::{Fault, Faults, Origin};
 pub(crate) use reader::{Setting, Shown};
 pub(crate) use secret::Secret;
 pub(crate) use sources::{Flags, Sources};
+pub(crate) use store_url::StoreUrl;
+pub(crate) use units::duration_from_text;
 
 /// Everything that a process is told.
 #[derive(Debug, Clone)]
@@ -48,7 +53,12 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     /// What stored and handed-out values are sealed with.
     pub(crate) secret_key: Option<SecretString>,
+    /// A key with every right, of the tenant with id 1.
+    pub(crate) bootstrap_key: Option<SecretString>,
     pub(crate) server: Server,
+    pub(crate) store: StoreUrl,
+    pub(crate) jwt: Option<Jwt>,
+    pub(crate) retention: Retention,
     /// At least one.
     pub(crate) tenants: Vec<Tenant>,
     /// At least one; in the order in which they are asked whether they serve a model.
@@ -77,6 +87,8 @@ pub(crate) struct Log {
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
+    /// Where the administration is, when other machines reach `listen`.
+    pub(crate) admin_listen: SocketAddr,
     pub(crate) max_connections: usize,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
@@ -87,8 +99,38 @@ pub(crate) struct Server {
 pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) id: i64,
-    pub(crate) state: State,
+    /// None: whatever the store has.
+    pub(crate) state: Option<State>,
     pub(crate) keys: Vec<SecretString>,
+    /// Whether somebody wrote it down, or it stands in where nobody did.
+    pub(crate) declared: bool,
+}
+
+/// Which tokens are accepted; a secret, a set of keys, or both.
+#[derive(Debug, Clone)]
+pub(crate) struct Jwt {
+    pub(crate) secret: Option<SecretString>,
+    pub(crate) jwks: Option<KeySetAt>,
+    pub(crate) tenant_claim: String,
+    pub(crate) issuer: Option<String>,
+    pub(crate) audience: Option<String>,
+}
+
+/// Where the keys of an issuer are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeySetAt {
+    File(PathBuf),
+    Url(String),
+}
+
+/// How long things are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Retention {
+    /// None: for ever.
+    pub(crate) responses: Option<Duration>,
+    pub(crate) events: Duration,
+    pub(crate) transcripts: Duration,
+    pub(crate) keep_transcripts: KeepTranscripts,
 }
 
 #[derive(Debug, Clone)]
@@ -165,9 +207,19 @@ impl Config {
         assemble::load(sources)
     }
 
-    /// Whether callers need a key. Without one only loopback is served, and every caller is the one tenant.
+    /// Whether callers need a key or a token. Without one only loopback is served, and every caller is the one tenant.
     pub(crate) fn needs_key(&self) -> bool {
-        self.tenants.iter().any(|tenant| !tenant.keys.is_empty())
+        self.bootstrap_key.is_some() || self.jwt.is_some() || self.tenants.iter().any(|tenant| !tenant.keys.is_empty())
+    }
+
+    /// Whether only this machine reaches the server.
+    pub(crate) fn is_local(&self) -> bool {
+        self.server.listen.ip().to_canonical().is_loopback()
+    }
+
+    /// Where the master keys are, unless the environment holds them.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.data.join("secret.key")
     }
 }
 

@@ -6,7 +6,11 @@ mod catalog;
 mod cli;
 mod cmd;
 mod config;
+mod desk;
 mod logs;
+mod storage;
+mod table;
+mod tenancy;
 mod terminal;
 mod wire_up;
 
@@ -48,7 +52,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             runtime()?.block_on(cmd::serve::run(loaded.config))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Check(args) => cmd::check::run(args),
+        Command::Tenants(args) => runtime()?.block_on(cmd::tenants::run(args)),
+        Command::Keys(args) => runtime()?.block_on(cmd::keys::run(args)),
+        Command::Migrate(args) => runtime()?.block_on(cmd::migrate::run(args)),
+        Command::Reset(args) => runtime()?.block_on(cmd::reset::run(args)),
+        Command::Check(args) => runtime()?.block_on(cmd::check::run(args)),
         Command::Doctor(args) => runtime()?.block_on(cmd::doctor::run(args)),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Openapi => cmd::openapi::run(amalgam_server::openapi()),

@@ -1,42 +1,138 @@
-//! Joins everything: configuration, upstreams, sealing, the way out, engine and server.
+//! Joins everything: configuration, store, upstreams, sealing, the way out, engine and server.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
-use amalgam_core::{Clock, Seal, TenantState};
-use amalgam_engine::{Admission, Engine, EngineSettings};
+use amalgam_core::{Clock, Fetch, Seal, Store, store::ProcessId, store::TenancyStore};
+use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings};
 use amalgam_models::{Dialect, Key, Registry, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
-use amalgam_server::{App, Auth, Limits, ListenerConfig, Tenant};
-use amalgam_store::{MasterKey, Sealer};
+use amalgam_server::{
+    App, Auth, AuthParts, Issued, JwksPlace, JwtSettings, Limits, ListenerConfig, Parts, Pepper, PepperError,
+};
+use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{Egress, EgressConfig};
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
+use tracing::error;
 
 use crate::{
     catalog::Names,
-    config::{self, Config, ImageUrls, Secret, Speaks, State},
+    config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Secret, Speaks},
+    storage::{self, For, Opened},
+    tenancy::{self, Tenancy},
 };
 
-/// The server, ready to listen, and the door that lets turns in.
+/// The server, ready to listen.
 pub(crate) struct Joined {
     pub(crate) app: Arc<App>,
+    pub(crate) engine: Engine,
+    /// The door that lets turns in.
     pub(crate) admission: Admission,
+    pub(crate) auth: Auth,
+    /// How long things are kept.
+    pub(crate) life: LifeSettings,
+    /// The key of a new store, to be shown once.
+    pub(crate) first_key: Option<Issued>,
 }
 
 /// Builds the server from its configuration.
-pub(crate) fn join(config: &Config) -> anyhow::Result<Joined> {
+pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let seal: Arc<dyn Seal> = Arc::new(Sealer::new(&master_key(config)?));
+    let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
+    let Opened { store, alone, .. } = storage::open(&config.store, For::Serving).await?;
+    let pepper = match Pepper::of(&*store, &*seal).await {
+        Ok(pepper) => pepper,
+        // Whoever shares a database without sharing the master key can still serve what needs neither.
+        Err(error @ PepperError::Sealed) => {
+            error!("keys of the store are refused: {error}");
+            Pepper::of_this_process()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let Tenancy { configured, open, first_key } = tenancy::prepare(config, &*store, &pepper, &*clock).await?;
+
     let upstreams = config.upstreams.iter().map(upstream).collect();
-    let registry = Registry::build(upstreams, seal).context("preparing the upstreams")?;
+    let registry = Registry::build(upstreams, Arc::clone(&seal)).context("preparing the upstreams")?;
     let egress =
         Egress::new(EgressConfig { allow_private: config.egress.allow_private.clone(), ..EgressConfig::default() });
     let names = Names::new(config, Arc::new(registry), clock.now_ms() / 1000);
+    let auth = Auth::new(AuthParts {
+        store: Arc::clone(&store) as Arc<dyn TenancyStore>,
+        clock: Arc::clone(&clock),
+        pepper,
+        configured,
+        open,
+        jwt: config.jwt.as_ref().map(jwt).transpose()?,
+    });
     let admission = Admission::new(config.limits.max_in_flight);
-    let settings = EngineSettings { turn_deadline: config.limits.turn_deadline, keepalive: config.limits.keepalive };
-    let engine = Engine::new(settings, admission.clone(), clock, Arc::new(egress));
-    let tenants: Vec<Tenant> = config.tenants.iter().map(tenant).collect();
-    let app = App::new(engine, Arc::new(names), Auth::new(&tenants), limits(config));
-    Ok(Joined { app: Arc::new(app), admission })
+    let engine = engine(config, &admission, &clock, Arc::new(egress), &store);
+    let app = App::new(Parts {
+        engine: engine.clone(),
+        catalog: Arc::new(names),
+        auth: auth.clone(),
+        store,
+        clock,
+        seal,
+        limits: limits(config),
+    });
+    let life = LifeSettings {
+        events: config.retention.events,
+        transcripts: config.retention.transcripts,
+        responses: config.retention.responses,
+        alone,
+    };
+    Ok(Joined { app: Arc::new(app), engine, admission, auth, life, first_key })
+}
+
+fn engine(
+    config: &Config,
+    admission: &Admission,
+    clock: &Arc<dyn Clock>,
+    fetch: Arc<dyn Fetch>,
+    store: &Arc<dyn Store>,
+) -> Engine {
+    let kept = config.retention.keep_transcripts != KeepTranscripts::None && !config.retention.transcripts.is_zero();
+    let settings = EngineSettings {
+        turn_deadline: config.limits.turn_deadline,
+        keepalive: config.limits.keepalive,
+        transcripts: kept,
+    };
+    // A new name each time: what an earlier run of this process left is not ours.
+    let process = ProcessId(rand::random());
+    Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process)
+}
+
+/// What seals and opens, with the master keys of this installation; they are made at the first start.
+pub(crate) fn sealer(config: &Config) -> anyhow::Result<Sealer> {
+    match &config.secret_key {
+        Some(keys) => Ok(Sealer::new(&KeyRing::from_text(keys.expose_secret()).context("reading AMALGAM_SECRET_KEY")?)),
+        None => {
+            let path = config.key_file();
+            Sealer::following(&path).with_context(|| format!("opening the key in {}", path.display()))
+        }
+    }
+}
+
+fn jwt(jwt: &config::Jwt) -> anyhow::Result<JwtSettings> {
+    let jwks = match &jwt.jwks {
+        None => None,
+        Some(KeySetAt::File(path)) => Some(JwksPlace::File(path.clone())),
+        Some(KeySetAt::Url(url)) => {
+            // The operator has named this one address, wherever it is.
+            let uri: http::Uri = url.parse().context("reading the address of the set of keys")?;
+            let host = uri.host().context("the address of the set of keys has no host")?;
+            let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+            let target = format!("{host}:{port}").parse().context("reading the address of the set of keys")?;
+            let egress = Egress::new(EgressConfig { allow_private: vec![target], ..EgressConfig::default() });
+            Some(JwksPlace::Url { url: url.clone(), fetch: Arc::new(egress) })
+        }
+    };
+    Ok(JwtSettings {
+        secret: jwt.secret.clone(),
+        jwks,
+        tenant_claim: jwt.tenant_claim.clone(),
+        issuer: jwt.issuer.clone(),
+        audience: jwt.audience.clone(),
+    })
 }
 
 /// How connections are taken.
@@ -47,28 +143,6 @@ pub(crate) fn listener(config: &Config) -> ListenerConfig {
         drain_timeout: config.server.drain_timeout,
         ..ListenerConfig::default()
     }
-}
-
-fn master_key(config: &Config) -> anyhow::Result<MasterKey> {
-    match &config.secret_key {
-        Some(value) => MasterKey::from_env_value(value.expose_secret()).context("reading AMALGAM_SECRET_KEY"),
-        None => {
-            let path = config.data.join("secret.key");
-            MasterKey::load_or_create(&path).with_context(|| format!("opening the key in {}", shown(&path)))
-        }
-    }
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn tenant(tenant: &config::Tenant) -> Tenant {
-    let state = match tenant.state {
-        State::Stored => TenantState::Stored,
-        State::Stateless => TenantState::Stateless,
-    };
-    Tenant { id: tenant.id, state, keys: tenant.keys.clone() }
 }
 
 fn limits(config: &Config) -> Limits {
@@ -146,7 +220,7 @@ fn known_headers(remote: &config::Remote) -> Vec<(String, String)> {
 }
 
 /// The machine's clock.
-struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else is handed")]

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,13 @@ pub struct Setup {
     extra: String,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
+    home: Option<Home>,
 }
+
+/// A folder with a configuration and data, for as long as somebody uses it. Servers that follow each other, or that run
+/// beside each other on one database, can share one.
+#[derive(Clone, Debug)]
+pub struct Home(Arc<TempDir>);
 
 #[derive(Clone, Debug)]
 struct UpstreamTable {
@@ -45,7 +52,7 @@ pub struct Amalgam {
     url: String,
     key: Option<String>,
     output: Output,
-    folder: TempDir,
+    home: Home,
 }
 
 /// How a server ended.
@@ -119,6 +126,12 @@ impl Setup {
         self
     }
 
+    /// Uses a folder that there is already, and what is in it.
+    pub fn home(mut self, home: &Home) -> Self {
+        self.home = Some(home.clone());
+        self
+    }
+
     /// The configuration file.
     pub fn toml(&self) -> String {
         let mut toml = String::new();
@@ -140,6 +153,18 @@ impl Setup {
     }
 }
 
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("amalgam-").tempdir();
+        Self(Arc::new(folder.expect("a temporary folder can be made")))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
 impl Amalgam {
     /// Starts the binary and waits until it accepts connections.
     pub async fn start(binary: &str, setup: Setup) -> Self {
@@ -154,14 +179,15 @@ impl Amalgam {
 
     /// Starts the binary and waits until it accepts connections or has ended.
     pub async fn try_start(binary: &str, setup: Setup) -> Result<Self, Exit> {
-        let folder = tempfile::Builder::new().prefix("amalgam-").tempdir().expect("a temporary folder can be made");
-        let config = folder.path().join("amalgam.toml");
+        let home = setup.home.clone().unwrap_or_else(Home::new);
+        let folder = home.path();
+        let config = folder.join("amalgam.toml");
         std::fs::write(&config, setup.toml()).expect("a fresh folder takes a file");
 
         let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
-        command.arg("--data").arg(folder.path().join("data")).args(&setup.arguments);
-        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg("--data").arg(folder.join("data")).args(&setup.arguments);
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Settings of whoever runs the tests must not leak into them.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -175,7 +201,7 @@ impl Amalgam {
             Err(error) => panic!("{binary} cannot be started: {error}"),
         };
         let output = Output::of(&mut child);
-        let mut amalgam = Self { child, url: String::new(), key: setup.key, output, folder };
+        let mut amalgam = Self { child, url: String::new(), key: setup.key, output, home };
 
         let mut stdout = amalgam.output.stdout.clone();
         // The channel closes when standard output does, which is when the process has given up.
@@ -208,6 +234,11 @@ impl Amalgam {
         }
     }
 
+    /// Everything it wrote to standard output so far.
+    pub fn stdout(&self) -> String {
+        self.output.stdout.borrow().clone()
+    }
+
     /// Everything it wrote to standard error so far.
     pub fn stderr(&self) -> String {
         self.output.stderr.borrow().clone()
@@ -229,7 +260,36 @@ impl Amalgam {
 
     /// The folder with its configuration (`amalgam.toml`) and its data (`data`).
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.home.path()
+    }
+
+    /// The same folder, to start another server in.
+    pub fn home(&self) -> Home {
+        self.home.clone()
+    }
+
+    /// Ends it as a power cut does: it hears nothing of it. Comes back when the process is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("a process of ours can be killed");
+        self.child.wait().expect("a process that was killed ends");
+    }
+
+    /// Takes the processor away from it until [`Amalgam::wake`].
+    pub fn put_to_sleep(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub fn wake(&self) {
+        self.signal("CONT");
+    }
+
+    /// Raises or lowers how large its files may become, while it runs.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        let status =
+            Command::new("prlimit").args(["--pid", &self.pid().to_string(), &format!("--fsize={limit}:")]).status();
+        assert!(status.is_ok_and(|status| status.success()), "prlimit cannot change the limits of {}", self.pid());
     }
 
     /// Sends a signal by name (`TERM`, `INT`, `HUP`).

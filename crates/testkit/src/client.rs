@@ -107,6 +107,28 @@ impl Client {
         self.open(Method::POST, path, &[("content-type", "application/json")], body.to_string().into()).await
     }
 
+    /// Any request whose server may go away in the middle of it: what went wrong instead of a failed test.
+    pub async fn try_request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Answer, String> {
+        self.try_open(method, path, headers, body).await?.try_into_answer().await
+    }
+
+    /// A request whose answer is read as it arrives, from a server that may go away.
+    pub async fn try_stream(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<EventStream, String> {
+        self.try_open(method, path, headers, body).await
+    }
+
     /// `POST` with a JSON body; returns the chunks of the answer exactly as the server wrote them.
     pub async fn post_chunks(&self, path: &str, body: &Value) -> Vec<Bytes> {
         let body = body.to_string();
@@ -139,6 +161,19 @@ impl Client {
     }
 
     async fn open(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> EventStream {
+        match self.try_open(method, path, headers, body).await {
+            Ok(opened) => opened,
+            Err(problem) => panic!("{path}: {problem}"),
+        }
+    }
+
+    async fn try_open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<EventStream, String> {
         let mut request = http::Request::builder().method(method).uri(path).header("host", &self.authority);
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let overridden = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
@@ -147,10 +182,11 @@ impl Client {
         }
         let request = request.body(Full::new(body)).expect("the test wrote a proper request");
 
-        let socket = TokioIo::new(self.connect().await);
+        let socket = within("a connection", TcpStream::connect(&self.authority)).await;
+        let socket = socket.map_err(|error| format!("nobody listens on {}: {error}", self.authority))?;
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(1 << 20)
-            .handshake(socket)
+            .handshake(TokioIo::new(socket))
             .await
             .expect("an HTTP/1.1 client needs nothing from its peer");
         let mut driver = JoinSet::new();
@@ -158,12 +194,10 @@ impl Client {
             // A failure of the connection also reaches whoever waits for the answer or its body.
             let _ = connection.await;
         });
-        let response = match within("an answer", sender.send_request(request)).await {
-            Ok(response) => response,
-            Err(error) => panic!("no answer to {path}: {error:?}"),
-        };
+        let response = within("an answer", sender.send_request(request)).await;
+        let response = response.map_err(|error| format!("no answer: {error:?}"))?;
         let (head, body) = response.into_parts();
-        EventStream {
+        Ok(EventStream {
             status: head.status,
             headers: head.headers,
             body,
@@ -171,7 +205,7 @@ impl Client {
             ready: VecDeque::new(),
             ended: false,
             _connection: driver,
-        }
+        })
     }
 }
 
@@ -208,28 +242,31 @@ impl Answer {
 impl EventStream {
     /// The next event, or `None` after the last one.
     pub async fn next_event(&mut self) -> Option<Event> {
+        match self.try_next_event().await {
+            Ok(event) => event,
+            Err(problem) => panic!("{problem}"),
+        }
+    }
+
+    /// The next event, or `None` after the last one, of a stream that may break off.
+    pub async fn try_next_event(&mut self) -> Result<Option<Event>, String> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Some(event);
+                return Ok(Some(event));
             }
             if self.ended {
-                return None;
+                return Ok(None);
             }
             match within("the next event", self.body.frame()).await {
                 None => {
                     self.ended = true;
-                    if let Err(problem) = self.reader.finish() {
-                        panic!("{problem}");
-                    }
+                    self.reader.finish()?;
                 }
                 Some(Ok(frame)) => {
                     let data = frame.into_data().unwrap_or_default();
-                    match self.reader.push(&data) {
-                        Ok(events) => self.ready.extend(events),
-                        Err(problem) => panic!("{problem}"),
-                    }
+                    self.ready.extend(self.reader.push(&data)?);
                 }
-                Some(Err(error)) => panic!("the stream broke off: {error:?}"),
+                Some(Err(error)) => return Err(format!("the stream broke off: {error:?}")),
             }
         }
     }
@@ -256,11 +293,16 @@ impl EventStream {
 
     /// The whole answer, for a request that was refused instead of streamed. Events read before are not in it.
     pub async fn into_answer(self) -> Answer {
-        let body = match within("the end of an answer", self.body.collect()).await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => panic!("the answer ({}) broke off: {error:?}", self.status),
-        };
-        Answer { status: self.status, headers: self.headers, body }
+        match self.try_into_answer().await {
+            Ok(answer) => answer,
+            Err(problem) => panic!("{problem}"),
+        }
+    }
+
+    async fn try_into_answer(self) -> Result<Answer, String> {
+        let body = within("the end of an answer", self.body.collect()).await;
+        let body = body.map_err(|error| format!("the answer ({}) broke off: {error:?}", self.status))?;
+        Ok(Answer { status: self.status, headers: self.headers, body: body.to_bytes() })
     }
 }
 

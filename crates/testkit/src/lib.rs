@@ -6,12 +6,14 @@
 
 mod amalgam;
 mod client;
+mod database;
 mod upstream;
 
 pub mod check;
 pub mod spec;
 pub mod sse;
 
-pub use amalgam::{Amalgam, Exit, Setup};
+pub use amalgam::{Amalgam, Exit, Home, Setup};
 pub use client::{Answer, Client, EventStream};
+pub use database::Database;
 pub use upstream::{Ending, Gate, Reply, Request, Upstream};

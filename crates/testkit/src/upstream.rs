@@ -180,6 +180,16 @@ impl Upstream {
         }
     }
 
+    /// How many requests so far are such ones.
+    pub fn count(&self, such: impl Fn(&Request) -> bool) -> usize {
+        self.state.log.borrow().requests.iter().filter(|request| such(request)).count()
+    }
+
+    /// Gives every request this reply from now on, once the queue is empty.
+    pub fn from_now_on(&self, reply: Reply) {
+        self.state.script().always = Some(reply);
+    }
+
     /// Method and path of the requests that found no reply.
     pub fn unscripted(&self) -> Vec<String> {
         self.state.log.borrow().unscripted.clone()

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Fault, Faults, Loaded, Origin, Setting, Shown, Sources};
+use crate::storage::{self, Look};
 use crate::terminal::{say, say_json, tell};
 
 #[derive(Debug, Args)]
@@ -18,15 +19,19 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let loaded = Sources::gather(args.config.into()).and_then(|sources| Config::load(&sources));
     match loaded {
-        Ok(loaded) if args.json => say_json(&as_json(&loaded))?,
-        Ok(loaded) => {
-            for warning in &loaded.warnings {
-                tell(format_args!("warning: {warning}"));
+        Ok(mut loaded) => {
+            let state = store_state(&mut loaded).await;
+            if args.json {
+                say_json(&as_json(&loaded, state))?;
+            } else {
+                for warning in &loaded.warnings {
+                    tell(format_args!("warning: {warning}"));
+                }
+                say(as_text(&loaded))?;
             }
-            say(as_text(&loaded))?;
         }
         Err(faults) if args.json => {
             say_json(&faults_as_json(&faults))?;
@@ -35,6 +40,25 @@ pub(crate) fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
         Err(faults) => return Err(faults.into()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the store is like, in a word. One that cannot be used is no fault of the configuration: it may be up later.
+async fn store_state(loaded: &mut Loaded) -> &'static str {
+    match storage::look(&loaded.config.store).await.0 {
+        Look::Absent => "absent",
+        Look::Behind { pending } => {
+            loaded.warnings.push(format!("the store lacks {pending} migrations; the next start runs them"));
+            "behind"
+        }
+        Look::Ready { warnings, .. } => {
+            loaded.warnings.extend(warnings);
+            "ready"
+        }
+        Look::Unusable(error) => {
+            loaded.warnings.push(format!("the store cannot be used: {error:#}"));
+            "unusable"
+        }
+    }
 }
 
 /// Three columns: key, value, origin.
@@ -77,7 +101,7 @@ fn value_as_text(value: &Value) -> String {
     }
 }
 
-fn as_json(loaded: &Loaded) -> Value {
+fn as_json(loaded: &Loaded, store: &str) -> Value {
     let setting = |setting: &Setting| {
         let mut object = origin_as_json(&setting.origin);
         object["key"] = json!(setting.key);
@@ -91,6 +115,7 @@ fn as_json(loaded: &Loaded) -> Value {
         "valid": true,
         "file": loaded.config.file,
         "settings": loaded.settings.iter().map(setting).collect::<Vec<_>>(),
+        "store": store,
         "warnings": loaded.warnings,
     })
 }

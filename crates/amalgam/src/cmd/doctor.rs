@@ -9,14 +9,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use amalgam_core::{Operator, Seal as _, Store};
+use amalgam_server::{SEALED_MEMORIES, memory_context};
+use amalgam_store::{KeyRing, Sealer};
 use clap::Args;
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Choice as _, Config, Remote, Sources, Upstream};
+use crate::config::{Choice as _, Config, Remote, Sources, StoreUrl, Upstream};
+use crate::storage::{self, Look};
 use crate::terminal::{say, say_json};
 
 /// A neighbour on the same machine that takes longer is not going to answer.
@@ -81,7 +86,13 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     let hint = "see 'amalgam check' for every value and its origin";
     findings.extend(loaded.warnings.iter().map(|warning| Finding::warn("configuration", warning, hint)));
     findings.push(port(config.server.listen).await);
+    if !config.is_local() {
+        findings.push(port(config.server.admin_listen).await);
+    }
     findings.push(data_folder(&config.data));
+    let (look, store) = storage::look(&config.store).await;
+    findings.extend(store_findings(&config.store, look));
+    findings.push(master_key(&config, store.as_deref()).await);
     for upstream in &config.upstreams {
         findings.push(upstream_finding(upstream).await);
     }
@@ -153,6 +164,59 @@ fn write_and_remove(folder: &Path) -> io::Result<()> {
     let probe = folder.join(format!(".amalgam-doctor-{}", std::process::id()));
     OpenOptions::new().write(true).create_new(true).open(&probe)?;
     fs::remove_file(&probe)
+}
+
+fn store_findings(url: &StoreUrl, look: Look) -> Vec<Finding> {
+    const CHECK: &str = "store";
+    match look {
+        Look::Absent => vec![Finding::ok(CHECK, format!("{url} will be set up at the first start"))],
+        Look::Behind { pending } => {
+            let detail = format!("{url} lacks {pending} migrations");
+            vec![Finding::warn(
+                CHECK,
+                detail,
+                "the next start runs them, or 'amalgam migrate' does; make a backup first",
+            )]
+        }
+        Look::Ready { version, warnings } => {
+            let fine = Finding::ok(CHECK, format!("{url}, schema version {version}"));
+            let hint = "what is acknowledged can be lost; see the settings of the database";
+            [fine].into_iter().chain(warnings.iter().map(|warning| Finding::warn(CHECK, warning, hint))).collect()
+        }
+        Look::Unusable(error) => {
+            vec![Finding::fail(CHECK, format!("{error:#}"), "check store.url and whether the database can be reached")]
+        }
+    }
+}
+
+/// Whether the master keys can be read by this user alone, and open what the store holds.
+async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
+    const CHECK: &str = "master key";
+    let path = config.key_file();
+    let (place, ring) = match &config.secret_key {
+        Some(keys) => ("AMALGAM_SECRET_KEY".to_owned(), KeyRing::from_text(keys.expose_secret())),
+        None if !path.exists() => return Finding::ok(CHECK, format!("{} will be created", path.display())),
+        None => (path.display().to_string(), KeyRing::load(&path)),
+    };
+    let ring = match ring {
+        Ok(ring) => ring,
+        Err(error) => {
+            let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+            return Finding::fail(CHECK, format!("{error}{source}"), "put back the key that the store was set up with");
+        }
+    };
+    let seal = Sealer::new(&ring);
+    for name in SEALED_MEMORIES {
+        let remembered = match store {
+            Some(store) => store.remembered(Operator::of_this_process(), name).await.ok().flatten(),
+            None => None,
+        };
+        if remembered.is_some_and(|sealed| seal.open(&memory_context(name), &sealed).is_none()) {
+            let detail = format!("{place} does not open what the store holds");
+            return Finding::fail(CHECK, detail, "put back the key that the store was set up with");
+        }
+    }
+    Finding::ok(CHECK, format!("{place} ({})", ring.ids().map(|id| id.to_string()).collect::<Vec<_>>().join(", ")))
 }
 
 async fn upstream_finding(upstream: &Upstream) -> Finding {

@@ -2,15 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use amalgam_engine::Runner;
+use amalgam_server::{DrainReport, Entrance, ListenerConfig, QueueRunner};
 use anyhow::Context as _;
 use clap::Args;
+use secrecy::ExposeSecret as _;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::cli::ConfigArgs;
@@ -37,41 +39,95 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
 
 /// Serves until SIGTERM or SIGINT, then lets running turns end.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
-    let Joined { app, admission } = wire_up::join(&config)?;
-    let address = config.server.listen;
-    let listener = listen(address).with_context(|| format!("listening on {address}"))?;
-    let bound = listener.local_addr().context("asking for the bound address")?;
-    let mut stop = Signals::new()?;
-    // One line that scripts wait for; everything else goes to the log.
-    say(format_args!("amalgam listening on http://{bound}"))?;
-    let draining = Arc::clone(&app);
-    let (signalled, told) = oneshot::channel();
-    let closing = admission.clone();
-    let shutdown = async move {
-        stop.wait().await;
-        info!("stopping: no new turns, running ones may end");
-        draining.drain();
-        closing.close();
-        let _ = signalled.send(());
+    let Joined { app, engine, admission, auth, life, first_key } = wire_up::join(&config).await?;
+    let runner = Arc::new(QueueRunner::new(&app));
+    engine.be_born(life, &*runner).await.context("making this process known to the store")?;
+    let main = Door::bind(config.server.listen)?;
+    // Where other machines come in, the administration has a door of its own.
+    let admin = match config.is_local() {
+        true => None,
+        false => Some(Door::bind(config.server.admin_listen)?),
     };
-    let patience = config.server.drain_timeout.saturating_sub(LAST_WORDS.min(config.server.drain_timeout / 2));
-    let last_words = async move {
-        // Without a signal there is nothing to wait for.
-        if told.await.is_err() {
-            return std::future::pending().await;
-        }
+    let mut signals = Signals::new()?;
+    if let Some(issued) = first_key {
+        say(format_args!("admin key (shown once): {}", issued.key.expose_secret()))?;
+    }
+    if let Some(admin) = &admin {
+        say(format_args!("amalgam administration on http://{}", admin.bound))?;
+    }
+    // One line that scripts wait for; everything else goes to the log.
+    say(format_args!("amalgam listening on http://{}", main.bound))?;
+
+    let (stopping, stop) = watch::channel(false);
+    let signal = async {
+        signals.wait().await;
+        info!("stopping: no new turns, running ones may end");
+        app.drain();
+        admission.close();
+        stopping.send_replace(true);
+        let patience = config.server.drain_timeout.saturating_sub(LAST_WORDS.min(config.server.drain_timeout / 2));
         tokio::time::sleep(patience).await;
         admission.end_turns();
+        // What is still not written down by then is left to whoever finds it.
+        tokio::time::sleep(config.server.drain_timeout - patience + FAREWELL).await;
     };
-    let serving = amalgam_server::serve(listener, amalgam_server::router(app), wire_up::listener(&config), shutdown);
-    let mut serving = pin!(serving);
+    let listener = || wire_up::listener(&config);
+    let serving = async {
+        match admin {
+            None => main.serve(amalgam_server::router(Arc::clone(&app)), listener(), stop.clone()).await,
+            Some(admin) => {
+                let doors = main.serve(amalgam_server::doors(Arc::clone(&app)), listener(), stop.clone());
+                let admin = admin.serve(amalgam_server::administration(Arc::clone(&app)), listener(), stop.clone());
+                tokio::join!(doors, admin).0
+            }
+        }
+    };
+    // Turns whose caller has left have as long as those whose caller waits.
+    let working = async {
+        let report = serving.await;
+        engine.rest().await;
+        report
+    };
+    let life = async { tokio::join!(engine.live(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.keep_books()) };
+    // Only the work ends; the others go on for as long as it does.
     let report = tokio::select! {
-        report = &mut serving => report,
-        () = last_words => serving.await,
+        report = working => Some(report),
+        () = signal => None,
+        _ = life => return Ok(()),
     };
-    info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took);
+    engine.die(FAREWELL, &*runner).await;
+    auth.close_books().await;
+    match report {
+        Some(report) => info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took),
+        None => warn!("stopped before everything was written down"),
+    }
     Ok(())
 }
+
+/// An address that connections come to.
+struct Door {
+    listener: TcpListener,
+    bound: SocketAddr,
+}
+
+impl Door {
+    fn bind(address: SocketAddr) -> anyhow::Result<Self> {
+        let listener = listen(address).with_context(|| format!("listening on {address}"))?;
+        let bound = listener.local_addr().context("asking for the bound address")?;
+        Ok(Self { listener, bound })
+    }
+
+    async fn serve(self, entrance: Entrance, config: ListenerConfig, mut stop: watch::Receiver<bool>) -> DrainReport {
+        let shutdown = async move {
+            // The sender lives for as long as this is waited for.
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        amalgam_server::serve(self.listener, entrance, config, shutdown).await
+    }
+}
+
+/// How long turns that outlive their requests may take to be written down at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// So long before the drain is over, turns that still run are told to end, so that their callers hear of it.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -1,6 +1,8 @@
 //! Puts the layers together and reads every key into its field.
 
-use secrecy::SecretString;
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::fault::{Fault, Faults, Origin};
 use super::layers::{At, Layers, Located};
@@ -9,8 +11,8 @@ use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
-    Choice as _, Config, Egress, Kind, Limits, Loaded, Log, Model, Remote, Server, Speaks, Tenant, Upstream, checks,
-    environment, file,
+    Choice as _, Config, Egress, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Model, Remote, Retention, Server, Speaks,
+    StoreUrl, Tenant, Upstream, checks, environment, file,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
@@ -37,7 +39,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
 }
 
 fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
-    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.to_str().map(str::to_owned));
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_str().map(str::to_owned));
     let process = At::section(Section::Process);
     for (flag, at, key, text) in [
         ("--config", &process, "config", path(&flags.config)),
@@ -68,13 +70,15 @@ fn put_demo(layers: &mut Layers) {
 fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let process = &At::section(Section::Process);
     let _: Option<String> = reader.optional(process, "config");
-    let data = reader.value(process, "data");
+    let data: PathBuf = reader.value(process, "data");
     let log = Log { filter: reader.value(process, "log"), format: reader.value(process, "log_format") };
     let bootstrap_key = process_secret(reader, "bootstrap_key");
     let secret_key = process_secret(reader, "secret_key");
     let server = server(reader);
-    let mut tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
-    add_bootstrap_key(reader, &mut tenants, bootstrap_key);
+    let url = reader.optional(&At::section(Section::Store), "url");
+    let store = url.unwrap_or_else(|| StoreUrl::in_folder(&data));
+    let tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
+    let jwt = jwt(reader);
     let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
     let models = entries(reader, Section::Models, model);
     Config {
@@ -82,7 +86,11 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         data,
         log,
         secret_key,
+        bootstrap_key,
         server,
+        store,
+        jwt,
+        retention: retention(reader),
         tenants,
         upstreams,
         models,
@@ -104,6 +112,7 @@ fn server(reader: &mut Reader<'_>) -> Server {
     let at = &At::section(Section::Server);
     Server {
         listen: reader.value(at, "listen"),
+        admin_listen: reader.value(at, "admin_listen"),
         max_connections: reader.value(at, "max_connections"),
         header_timeout: reader.value(at, "header_timeout"),
         body_timeout: reader.value(at, "body_timeout"),
@@ -119,7 +128,8 @@ fn entries<T>(reader: &mut Reader<'_>, section: Section, read: fn(&mut Reader<'_
 fn tenant(reader: &mut Reader<'_>, at: &At, name: &str) -> Tenant {
     check_entry_name(reader, at, name);
     let id = reader.value(at, "id");
-    let state = reader.value(at, "state");
+    let state = reader.optional(at, "state");
+    let declared = reader.layers.entry_origin(at).is_some_and(|origin| *origin != Origin::Default);
     let secrets: Vec<Secret> = reader.value(at, "keys");
     let mut keys = Vec::with_capacity(secrets.len());
     for (index, secret) in secrets.into_iter().enumerate() {
@@ -132,19 +142,38 @@ fn tenant(reader: &mut Reader<'_>, at: &At, name: &str) -> Tenant {
             ),
         }
     }
-    Tenant { name: name.to_owned(), id, state, keys }
+    Tenant { name: name.to_owned(), id, state, keys, declared }
 }
 
-fn add_bootstrap_key(reader: &mut Reader<'_>, tenants: &mut [Tenant], key: Option<SecretString>) {
-    let Some(key) = key else { return };
-    match tenants.iter_mut().find(|tenant| tenant.id == 1) {
-        Some(tenant) => tenant.keys.push(key),
-        None => {
-            let origin = reader.origin(&At::section(Section::Process), "bootstrap_key");
-            reader.fault(origin, "the key is for the tenant with id 1, and none has it");
-        }
+fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
+    let at = &At::section(Section::Auth);
+    let written: Option<Secret> = reader.optional(at, "jwt_secret");
+    if let Some(variable) = written.as_ref().and_then(Secret::missing) {
+        // Starting without it would lock out everybody whom it lets in.
+        reader.fault(reader.origin(at, "jwt_secret"), format!("the variable {variable} is not set"));
     }
+    let secret = written.and_then(|secret| secret.value().cloned());
+    if secret.as_ref().is_some_and(|secret| secret.expose_secret().len() < SHORTEST_JWT_SECRET) {
+        let message = format!(
+            "the secret of tokens has {SHORTEST_JWT_SECRET} characters or more, so that nobody finds it by trying"
+        );
+        reader.fault(reader.origin(at, "jwt_secret"), message);
+    }
+    let jwks = reader.optional::<String>(at, "jwks").map(|text| match text.contains("://") {
+        true => KeySetAt::Url(text),
+        // Beside the configuration, as with the files of secrets.
+        false => KeySetAt::File(match reader.origin(at, "jwks") {
+            Origin::File { path, .. } => path.parent().unwrap_or(Path::new("")).join(text),
+            _ => text.into(),
+        }),
+    });
+    let tenant_claim = reader.value(at, "jwt_tenant_claim");
+    let (issuer, audience) = (reader.optional(at, "jwt_issuer"), reader.optional(at, "jwt_audience"));
+    (secret.is_some() || jwks.is_some()).then_some(Jwt { secret, jwks, tenant_claim, issuer, audience })
 }
+
+/// As many bytes as the hash has, which RFC 7518 asks for.
+const SHORTEST_JWT_SECRET: usize = 32;
 
 fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
     check_entry_name(reader, at, name);
@@ -220,6 +249,16 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
         tools: reader.value(at, "tools"),
         schema_nodes: reader.value(at, "schema_nodes"),
         string_bytes: reader.value(at, "string_bytes"),
+    }
+}
+
+fn retention(reader: &mut Reader<'_>) -> Retention {
+    let at = &At::section(Section::Retention);
+    Retention {
+        responses: reader.optional(at, "responses"),
+        events: reader.value(at, "events"),
+        transcripts: reader.value(at, "transcripts"),
+        keep_transcripts: reader.value(at, "keep_transcripts"),
     }
 }
 

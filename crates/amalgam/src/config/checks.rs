@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::layers::At;
 use super::reader::Reader;
 use super::schema::Section;
 use super::suggest::did_you_mean;
-use super::{Choice as _, Config, Kind};
+use super::{Choice as _, Config, KeySetAt, Kind, Tenant};
 
 /// Looks at the whole; adds to the reader's faults and warnings.
 pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
     tenants(config, reader);
     door(config, reader);
+    tokens(config, reader);
     upstreams(config, reader);
     models(config, reader);
     fallback_cycles(config, reader);
@@ -37,27 +38,38 @@ fn tenants(config: &Config, reader: &mut Reader<'_>) {
             }
         }
     }
-    let (keyless, keyed): (Vec<_>, Vec<_>) = config.tenants.iter().partition(|tenant| tenant.keys.is_empty());
-    for tenant in &keyless {
-        let at = At::entry(Section::Tenants, &tenant.name);
-        if keyed.is_empty() && keyless.len() > 1 {
+    if let Some(key) = &config.bootstrap_key
+        && let Some(owner) = config.tenants.iter().find(|tenant| tenant.id != 1 && shares(tenant, key))
+    {
+        let origin = reader.origin(&At::section(Section::Process), "bootstrap_key");
+        reader.fault(origin, format!("the key is for the tenant with id 1, and '{}' has the same one", owner.name));
+    }
+    // Keys of the store tell callers apart too, but without a single key in the configuration none is asked for.
+    if !config.needs_key() && config.tenants.len() > 1 {
+        for tenant in &config.tenants {
+            let at = At::entry(Section::Tenants, &tenant.name);
             let message = format!("{at} has no key, and with several tenants nobody could tell whose caller it is");
             reader.fault(reader.origin(&at, "keys"), message);
-        } else if !keyed.is_empty() {
-            let origin = reader.origin(&at, "keys");
-            reader.warn(&origin, format!("{at} has no key, so that nobody can call for it"));
         }
     }
 }
 
+fn shares(tenant: &Tenant, key: &SecretString) -> bool {
+    tenant.keys.iter().any(|own| own.expose_secret() == key.expose_secret())
+}
+
 /// Other machines reach the server only when somebody wrote that down, and a key guards it.
 fn door(config: &Config, reader: &mut Reader<'_>) {
-    if is_loopback(config.server.listen.ip()) {
+    if config.is_local() {
         return;
+    }
+    if !is_loopback(config.server.admin_listen.ip()) {
+        let origin = reader.origin(&At::section(Section::Server), "admin_listen");
+        reader.warn(&origin, format!("other machines can reach the administration on {}", config.server.admin_listen));
     }
     let needed: Vec<&str> = [
         (config.file.is_none(), "a configuration file (--config FILE)"),
-        (!config.needs_key(), "a key ('keys' of a tenant, or AMALGAM_BOOTSTRAP_KEY)"),
+        (!config.needs_key(), "a key ('keys' of a tenant, AMALGAM_BOOTSTRAP_KEY, or tokens of [auth])"),
     ]
     .into_iter()
     .filter_map(|(missing, what)| missing.then_some(what))
@@ -70,6 +82,20 @@ fn door(config: &Config, reader: &mut Reader<'_>) {
             needed.join(" and ")
         );
         reader.fault(origin, message);
+    }
+}
+
+fn tokens(config: &Config, reader: &mut Reader<'_>) {
+    let Some(jwt) = &config.jwt else { return };
+    let at = At::section(Section::Auth);
+    if let Some(KeySetAt::File(path)) = &jwt.jwks
+        && let Err(error) = std::fs::File::open(path)
+    {
+        reader.fault(reader.origin(&at, "jwks"), format!("cannot open the set of keys {}: {error}", path.display()));
+    }
+    if jwt.jwks.is_some() && jwt.issuer.is_none() && jwt.audience.is_none() {
+        let origin = reader.origin(&at, "jwks");
+        reader.warn(&origin, "tokens that the issuer made for other services are accepted too; set jwt_audience");
     }
 }
 

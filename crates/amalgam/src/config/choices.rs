@@ -114,6 +114,15 @@ choice! {
 }
 
 choice! {
+    /// Of which turns the model calls are kept.
+    KeepTranscripts {
+        Stored = "stored",
+        All = "all",
+        None = "none",
+    }
+}
+
+choice! {
     /// How log lines look.
     LogFormat {
         Text = "text",

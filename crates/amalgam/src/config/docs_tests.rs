@@ -78,7 +78,12 @@ fn the_example_file_is_valid_and_as_good_as_the_defaults_and_shows_every_key() {
     for key in KEYS.iter().filter(|key| key.section != Section::Process) {
         assert!(uncommented.lines().any(|line| line.starts_with(&format!("{} = ", key.name))), "{}", key.name);
     }
-    let env = [("ACME_KEY", "a-long-enough-key"), ("OPENAI_API_KEY", "x"), ("ANTHROPIC_API_KEY", "x")];
+    let env = [
+        ("ACME_KEY", "a-long-enough-key"),
+        ("JWT_SECRET", "a-secret-of-more-than-thirty-two-characters"),
+        ("OPENAI_API_KEY", "x"),
+        ("ANTHROPIC_API_KEY", "x"),
+    ];
     let file = SourceFile { path: "amalgam.example.toml".into(), text: uncommented };
     let sources = Sources { file: Some(file), flags: Flags::default(), env: env.into_iter().collect() };
     let loaded = Config::load(&sources).unwrap_or_else(|faults| panic!("{faults}"));
@@ -125,6 +130,8 @@ fn takes(key: &Key) -> String {
         Shape::Target => "target".to_owned(),
         Shape::Targets => "list of targets".to_owned(),
         Shape::BaseUrl => "`http` or `https` address".to_owned(),
+        Shape::PathOrUrl => "path, or `https` address".to_owned(),
+        Shape::StoreUrl => "address of a database".to_owned(),
         Shape::Secret => "secret".to_owned(),
         Shape::Secrets => "list of secrets".to_owned(),
         Shape::Headers => "table of secrets".to_owned(),

@@ -32,10 +32,12 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
                 continue;
             }
         };
-        // Whoever sets a caller's key to nothing meant to lock the door, not to leave it open.
+        // Whoever sets a caller's key to nothing meant to lock the door, not to leave it open; and whoever names an empty
+        // database has one.
         let guards = match key.shape {
             Shape::Secrets => true,
-            Shape::Secret => key.section == Section::Process,
+            Shape::Secret => matches!(key.section, Section::Process | Section::Auth),
+            Shape::StoreUrl => true,
             _ => false,
         };
         if text.is_empty() {

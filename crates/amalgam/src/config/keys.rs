@@ -2,14 +2,19 @@
 //!
 //! A new key is one line here and one field in `config.rs` that `assemble.rs` reads.
 
-use super::choices::{Choice, Dialect, ImageUrls, Kind, LogFormat, Modality, State, SystemRole, ToolCalls};
+use super::choices::{
+    Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
+};
 use super::schema::Preset::{self, Required, Unset, Value};
-use super::schema::Section::{self, Egress, Limits, Models, Process, Server, Tenants, Upstreams};
+use super::schema::Section::{
+    self, Auth, Egress, Limits, Models, Process, Retention, Server, Store, Tenants, Upstreams,
+};
 use super::schema::{Key, Shape};
 
 const REMOTE: &[Kind] = &[Kind::Responses, Kind::Chat, Kind::Anthropic];
 const MINUTES: u64 = 60_000;
 const DAY: u64 = 24 * 60 * MINUTES;
+const YEARS: u64 = 3650 * DAY;
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 const TIMEOUT: Shape = Shape::Duration { least: 1, most: DAY };
@@ -27,20 +32,29 @@ const fn key(section: Section, name: &'static str, shape: Shape, preset: Preset,
 pub(crate) const KEYS: &[Key] = &[
     key(Process, "config", Shape::Path, Unset("none"), "The configuration file; `--config` wins. Without one, only a loopback address can be bound."),
     key(Process, "data", Shape::Path, Value("amalgam-data"), "The folder for everything that is kept on disk; `--data` wins."),
-    key(Process, "bootstrap_key", Shape::Secret, Unset("none"), "One more key for the tenant with id 1."),
-    key(Process, "secret_key", Shape::Secret, Unset("none"), "The secret from which stored and handed-out values are sealed."),
+    key(Process, "bootstrap_key", Shape::Secret, Unset("none"), "One more key for the tenant with id 1, with every right. Set, the first start prints none."),
+    key(Process, "secret_key", Shape::Secret, Unset("none"), "The secrets that stored and handed-out values are sealed with, the newest first, separated by commas; 32 bytes each, in hexadecimal or base64. Without it they are in `secret.key` in the data folder."),
     key(Process, "log", Shape::LogFilter, Value("info"), "What is logged: a level, or directives such as `info,amalgam=debug`."),
     key(Process, "log_format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one object a line."),
 
     key(Server, "listen", Shape::Address, Value("127.0.0.1:8080"), "The address to serve on. Port 0 takes a free one. Anything but loopback needs a configuration file and a key."),
+    key(Server, "admin_listen", Shape::Address, Value("127.0.0.1:8081"), "The address for `/admin` when other machines reach `listen`. When they do not, `/admin` is on `listen` itself."),
     key(Server, "max_connections", count(1, 1_000_000), Value("10000"), "Connections at once; more are answered with 503."),
     key(Server, "header_timeout", TIMEOUT, Value("10s"), "The time for a complete request head, and for a kept connection to stay idle."),
     key(Server, "body_timeout", TIMEOUT, Value("10s"), "The time between two pieces of a request body."),
     key(Server, "drain_timeout", Shape::Duration { least: 0, most: DAY }, Value("30s"), "How long running requests may go on after a signal to stop."),
 
+    key(Store, "url", Shape::StoreUrl, Unset("`sqlite:`, `amalgam.db` in the data folder"), "The database: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`; also `env:NAME` or `file:PATH`, since it may hold a password."),
+
     key(Tenants, "id", count(1, i64::MAX), Required, "The number of the tenant; no two share one."),
-    key(Tenants, "state", Shape::Choice(State::NAMES), Value("stored"), "`stored` keeps responses for later turns; `stateless` refuses requests that need them."),
-    key(Tenants, "keys", Shape::Secrets, Value(""), "The keys that callers of this tenant send as `Authorization: Bearer KEY`."),
+    key(Tenants, "state", Shape::Choice(State::NAMES), Unset("what the store has, at first `stored`"), "`stored` keeps responses for later turns; `stateless` refuses requests that need them."),
+    key(Tenants, "keys", Shape::Secrets, Value(""), "Keys that callers of this tenant send as `Authorization: Bearer KEY`, beside those of `amalgam keys`. They may use and administer the tenant."),
+
+    key(Auth, "jwt_secret", Shape::Secret, Unset("none"), "Accept tokens that are signed with this secret (HS256); 32 characters or more."),
+    key(Auth, "jwks", Shape::PathOrUrl, Unset("none"), "Accept tokens that are signed with a key of this set (RS256, ES256, EdDSA): a file, or an `https` address."),
+    key(Auth, "jwt_tenant_claim", Shape::Text, Value("tenant"), "The claim of a token with the number of its tenant."),
+    key(Auth, "jwt_issuer", Shape::Text, Unset("any"), "What `iss` of a token has to be."),
+    key(Auth, "jwt_audience", Shape::Text, Unset("any"), "What `aud` of a token has to be or to contain."),
 
     key(Upstreams, "kind", Shape::Choice(Kind::NAMES), Required, "What the upstream speaks: the Responses API, Chat Completions, the Anthropic Messages API, or the built-in demo."),
     key(Upstreams, "base_url", Shape::BaseUrl, Required, "Where it is, up to and with the version: `https://api.openai.com/v1`.").only(REMOTE),
@@ -64,7 +78,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Models, "upstream", Shape::Text, Required, "The upstream that serves it."),
     key(Models, "model", Shape::Text, Unset("the entry's own name"), "The name that the upstream is asked for."),
     key(Models, "fallback", Shape::Names, Value(""), "Names to try in turn when this one fails before any output."),
-    key(Models, "context_window", TOKENS, Unset("not told"), "Tokens of input and output together; shown by `GET /v1/models/{id}`."),
+    key(Models, "context_window", TOKENS, Unset("not told"), "Tokens of input and output together: what prompts are held to; shown by `GET /v1/models/{id}`."),
     key(Models, "max_output_tokens", TOKENS, Unset("not told"), "The most tokens of one answer; shown by `GET /v1/models/{id}`."),
     key(Models, "modalities", Shape::Choices(Modality::NAMES), Value("text,image"), "What it reads; shown by `GET /v1/models/{id}`."),
     key(Models, "tools", Shape::Boolean, Value("true"), "Whether it calls tools; shown by `GET /v1/models/{id}`."),
@@ -81,6 +95,11 @@ pub(crate) const KEYS: &[Key] = &[
     key(Limits, "tools", count(0, 10_000), Value("128"), "The most tools of a request."),
     key(Limits, "schema_nodes", count(1, 1_000_000), Value("2000"), "The most nodes of a JSON schema in a request."),
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),
+
+    key(Retention, "responses", Shape::Duration { least: MINUTES, most: YEARS }, Unset("for ever"), "How long responses and their items are kept."),
+    key(Retention, "events", Shape::Duration { least: 0, most: YEARS }, Value("1h"), "How long the events of a stream can be read again after its end."),
+    key(Retention, "transcripts", Shape::Duration { least: 0, most: YEARS }, Value("30d"), "How long the exact requests to models and their answers are kept; `0` keeps none."),
+    key(Retention, "keep_transcripts", Shape::Choice(KeepTranscripts::NAMES), Value("stored"), "Of which turns they are kept: those that are stored, all, or none."),
 
     key(Egress, "allow_private", Shape::Targets, Value(""), "Private targets that tools and image addresses may reach all the same: `127.0.0.1:9000`, `10.0.0.0/8`, `files.internal:80`."),
 ];

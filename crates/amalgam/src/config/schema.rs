@@ -8,27 +8,42 @@ use super::keys::KEYS;
 pub(crate) enum Section {
     Process,
     Server,
+    Store,
     Tenants,
+    Auth,
     Upstreams,
     Models,
     Limits,
+    Retention,
     Egress,
 }
 
 impl Section {
     /// The tables of a file, in the order in which people meet them.
-    pub(crate) const OF_FILE: &[Self] =
-        &[Self::Server, Self::Tenants, Self::Upstreams, Self::Models, Self::Limits, Self::Egress];
+    pub(crate) const OF_FILE: &[Self] = &[
+        Self::Server,
+        Self::Store,
+        Self::Tenants,
+        Self::Auth,
+        Self::Upstreams,
+        Self::Models,
+        Self::Limits,
+        Self::Retention,
+        Self::Egress,
+    ];
 
     /// As it is written in the file and, in capitals, in a variable.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Process => "",
             Self::Server => "server",
+            Self::Store => "store",
             Self::Tenants => "tenants",
+            Self::Auth => "auth",
             Self::Upstreams => "upstreams",
             Self::Models => "models",
             Self::Limits => "limits",
+            Self::Retention => "retention",
             Self::Egress => "egress",
         }
     }
@@ -117,6 +132,10 @@ pub(crate) enum Shape {
     Target,
     Targets,
     BaseUrl,
+    /// A file path, or the `https` address of a set of keys.
+    PathOrUrl,
+    /// Where the database is; a secret, since it may hold a password.
+    StoreUrl,
     Secret,
     Secrets,
     Headers,

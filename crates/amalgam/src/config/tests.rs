@@ -8,7 +8,7 @@ use secrecy::ExposeSecret as _;
 use super::keys::KEYS;
 use super::schema::Section;
 use super::sources::SourceFile;
-use super::{Config, Dialect, Flags, Kind, Loaded, Origin, Shown, Sources, Speaks, State};
+use super::{Config, Dialect, Flags, KeySetAt, Kind, Loaded, Origin, Shown, Sources, Speaks};
 
 fn load(text: &str, env: &[(&str, &str)]) -> Result<Loaded, Vec<String>> {
     load_with(Some(text), env, Flags::default())
@@ -36,7 +36,9 @@ fn nothing_at_all_gives_the_demo_on_loopback() {
     assert_eq!(config.data.to_str(), Some("amalgam-data"));
     assert!(!config.needs_key());
     let [tenant] = config.tenants.as_slice() else { panic!("{:?}", config.tenants) };
-    assert_eq!((tenant.name.as_str(), tenant.id, tenant.state), ("demo", 1, State::Stored));
+    assert_eq!((tenant.name.as_str(), tenant.id, tenant.state, tenant.declared), ("demo", 1, None, false));
+    assert_eq!(config.store.to_string(), "sqlite:amalgam-data/amalgam.db");
+    assert_eq!(config.retention.transcripts, Duration::from_secs(30 * 24 * 3600));
     let [upstream] = config.upstreams.as_slice() else { panic!("{:?}", config.upstreams) };
     assert_eq!((upstream.name.as_str(), upstream.kind()), ("demo", Kind::Demo));
 }
@@ -155,7 +157,7 @@ fn no_fault_warning_setting_or_debug_text_repeats_a_secret() {
         [upstreams.x]\nkind = 'chat'\nbase_url = 'http://host/v1'\napi_key = 'hush-two'\nheaders = { 'x-a' = 'hush' }";
     let env = [("KEY", "hush-three"), ("AMALGAM_SECRET_KEY", "hush-4"), ("AMALGAM_BOOTSTRAP_KEY", "hush-5")];
     let loaded = load(good, &env).unwrap();
-    assert_eq!(loaded.config.tenants[0].keys.len(), 3);
+    assert_eq!(loaded.config.tenants[0].keys.len(), 2);
     let all = format!("{loaded:?} {loaded:#?}");
     assert!(!all.contains("hush"), "{all}");
 }
@@ -260,18 +262,68 @@ fn tenants_have_ids_and_keys_of_their_own() {
 }
 
 #[test]
-fn the_bootstrap_key_goes_to_tenant_one_and_is_never_ignored() {
+fn the_bootstrap_key_is_for_tenant_one_and_is_never_ignored() {
     let env = [("AMALGAM_BOOTSTRAP_KEY", "first-key")];
     let loaded = load_with(None, &env, Flags::default()).unwrap();
-    assert_eq!(loaded.config.tenants[0].keys[0].expose_secret(), "first-key");
+    assert_eq!(loaded.config.bootstrap_key.as_ref().unwrap().expose_secret(), "first-key");
     assert!(loaded.config.needs_key());
+    assert!(load("[tenants.a]\nid = 1\nkeys = ['first-key']", &env).is_ok());
+    assert!(load("[tenants.a]\nid = 2\n[tenants.b]\nid = 3", &env).is_ok(), "their keys are in the store");
 
-    let without_one = load("[tenants.a]\nid = 2\nkeys = ['k']", &env).unwrap_err();
-    assert_eq!(without_one, ["AMALGAM_BOOTSTRAP_KEY: the key is for the tenant with id 1, and none has it"]);
-    for name in ["AMALGAM_BOOTSTRAP_KEY", "AMALGAM_SECRET_KEY", "AMALGAM_TENANTS_DEMO_KEYS"] {
+    let shared = load("[tenants.a]\nid = 2\nkeys = ['first-key']", &env).unwrap_err();
+    assert_eq!(shared, ["AMALGAM_BOOTSTRAP_KEY: the key is for the tenant with id 1, and 'a' has the same one"]);
+    for name in [
+        "AMALGAM_BOOTSTRAP_KEY",
+        "AMALGAM_SECRET_KEY",
+        "AMALGAM_TENANTS_DEMO_KEYS",
+        "AMALGAM_AUTH_JWT_SECRET",
+        "AMALGAM_STORE_URL",
+    ] {
         let empty = load("", &[(name, "")]).unwrap_err();
         assert_eq!(empty, [format!("{name}: the variable is set but empty")]);
     }
+}
+
+#[test]
+fn the_database_is_named_by_file_or_server_and_its_password_stays_secret() {
+    let url = |text: &str, env: &[(&str, &str)]| load(text, env).map(|loaded| loaded.config.store.to_string());
+    assert_eq!(url("[store]\nurl = 'sqlite:other.db'", &[]).unwrap(), "sqlite:other.db");
+    let env = [("AMALGAM_STORE_URL", "postgres://me:hush@host/db")];
+    assert_eq!(url("", &env).unwrap(), "postgres://host/db");
+    assert_eq!(url("[store]\nurl = 'env:DB'", &[("DB", "postgres://me:hush@host/db")]).unwrap(), "postgres://host/db");
+    assert_eq!(
+        url("[store]\nurl = 'env:NOT_THERE'", &[]).unwrap_err(),
+        ["amalgam.toml:2: url in [store]: the variable NOT_THERE is not set"]
+    );
+    assert_eq!(
+        url("[store]\nurl = 'mysql://me:hush@host/db'", &[]).unwrap_err(),
+        ["amalgam.toml:2: url in [store]: expected sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE"]
+    );
+    let loaded = load("", &env).unwrap();
+    let all = format!("{loaded:?}");
+    assert!(!all.contains("hush"), "{all}");
+}
+
+#[test]
+fn tokens_need_a_long_secret_or_a_set_of_keys_over_a_safe_way() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let good = format!("[auth]\njwt_secret = '{secret}'\njwt_issuer = 'me'");
+    let jwt = load(&good, &[]).unwrap().config.jwt.unwrap();
+    assert_eq!((jwt.tenant_claim.as_str(), jwt.issuer.as_deref(), jwt.audience), ("tenant", Some("me"), None));
+    assert!(load("", &[]).unwrap().config.jwt.is_none());
+    for (text, expected) in [
+        ("jwt_secret = 'short'", "the secret of tokens has 32 characters"),
+        ("jwt_secret = 'env:NOT_THERE'", "the variable NOT_THERE is not set"),
+        ("jwks = 'http://issuer/keys'", "expected a path or an https address"),
+        ("jwks = 'https://me:hush@issuer/keys'", "has a user or password in it"),
+        ("jwks = '/nowhere/keys.json'", "cannot open the set of keys /nowhere/keys.json"),
+    ] {
+        let faults = faults(&format!("[auth]\n{text}"));
+        assert!(faults.len() == 1 && faults[0].contains(expected) && !faults[0].contains("hush"), "{faults:?}");
+    }
+    let loaded = load("[auth]\njwks = 'https://issuer/keys'", &[]).unwrap();
+    assert_eq!(loaded.config.jwt.unwrap().jwks, Some(KeySetAt::Url("https://issuer/keys".to_owned())));
+    assert!(loaded.warnings[0].contains("set jwt_audience"), "{:?}", loaded.warnings);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Durations and sizes as people write them: `10s`, `250ms`, `2MiB`, `500KB`.
+//! Durations and sizes as people write them: `10s`, `250ms`, `30d`, `2MiB`, `500KB`.
 //!
 //! Reading and writing only; which bounds hold for a key is the schema's business.
 
 use std::time::Duration;
 
 /// From the smallest to the largest; a written duration goes the other way (`1m30s`).
-const TIMES: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+const TIMES: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),
@@ -21,13 +21,16 @@ const SIZES: &[(&str, u64)] = &[
 
 /// Reads `10s`, `250ms` or parts in falling order such as `1m30s`.
 ///
-/// A number alone is refused: whether it means seconds or milliseconds would be a guess.
+/// A number alone is refused: whether it means seconds or milliseconds would be a guess. Only zero is zero of any.
 pub(crate) fn duration_from_text(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total_ms = 0u64;
     let mut ceiling = u64::MAX;
     if rest.is_empty() {
         return None;
+    }
+    if rest == "0" {
+        return Some(Duration::ZERO);
     }
     while !rest.is_empty() {
         let (amount, tail) = leading_number(rest)?;
@@ -94,6 +97,9 @@ mod tests {
             ("250ms", Some(250)),
             ("10m", Some(600_000)),
             ("2h", Some(7_200_000)),
+            ("30d", Some(2_592_000_000)),
+            ("1d12h", Some(129_600_000)),
+            ("0", Some(0)),
             ("1m30s", Some(90_000)),
             (" 5s ", Some(5_000)),
             ("0s", Some(0)),

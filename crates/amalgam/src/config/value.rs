@@ -1,7 +1,7 @@
 //! From what was written to what it means: one function per shape, with a message that says what would be right.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::layers::{At, Located, Raw};
 use super::schema::{Key, Shape};
 use super::secret::Secret;
 use super::sources::Environment;
+use super::store_url::StoreUrl;
 use super::suggest::did_you_mean;
 use super::units::{duration_from_text, duration_to_text, size_from_text, size_to_text};
 use crate::logs;
@@ -29,6 +30,7 @@ pub(crate) enum Value {
     Size(u64),
     Address(SocketAddr),
     Secret(Secret),
+    StoreUrl(StoreUrl),
     Headers(BTreeMap<String, Secret>),
     List(Vec<Value>),
 }
@@ -44,6 +46,7 @@ impl Value {
             Self::Size(bytes) => json!(size_to_text(*bytes)),
             Self::Address(address) => json!(address.to_string()),
             Self::Secret(secret) => json!(secret.to_string()),
+            Self::StoreUrl(url) => json!(url.to_string()),
             Self::Headers(headers) => {
                 headers.iter().map(|(name, value)| (name.clone(), json!(value.to_string()))).collect()
             }
@@ -87,6 +90,7 @@ from_value! {
     SocketAddr: Value::Address(address) => Some(address), else SocketAddr::from(([127, 0, 0, 1], 0));
     Allowed: Value::Text(text) => text.parse().ok(), else Allowed::from(SocketAddr::from(([127, 0, 0, 1], 1)));
     Secret: Value::Secret(secret) => Some(secret), else Secret::Missing { name: String::new() };
+    StoreUrl: Value::StoreUrl(url) => Some(url), else StoreUrl::Sqlite(PathBuf::new());
     BTreeMap<String, Secret>: Value::Headers(headers) => Some(headers), else BTreeMap::new();
 }
 
@@ -139,7 +143,8 @@ impl Parser<'_> {
             (Shape::Duration { least, most }, raw) => duration(raw, least, most),
             (Shape::Size { least, most }, raw) => size(raw, least, most),
             (Shape::Secret, Raw::Text(text) | Raw::Plain(text)) => self.secret(text, &located.origin),
-            (Shape::Secret, raw) => Err(format!("expected a string, found {}", kind_of(raw))),
+            (Shape::StoreUrl, Raw::Text(text) | Raw::Plain(text)) => self.store_url(text, &located.origin),
+            (Shape::Secret | Shape::StoreUrl, raw) => Err(format!("expected a string, found {}", kind_of(raw))),
             (_, Raw::Text(text) | Raw::Plain(text)) => from_text(shape, text),
             (_, raw) => Err(format!("expected a string, found {}", found(raw))),
         };
@@ -220,6 +225,14 @@ impl Parser<'_> {
         Ok(Value::Secret(secret))
     }
 
+    fn store_url(&self, text: &str, origin: &Origin) -> Result<Value, String> {
+        let secret = self.resolve(text, origin)?;
+        match (secret.value(), secret.missing()) {
+            (Some(url), _) => StoreUrl::read(url).map(Value::StoreUrl),
+            (None, name) => Err(format!("the variable {} is not set", name.unwrap_or_default())),
+        }
+    }
+
     fn resolve(&self, text: &str, origin: &Origin) -> Result<Secret, String> {
         let folder = match origin {
             Origin::File { path, .. } => path.parent().unwrap_or(Path::new("")),
@@ -254,6 +267,7 @@ fn integer(raw: &Raw, least: i64, most: i64) -> Result<Value, String> {
 fn duration(raw: &Raw, least: u64, most: u64) -> Result<Value, String> {
     let duration = match raw {
         Raw::Text(text) | Raw::Plain(text) => duration_from_text(text),
+        Raw::Integer(0) => Some(Duration::ZERO),
         _ => None,
     };
     let [shortest, longest] = [least, most].map(Duration::from_millis);
@@ -297,6 +311,8 @@ fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
             Err(error) => Err(error.to_string()),
         },
         Shape::BaseUrl => base_url(text),
+        Shape::PathOrUrl if text.contains("://") => key_set_url(text),
+        Shape::PathOrUrl => from_text(Shape::Path, text),
         Shape::LogFilter if logs::can_read(text) => Ok(Value::Text(text.to_owned())),
         Shape::LogFilter => {
             Err(format!("expected a level or directives such as info,amalgam=debug, found {}", shortened(text)))
@@ -335,6 +351,22 @@ fn base_url(text: &str) -> Result<Value, String> {
         return Err("expected scheme, host and path only, such as https://api.openai.com/v1".to_owned());
     }
     Ok(Value::Text(text.trim_end_matches('/').to_owned()))
+}
+
+/// The address of a set of keys: encrypted, since whoever changes it on its way could sign in as anybody.
+fn key_set_url(text: &str) -> Result<Value, String> {
+    let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+    let Some(uri) = uri else { return Err("expected a path or an address such as https://issuer/keys".to_owned()) };
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("the address has a user or password in it".to_owned());
+    }
+    let host = uri.host().unwrap_or_default();
+    let own = host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => Ok(Value::Text(text.to_owned())),
+        Some("http") if own => Ok(Value::Text(text.to_owned())),
+        _ => Err("expected a path or an https address".to_owned()),
+    }
 }
 
 fn header_name(name: &str) -> Result<(), String> {

@@ -2,18 +2,19 @@
 
 use std::process::Command;
 
+use amalgam_server::ROUTES;
 use amalgam_testkit::{Amalgam, Client, Setup, check};
 use bytes::Bytes;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{BINARY, Delivery, Script, Wire, World, error_of};
 
 const KEY: &str = "am_right-key-0123456789";
 
-/// Every route, and whether it is open to everybody.
-const ROUTES: [(&str, &str, bool); 6] = [
+/// Routes that need nothing to be there before, and whether they are open to everybody.
+const SIMPLE: [(&str, &str, bool); 6] = [
     ("GET", "/healthz", true),
     ("GET", "/readyz", true),
     ("GET", "/openapi.json", true),
@@ -40,20 +41,15 @@ async fn every_route_that_is_not_public_needs_a_key() {
     // S19
     let amalgam = locked().await;
     let nobody = Client::new(amalgam.url());
-    let published: Value = nobody.get("/openapi.json").await.json();
+    let routes = ROUTES.iter().map(|route| {
+        let path = route.published_path().replace("{id}", "demo").replace(['{', '}'], "");
+        (route.method.to_string(), path, route.public)
+    });
+    let mut routes: Vec<(String, String, bool)> = routes.collect();
+    let published = nobody.get("/openapi.json").await.json();
     let paths = published["paths"].as_object().expect("the document lists the routes");
-    let mut routes: Vec<(String, String)> = Vec::new();
-    for (path, methods) in paths {
-        for method in
-            methods.as_object().unwrap().keys().filter(|key| !["parameters", "summary"].contains(&key.as_str()))
-        {
-            routes.push((method.to_uppercase(), path.replace("{id}", "demo").replace("{model}", "demo")));
-        }
-    }
-    for (method, path, _) in ROUTES {
-        let listed = routes.contains(&(method.to_owned(), path.to_owned()));
-        assert!(listed, "{method} {path} is missing in the published list: {routes:?}");
-    }
+    let listed: usize = paths.values().map(|methods| methods.as_object().map_or(0, serde_json::Map::len)).sum();
+    assert_eq!(listed, routes.len(), "the published list is the table of routes");
     // Paths and methods that do not exist are not told apart from those that do.
     for path in [
         "/",
@@ -66,15 +62,14 @@ async fn every_route_that_is_not_public_needs_a_key() {
         "/docs",
         "/v1/responses/resp_1",
     ] {
-        routes.extend(["GET", "POST", "DELETE"].map(|method| (method.to_owned(), path.to_owned())));
+        routes.extend(["GET", "POST", "DELETE"].map(|method| (method.to_owned(), path.to_owned(), false)));
     }
     for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD"] {
-        routes.push((method.to_owned(), "/v1/responses".to_owned()));
+        routes.push((method.to_owned(), "/v1/responses".to_owned(), false));
     }
-    for (method, path) in &routes {
-        let public = ROUTES.iter().any(|(known, at, public)| known == method && at == path && *public);
+    for (method, path, public) in &routes {
         let answer = ask(&nobody, method, path).await;
-        if public {
+        if *public {
             assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
             continue;
         }
@@ -96,7 +91,7 @@ async fn every_route_that_is_not_public_needs_a_key() {
 #[tokio::test]
 async fn the_right_key_opens_every_route() {
     let amalgam = locked().await;
-    for (method, path, _) in ROUTES {
+    for (method, path, _) in SIMPLE {
         let answer = ask(&amalgam.client(), method, path).await;
         assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
     }
@@ -181,12 +176,46 @@ async fn each_tenant_has_keys_and_rules_of_its_own() {
 async fn without_any_key_loopback_is_open() {
     let amalgam = Amalgam::start(BINARY, Setup::new()).await;
     let client = Client::new(amalgam.url());
-    for (method, path, _) in ROUTES {
+    for (method, path, _) in SIMPLE {
         for client in [client.clone(), client.clone().with_key("anything")] {
             let answer = ask(&client, method, path).await;
             assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
         }
     }
+}
+
+#[tokio::test]
+async fn an_open_server_refuses_wrong_keys_of_ours_and_administers_nothing() {
+    let amalgam = Amalgam::start(BINARY, Setup::new()).await;
+    let client = Client::new(amalgam.url());
+    assert_eq!(client.clone().with_key("am_unknown").get("/v1/models").await.status, 401);
+    for client in [client.clone(), client.clone().with_key("anything")] {
+        for path in ["/admin/tenants", "/admin/keys", "/admin", "/admin/turns/resp_1"] {
+            assert_eq!(client.get(path).await.status, 401, "{path}");
+        }
+    }
+    // S20: a page that makes a browser take its own name for this address gets nothing.
+    let rebound = client.with_header("host", "evil.example").get("/v1/models").await;
+    assert_eq!((rebound.status.as_u16(), error_of(&rebound)["code"].as_str()), (403, Some("insufficient_permissions")));
+}
+
+#[tokio::test]
+async fn an_address_that_tries_many_keys_is_slowed_down_and_a_good_key_is_not() {
+    let amalgam = locked().await;
+    let client = Client::new(amalgam.url());
+    let mut refused = None;
+    for number in 0..60 {
+        let answer = client.clone().with_key(&format!("am_guess-{number}")).get("/v1/models").await;
+        if answer.status == 429 {
+            refused = Some(answer);
+            break;
+        }
+        assert_eq!(answer.status, 401, "{number}");
+    }
+    let refused = refused.expect("sixty unknown keys in a moment are too many");
+    assert_eq!(error_of(&refused)["code"], "too_many_failed_attempts");
+    assert!(refused.header("retry-after").is_some_and(|wait| wait.parse::<u64>().is_ok_and(|wait| wait >= 1)));
+    assert_eq!(amalgam.client().get("/v1/models").await.status, 200);
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn completion_knows_the_commands_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = amalgam(folder.path(), &["completion", shell], &[]);
         assert_eq!(output.status.code(), Some(0), "{shell}");
-        for word in ["serve", "check", "doctor", "version"] {
+        for word in ["serve", "check", "doctor", "version", "tenants", "keys", "migrate", "reset"] {
             assert!(out(&output).contains(word), "{shell} {word}");
         }
     }
@@ -209,7 +209,14 @@ fn doctor_finds_a_sound_machine_sound_and_leaves_nothing_behind() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(
         findings(&output),
-        [found("configuration", "ok"), found("port 0", "ok"), found("data folder", "ok"), found("upstream demo", "ok")]
+        [
+            found("configuration", "ok"),
+            found("port 0", "ok"),
+            found("data folder", "ok"),
+            found("store", "ok"),
+            found("master key", "ok"),
+            found("upstream demo", "ok"),
+        ]
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -238,6 +245,8 @@ fn doctor_tells_a_taken_port_a_bad_folder_and_an_upstream_that_is_away() {
             found("configuration", "warn"),
             found(&format!("port {port}"), "fail"),
             found("data folder", "fail"),
+            found("store", "ok"),
+            found("master key", "ok"),
             found("upstream away", "fail"),
             found("upstream there", "warn"),
         ]

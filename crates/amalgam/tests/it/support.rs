@@ -3,14 +3,18 @@
 //! What an upstream says is written once, as a [`Script`], and played on whichever wire a test names. Every answer
 //! passes the checkers on its way to the test, so that a test speaks only of what is special about it.
 
+mod cli;
 mod script;
+mod stores;
 
 use std::time::Duration;
 
 use amalgam_testkit::{Amalgam, Answer, Setup, Upstream, check, spec};
 use serde_json::{Value, json};
 
+pub(crate) use cli::Cli;
 pub(crate) use script::{Said, Script};
+pub(crate) use stores::{TestStore, stores};
 
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_amalgam");

@@ -1,0 +1,205 @@
+//! `amalgam keys`: what callers send. A key is shown when it is made and never again; a running server knows it at once,
+//! and forgets one that was revoked within seconds.
+
+mod rotate;
+
+use std::process::ExitCode;
+
+use amalgam_core::{Operator, Rights, Store, store::KeyRecord};
+use amalgam_server::{KeyOrder, is_user, issue};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+
+use crate::cli::ConfigArgs;
+use crate::config::duration_from_text;
+use crate::desk::{Desk, now_ms};
+use crate::table::{moment, table};
+use crate::terminal::{say, say_json, tell};
+
+/// How many keys are asked for at once.
+const PAGE: usize = 200;
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a key, and print it: this once
+    Create(CreateArgs),
+    /// List keys, without themselves
+    List {
+        /// Only those of this tenant
+        #[arg(long, value_name = "ID")]
+        tenant: Option<i64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Make a key worthless
+    Revoke {
+        /// The key's id, as `keys list` shows it
+        #[arg(value_name = "KEY_ID")]
+        id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Add a master key and seal everything in the store with it
+    RotateMaster {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// The tenant's number
+    #[arg(long, value_name = "ID")]
+    tenant: i64,
+    /// What it may do: use (the doors), admin (its tenant), operator (all tenants); may be repeated [default: use]
+    #[arg(long = "scope", value_name = "SCOPE", value_parser = right)]
+    scopes: Vec<Rights>,
+    /// The only user on whose behalf it acts; without one callers name the user in X-Amalgam-User
+    #[arg(long)]
+    user: Option<String>,
+    /// What people call it
+    #[arg(long)]
+    label: Option<String>,
+    /// How long it is good: 90d, 12h; for ever if nothing is said
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every command on keys takes.
+#[derive(Debug, Args)]
+struct Common {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::Create(args) => create(args).await?,
+        Action::List { tenant, common } => {
+            let keys = all(&*Desk::open(common.config).await?.store, tenant).await?;
+            match common.json {
+                true => say_json(&json!({"object": "list", "data": keys.iter().map(as_json).collect::<Vec<_>>()}))?,
+                false => say(as_table(&keys))?,
+            }
+        }
+        Action::Revoke { id, common } => {
+            let desk = Desk::open(common.config).await?;
+            let revoked = desk.store.revoke_key(Operator::of_this_process(), None, &id, now_ms()).await?;
+            let key = revoked.with_context(|| format!("there is no key {id}"))?;
+            match common.json {
+                true => say_json(&as_json(&key))?,
+                false => say(format_args!("{id} is revoked; running servers refuse it within 5 seconds"))?,
+            }
+        }
+        Action::RotateMaster { common } => rotate::run(common.config, common.json).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(args: CreateArgs) -> anyhow::Result<()> {
+    let now_ms = now_ms();
+    let expires_at_ms = args.expires.as_deref().map(|text| expiry(text, now_ms)).transpose()?;
+    if args.user.as_deref().is_some_and(|user| !is_user(user)) {
+        bail!("a user has 1 to 256 visible characters");
+    }
+    if args.label.as_deref().is_some_and(|label| label.chars().count() > 200 || label.chars().any(char::is_control)) {
+        bail!("a label has at most 200 characters that can be seen");
+    }
+    let rights = match args.scopes.is_empty() {
+        true => Rights::USE,
+        false => args.scopes.into_iter().fold(Rights::NONE, Rights::and),
+    };
+    let desk = Desk::open(args.common.config).await?;
+    let order = KeyOrder { tenant_id: args.tenant, rights, user: args.user, label: args.label, expires_at_ms };
+    let pepper = desk.pepper().await?;
+    let issued = issue(&*desk.store, &pepper, Operator::of_this_process(), order, now_ms).await?;
+    let issued = issued.with_context(|| format!("there is no tenant {}", args.tenant))?;
+    if args.common.json {
+        let mut key = as_json(&issued.record);
+        key["key"] = json!(issued.key.expose_secret());
+        return Ok(say_json(&key)?);
+    }
+    // Alone on standard output, for scripts; the rest is for people.
+    say(issued.key.expose_secret())?;
+    let rights: Vec<&str> = issued.record.rights.names().collect();
+    tell(format_args!(
+        "{} of tenant {} ({}); keep it, it is shown only now",
+        issued.record.id,
+        issued.record.tenant_id,
+        rights.join(", ")
+    ));
+    Ok(())
+}
+
+async fn all(store: &dyn Store, tenant_id: Option<i64>) -> anyhow::Result<Vec<KeyRecord>> {
+    let mut keys: Vec<KeyRecord> = Vec::new();
+    loop {
+        let after = keys.last().map(|key| key.id.clone());
+        let page = store.keys(Operator::of_this_process(), tenant_id, after.as_deref(), PAGE).await?;
+        let last = page.len() < PAGE;
+        keys.extend(page);
+        if last {
+            return Ok(keys);
+        }
+    }
+}
+
+fn right(text: &str) -> Result<Rights, String> {
+    Rights::named(text).ok_or_else(|| Rights::all_names().collect::<Vec<_>>().join(", "))
+}
+
+fn expiry(text: &str, now_ms: u64) -> anyhow::Result<u64> {
+    let duration = duration_from_text(text).filter(|duration| !duration.is_zero());
+    let duration = duration.with_context(|| format!("'{text}' is not a duration such as 90d or 12h"))?;
+    Ok(now_ms.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+}
+
+fn as_table(keys: &[KeyRecord]) -> String {
+    let row = |key: &KeyRecord| {
+        let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        [
+            key.id.clone(),
+            key.tenant_id.to_string(),
+            format!("{}…", key.prefix),
+            key.rights.names().collect::<Vec<_>>().join(","),
+            dash(&key.user),
+            dash(&key.label),
+            moment(Some(key.created_at_ms)),
+            moment(key.expires_at_ms),
+            moment(key.last_used_at_ms),
+            moment(key.revoked_at_ms),
+        ]
+    };
+    let headings = ["id", "tenant", "key", "scopes", "user", "label", "created", "expires", "last used", "revoked"];
+    table(headings, &keys.iter().map(row).collect::<Vec<_>>())
+}
+
+fn as_json(key: &KeyRecord) -> Value {
+    let seconds = |at_ms: Option<u64>| at_ms.map(|at_ms| at_ms / 1000);
+    json!({
+        "id": key.id,
+        "object": "api_key",
+        "tenant_id": key.tenant_id,
+        "prefix": key.prefix,
+        "label": key.label,
+        "scopes": key.rights.names().collect::<Vec<_>>(),
+        "user": key.user,
+        "created_at": key.created_at_ms / 1000,
+        "expires_at": seconds(key.expires_at_ms),
+        "revoked_at": seconds(key.revoked_at_ms),
+        "last_used_at": seconds(key.last_used_at_ms),
+    })
+}

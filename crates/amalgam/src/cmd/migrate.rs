@@ -1,0 +1,59 @@
+//! `amalgam migrate`: brings the schema of the store up to date, or says what it lacks. `serve` does the same by itself.
+
+use std::process::ExitCode;
+
+use amalgam_store::migrate::MigrationStatus;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::ConfigArgs;
+use crate::desk::configuration;
+use crate::storage::{self, For};
+use crate::table::table;
+use crate::terminal::{say, say_json, tell};
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Only say what is applied and what is not
+    #[arg(long)]
+    status: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
+    let config = configuration(args.config)?;
+    let before = storage::status(&config.store).await?;
+    if args.status {
+        match args.json {
+            true => say_json(&as_json(&config.store.to_string(), &before, &[]))?,
+            false => say(as_table(&before))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let opened = storage::open(&config.store, For::Command).await?;
+    for warning in &opened.warnings {
+        tell(format_args!("warning: {warning}"));
+    }
+    let now: Vec<&str> = before.iter().filter(|one| !one.applied).map(|one| one.name.as_str()).collect();
+    match (args.json, now.is_empty()) {
+        (true, _) => say_json(&as_json(&config.store.to_string(), &storage::status(&config.store).await?, &now))?,
+        (false, true) => say(format_args!("{} is up to date", config.store))?,
+        (false, false) => say(format_args!("{}: applied {}", config.store, now.join(", ")))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_table(status: &[MigrationStatus]) -> String {
+    let state = |applied: bool| if applied { "applied" } else { "pending" }.to_owned();
+    let row = |one: &MigrationStatus| [one.version.to_string(), one.name.clone(), state(one.applied)];
+    table(["version", "name", "state"], &status.iter().map(row).collect::<Vec<_>>())
+}
+
+fn as_json(store: &str, status: &[MigrationStatus], now: &[&str]) -> Value {
+    let one = |one: &MigrationStatus| json!({"version": one.version, "name": one.name, "applied": one.applied});
+    json!({"store": store, "migrations": status.iter().map(one).collect::<Vec<_>>(), "applied_now": now})
+}

@@ -1,0 +1,167 @@
+//! `amalgam tenants`: who is served. A running server sees a change within seconds.
+
+use std::process::ExitCode;
+
+use amalgam_core::{
+    Operator, Store, TenantState,
+    store::{TenantChange, TenantRecord},
+};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::cli::ConfigArgs;
+use crate::desk::{Desk, now_ms};
+use crate::table::{moment, table};
+use crate::terminal::{say, say_json};
+
+/// How many tenants are asked for at once.
+const PAGE: usize = 200;
+
+#[derive(Debug, Args)]
+pub(crate) struct TenantsArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a tenant
+    Create {
+        /// What people call it
+        #[arg(long)]
+        name: String,
+        /// Its number; the next free one if none is given
+        #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+        id: Option<i64>,
+        /// Whether its responses are kept: stored or stateless
+        #[arg(long, value_parser = state, default_value = "stored")]
+        state: TenantState,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List all tenants
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a tenant: ai_agent_enabled=true|false, state=stored|stateless, name=NAME
+    Set {
+        /// The tenant's number
+        id: i64,
+        /// What to set
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        settings: Vec<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// What every command on tenants takes.
+#[derive(Debug, Args)]
+struct Common {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
+    let operator = Operator::of_this_process();
+    match args.action {
+        Action::Create { name, id, state, common } => {
+            let name = checked_name(&name)?;
+            let desk = Desk::open(common.config).await?;
+            let created = desk.store.create_tenant(operator, id, name, state, now_ms()).await?;
+            let tenant = created.with_context(|| format!("there is a tenant {} already", id.unwrap_or_default()))?;
+            show(&tenant, common.json)?;
+        }
+        Action::List { common } => {
+            let tenants = all(&*Desk::open(common.config).await?.store).await?;
+            match common.json {
+                true => say_json(&json!({"object": "list", "data": tenants.iter().map(as_json).collect::<Vec<_>>()}))?,
+                false => say(as_table(&tenants))?,
+            }
+        }
+        Action::Set { id, settings, common } => {
+            let change = change(&settings)?;
+            let desk = Desk::open(common.config).await?;
+            let changed = desk.store.change_tenant(operator, id, change).await?;
+            show(&changed.with_context(|| format!("there is no tenant {id}"))?, common.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn all(store: &dyn Store) -> anyhow::Result<Vec<TenantRecord>> {
+    let mut tenants: Vec<TenantRecord> = Vec::new();
+    loop {
+        let after = tenants.last().map(|tenant| tenant.id);
+        let page = store.tenants(Operator::of_this_process(), after, PAGE).await?;
+        let last = page.len() < PAGE;
+        tenants.extend(page);
+        if last {
+            return Ok(tenants);
+        }
+    }
+}
+
+fn state(text: &str) -> Result<TenantState, String> {
+    TenantState::named(text).ok_or_else(|| "stored or stateless".to_owned())
+}
+
+fn checked_name(name: &str) -> anyhow::Result<&str> {
+    if name.trim().is_empty() || name.chars().count() > 200 || name.chars().any(char::is_control) {
+        bail!("a name has 1 to 200 characters that can be seen");
+    }
+    Ok(name)
+}
+
+fn change(settings: &[String]) -> anyhow::Result<TenantChange> {
+    let mut change = TenantChange::default();
+    for setting in settings {
+        let (name, value) = setting.split_once('=').with_context(|| format!("'{setting}' is not NAME=VALUE"))?;
+        match name {
+            "name" => change.name = Some(checked_name(value)?.to_owned()),
+            "state" => change.state = Some(state(value).map_err(|known| anyhow::anyhow!("state is {known}"))?),
+            "ai_agent_enabled" => {
+                change.ai_agent_enabled = Some(value.parse().ok().context("ai_agent_enabled is true or false")?);
+            }
+            _ => bail!("'{name}' cannot be set; name, state and ai_agent_enabled can"),
+        }
+    }
+    Ok(change)
+}
+
+fn show(tenant: &TenantRecord, as_data: bool) -> std::io::Result<()> {
+    match as_data {
+        true => say_json(&as_json(tenant)),
+        false => say(as_table(std::slice::from_ref(tenant))),
+    }
+}
+
+fn as_table(tenants: &[TenantRecord]) -> String {
+    let row = |tenant: &TenantRecord| {
+        let assistant = if tenant.ai_agent_enabled { "on" } else { "off" };
+        [
+            tenant.id.to_string(),
+            tenant.name.clone(),
+            tenant.state.name().to_owned(),
+            assistant.to_owned(),
+            moment(Some(tenant.created_at_ms)),
+        ]
+    };
+    table(["id", "name", "state", "ai agent", "created"], &tenants.iter().map(row).collect::<Vec<_>>())
+}
+
+fn as_json(tenant: &TenantRecord) -> Value {
+    json!({
+        "id": tenant.id,
+        "object": "tenant",
+        "name": tenant.name,
+        "state": tenant.state.name(),
+        "ai_agent_enabled": tenant.ai_agent_enabled,
+        "created_at": tenant.created_at_ms / 1000,
+    })
+}

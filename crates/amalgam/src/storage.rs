@@ -1,0 +1,126 @@
+//! Opens the store that the configuration names. The one place that knows which engines there are.
+
+use std::sync::Arc;
+
+use amalgam_core::Store;
+use amalgam_store::{
+    migrate::MigrationStatus,
+    postgres::{self, Postgres},
+    sqlite::{self, Sqlite},
+};
+use anyhow::Context as _;
+use secrecy::ExposeSecret as _;
+
+use crate::config::StoreUrl;
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// To serve from it: on SQLite there is one such process.
+    Serving,
+    /// To look or change something beside whoever serves.
+    Command,
+    /// To look, without bringing its schema up to date.
+    Looking,
+}
+
+/// A store that can be used.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    /// No other process serves from it.
+    pub(crate) alone: bool,
+    /// What would surprise somebody who relies on it.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Opens the store and brings its schema up to date, unless it is only to be looked at.
+pub(crate) async fn open(url: &StoreUrl, purpose: For) -> anyhow::Result<Opened> {
+    open_either(url, purpose).await.with_context(|| format!("opening the store {url}"))
+}
+
+async fn open_either(url: &StoreUrl, purpose: For) -> anyhow::Result<Opened> {
+    match url {
+        StoreUrl::Sqlite(path) => {
+            let migrations = match purpose {
+                For::Serving | For::Command => sqlite::Migrations::Run,
+                For::Looking => sqlite::Migrations::Require,
+            };
+            let path = path.clone();
+            let open = move || Sqlite::open(path, sqlite::Options { migrations, ..sqlite::Options::default() });
+            let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
+            if purpose == For::Serving {
+                store.lock_for_serving()?;
+            }
+            Ok(Opened { store: Arc::new(store), alone: purpose == For::Serving, warnings: Vec::new() })
+        }
+        StoreUrl::Postgres(url) => {
+            let migrations = match purpose {
+                For::Serving | For::Command => postgres::Migrations::Run,
+                For::Looking => postgres::Migrations::Require,
+            };
+            let options = postgres::Options { migrations, ..postgres::Options::default() };
+            let store = Postgres::open(url.expose_secret(), options).await?;
+            let warnings = store.warnings().to_vec();
+            Ok(Opened { store: Arc::new(store), alone: false, warnings })
+        }
+    }
+}
+
+/// What the schema of the store has and lacks; changes nothing, and makes no file.
+pub(crate) async fn status(url: &StoreUrl) -> anyhow::Result<Vec<MigrationStatus>> {
+    let status = match url {
+        StoreUrl::Sqlite(path) => {
+            let path = path.clone();
+            let looked =
+                tokio::task::spawn_blocking(move || Sqlite::status(path)).await.context("looking at the file")?;
+            looked.map_err(anyhow::Error::from)
+        }
+        StoreUrl::Postgres(url) => {
+            Postgres::status(url.expose_secret(), &postgres::Options::default()).await.map_err(anyhow::Error::from)
+        }
+    };
+    status.with_context(|| format!("looking at the store {url}"))
+}
+
+/// What a look at the store shows.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// There is none yet; the first start makes it.
+    Absent,
+    /// Its schema is older than this program; the next start changes it.
+    Behind { pending: usize },
+    /// It can be used.
+    Ready { version: u32, warnings: Vec<String> },
+    /// It cannot.
+    Unusable(anyhow::Error),
+}
+
+/// Looks at the store; changes nothing, and makes no file. Gives back the store too, where it can be used.
+pub(crate) async fn look(url: &StoreUrl) -> (Look, Option<Arc<dyn Store>>) {
+    if let StoreUrl::Sqlite(path) = url
+        && !path.exists()
+    {
+        return (Look::Absent, None);
+    }
+    let status = match status(url).await {
+        Ok(status) => status,
+        Err(error) => return (Look::Unusable(error), None),
+    };
+    let pending = status.iter().filter(|migration| !migration.applied).count();
+    if pending == status.len() {
+        return (Look::Absent, None);
+    }
+    if pending > 0 {
+        return (Look::Behind { pending }, None);
+    }
+    match open(url, For::Looking).await {
+        Ok(Opened { store, warnings, .. }) => match store.ping().await {
+            Ok(()) => {
+                let version = status.iter().map(|migration| migration.version).max().unwrap_or_default();
+                (Look::Ready { version, warnings }, Some(store))
+            }
+            Err(error) => (Look::Unusable(error.into()), None),
+        },
+        Err(error) => (Look::Unusable(error), None),
+    }
+}

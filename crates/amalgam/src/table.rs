@@ -1,0 +1,64 @@
+//! Tables for people: columns as wide as what is in them, times that can be read.
+
+/// Rows below their headings, with two spaces between columns.
+pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([headings[column].len()]).max().unwrap_or_default()
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |cells: [&str; N]| {
+        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let rows = rows.iter().map(|row| line(row.each_ref().map(String::as_str)));
+    [line(headings)].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+}
+
+/// A moment as `2026-01-31 12:00` in UTC; a dash for none.
+pub(crate) fn moment(at_ms: Option<u64>) -> String {
+    let Some(at_ms) = at_ms else { return "-".to_owned() };
+    let minutes = at_ms / 60_000;
+    let (year, month, day) = date(minutes / 1440);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60 % 24, minutes % 60)
+}
+
+/// The date so many days after the first of January 1970. Counts from a first of March, so that the day that a leap
+/// year adds is the last of its year.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let of_month = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    (era * 400 + year, month, of_month)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let rows =
+            [["1".to_owned(), "ünï".to_owned(), "x".to_owned()], ["10".to_owned(), "a".to_owned(), String::new()]];
+        assert_eq!(table(["id", "name", "more"], &rows), "id  name  more\n1   ünï   x\n10  a");
+    }
+
+    #[test]
+    fn moments_are_dates_of_the_calendar() {
+        for (seconds, shown) in [
+            (0, "1970-01-01 00:00"),
+            (951_782_400, "2000-02-29 00:00"),
+            (951_868_800, "2000-03-01 00:00"),
+            (1_704_067_199, "2023-12-31 23:59"),
+            (1_709_164_800, "2024-02-29 00:00"),
+            (4_107_542_400, "2100-03-01 00:00"),
+        ] {
+            assert_eq!(moment(Some(seconds * 1000)), shown);
+        }
+        assert_eq!(moment(None), "-");
+    }
+}

@@ -1,0 +1,112 @@
+//! Tenants and keys at the start: what the configuration says goes into the store, and an empty store gets its first.
+
+use amalgam_core::{
+    Clock, Operator, Rights, Store, StoreError, TenantState,
+    store::{TenantChange, TenantRecord},
+};
+use amalgam_server::{ConfiguredKey, Issued, KeyOrder, Pepper, issue};
+use anyhow::Context as _;
+
+use crate::config::{Config, State, Tenant};
+
+/// The tenant that the bootstrap key is for, and that callers without a key act for.
+const FIRST: i64 = 1;
+
+/// What the first tenant is called.
+const DEMO: &str = "demo";
+
+/// Who is known at the start.
+pub(crate) struct Tenancy {
+    /// The keys of the configuration.
+    pub(crate) configured: Vec<ConfiguredKey>,
+    /// For whom callers act who need no key.
+    pub(crate) open: Option<TenantRecord>,
+    /// The key that a new store begins with; to be shown once.
+    pub(crate) first_key: Option<Issued>,
+}
+
+/// Brings the store in line with the configuration.
+pub(crate) async fn prepare(
+    config: &Config,
+    store: &dyn Store,
+    pepper: &Pepper,
+    clock: &dyn Clock,
+) -> anyhow::Result<Tenancy> {
+    prepare_in(config, store, pepper, clock.now_ms()).await.context("preparing the tenants")
+}
+
+async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms: u64) -> Result<Tenancy, StoreError> {
+    let operator = Operator::of_this_process();
+    let was_empty = store.tenants(operator, None, 1).await?.is_empty();
+    let mut configured = Vec::new();
+    let mut open = None;
+    for tenant in config.tenants.iter().filter(|tenant| tenant.declared) {
+        let record = configure(store, tenant, now_ms).await?;
+        let rights = Rights::USE.and(Rights::ADMIN);
+        configured.extend(tenant.keys.iter().map(|key| ConfiguredKey {
+            key: key.clone(),
+            tenant: record.clone(),
+            rights,
+        }));
+        open.get_or_insert(record);
+    }
+    let declared = open.is_some();
+
+    let mut first_key = None;
+    if !declared || config.bootstrap_key.is_some() {
+        let (record, made) = first_tenant(store, now_ms).await?;
+        // Of several processes that start at once, the one that made the tenant tells the key.
+        if made && was_empty && !declared && config.bootstrap_key.is_none() {
+            let order = KeyOrder {
+                tenant_id: record.id,
+                rights: every_right(),
+                user: None,
+                label: Some("first start".to_owned()),
+                expires_at_ms: None,
+            };
+            first_key = issue(store, pepper, operator, order, now_ms).await?;
+        }
+        if let Some(key) = &config.bootstrap_key {
+            // Last, so that it has every right where the file names the same key.
+            configured.push(ConfiguredKey { key: key.clone(), tenant: record.clone(), rights: every_right() });
+        }
+        open.get_or_insert(record);
+    }
+    Ok(Tenancy { configured, open: open.filter(|_| !config.needs_key() && config.is_local()), first_key })
+}
+
+fn every_right() -> Rights {
+    Rights::USE.and(Rights::ADMIN).and(Rights::OPERATOR)
+}
+
+/// A tenant of the file, made or brought in line; what the file does not say stays as it is.
+async fn configure(store: &dyn Store, tenant: &Tenant, now_ms: u64) -> Result<TenantRecord, StoreError> {
+    let operator = Operator::of_this_process();
+    let state = tenant.state.map(|state| match state {
+        State::Stored => TenantState::Stored,
+        State::Stateless => TenantState::Stateless,
+    });
+    let created =
+        store.create_tenant(operator, Some(tenant.id), &tenant.name, state.unwrap_or_default(), now_ms).await?;
+    if let Some(record) = created {
+        return Ok(record);
+    }
+    let change = TenantChange { name: Some(tenant.name.clone()), state, ai_agent_enabled: None };
+    store.change_tenant(operator, tenant.id, change).await?.ok_or_else(vanished)
+}
+
+/// The tenant with id 1, and whether it was made just now.
+async fn first_tenant(store: &dyn Store, now_ms: u64) -> Result<(TenantRecord, bool), StoreError> {
+    let operator = Operator::of_this_process();
+    if let Some(record) = store.tenant(operator, FIRST).await? {
+        return Ok((record, false));
+    }
+    match store.create_tenant(operator, Some(FIRST), DEMO, TenantState::Stored, now_ms).await? {
+        Some(record) => Ok((record, true)),
+        None => store.tenant(operator, FIRST).await?.map(|record| (record, false)).ok_or_else(vanished),
+    }
+}
+
+fn vanished() -> StoreError {
+    StoreError::Broken("a tenant vanished while it was looked at".to_owned())
+}

@@ -1,0 +1,206 @@
+//! What belongs to one caller looks to every other one exactly as if it did not exist.
+//!
+//! The routes come from the server's own table: a route with an id that this test has never heard of makes it fail.
+
+use amalgam_server::ROUTES;
+use amalgam_testkit::{Answer, Client, Setup};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Delivery, Script, Wire, World, asking, stores};
+
+const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n";
+
+/// What the first user of the first tenant has.
+struct Owned {
+    response: String,
+    item: String,
+    conversation: String,
+    conversation_item: String,
+    tenant: String,
+    key: String,
+}
+
+/// Ids of the same form that nothing has.
+fn missing() -> Owned {
+    Owned {
+        response: "resp_AM-1760000000000-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+        item: "msg_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+        conversation: "conv_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+        conversation_item: "msg_AM-bbbbbbbbbbbbbbbbbbbbbbbb".to_owned(),
+        tenant: "77".to_owned(),
+        key: "key_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+    }
+}
+
+fn caller(world: &World, key: &str, user: &str) -> Client {
+    Client::new(world.amalgam.url()).with_key(key).with_header("x-amalgam-user", user)
+}
+
+async fn create(world: &World, client: &Client) -> Owned {
+    world.upstream(Wire::Chat).enqueue(Script::text(&["secret"]).reply(Wire::Chat, Delivery::Stream));
+    let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
+    let answer = client.post_json("/v1/responses", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = answer.json_events().last().expect("a stream has events")["response"].clone();
+    let items = json!({"items": [{"role": "user", "content": "secret"}]});
+    let conversation = client.post_json("/v1/conversations", &items).await.json();
+    let text = |value: &Value| value.as_str().expect("an id is a text").to_owned();
+    let conversation = text(&conversation["id"]);
+    let list = client.get(&format!("/v1/conversations/{conversation}/items")).await.json();
+    let key = client.post_json("/admin/keys", &json!({"label": "secret"})).await.json();
+    Owned {
+        response: text(&response["id"]),
+        item: text(&response["output"][0]["id"]),
+        conversation,
+        conversation_item: text(&list["data"][0]["id"]),
+        tenant: "1".to_owned(),
+        key: text(&key["id"]),
+    }
+}
+
+/// A question about a thing.
+struct Question {
+    method: Method,
+    path: String,
+    body: Option<Value>,
+}
+
+impl Question {
+    fn new(method: &Method, path: String, body: Option<Value>) -> Self {
+        Self { method: method.clone(), path, body }
+    }
+
+    async fn ask(&self, client: &Client) -> Answer {
+        let body = self.body.as_ref().map_or_else(Bytes::new, |body| body.to_string().into());
+        client.request(self.method.clone(), &self.path, &[("content-type", "application/json")], body).await
+    }
+}
+
+/// Where a route leads with these ids; nothing where nobody has said whose the things behind it are.
+fn path_to(route: &str, owned: &Owned) -> Option<String> {
+    let path = match route {
+        path if path.starts_with("/v1/responses/{id}") => path.replace("{id}", &owned.response),
+        path if path.starts_with("/v1/conversations/{id}") => {
+            path.replace("{id}", &owned.conversation).replace("{item_id}", &owned.conversation_item)
+        }
+        path @ "/admin/tenants/{tenant_id}" => path.replace("{tenant_id}", &owned.tenant),
+        path @ "/admin/keys/{key_id}" => path.replace("{key_id}", &owned.key),
+        path @ "/admin/turns/{response_id}" => path.replace("{response_id}", &owned.response),
+        _ => return None,
+    };
+    (!path.contains('{')).then_some(path)
+}
+
+/// A body that would change something; nothing where nobody has said what the route takes.
+fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
+    match (method, route) {
+        (&Method::GET | &Method::DELETE, _) | (&Method::POST, "/v1/responses/{id}/cancel") => Some(None),
+        (&Method::POST, "/v1/conversations/{id}") => Some(Some(json!({"metadata": {"stolen": "yes"}}))),
+        (&Method::POST, "/v1/conversations/{id}/items") => {
+            Some(Some(json!({"items": [{"role": "user", "content": "stolen"}]})))
+        }
+        (&Method::PATCH, "/admin/tenants/{tenant_id}") => Some(Some(json!({"name": "stolen"}))),
+        _ => None,
+    }
+}
+
+/// Every question about what somebody has: each route with an id, each field that names one.
+fn questions(owned: &Owned) -> Vec<Question> {
+    let mut questions = Vec::new();
+    // Models are the server's, not a caller's.
+    let about_things = |path: &str| path.contains('{') && path != "/v1/models/{*id}";
+    for route in ROUTES.iter().filter(|route| about_things(route.path)) {
+        let (path, body) = (path_to(route.path, owned), body_for(&route.method, route.path));
+        assert!(path.is_some() && body.is_some(), "{} {} is not known to this test", route.method, route.path);
+        questions.push(Question::new(&route.method, path.unwrap_or_default(), body.unwrap_or_default()));
+    }
+    let response = &owned.response;
+    questions.push(Question::new(&Method::GET, format!("/v1/responses/{response}?stream=true"), None));
+    questions.push(Question::new(&Method::GET, format!("/v1/responses/{response}?stream=true&starting_after=1"), None));
+    let reference = |id: &str| json!([{"type": "item_reference", "id": id}]);
+    for fields in [
+        json!({"input": "x", "previous_response_id": owned.response}),
+        json!({"input": "x", "conversation": owned.conversation}),
+        json!({"input": "x", "conversation": {"id": owned.conversation}}),
+        json!({"input": reference(&owned.item)}),
+        json!({"input": reference(&owned.conversation_item)}),
+    ] {
+        let body = asking(Wire::Chat, Delivery::Whole, &fields);
+        questions.push(Question::new(&Method::POST, "/v1/responses".to_owned(), Some(body)));
+    }
+    for item in [&owned.item, &owned.conversation_item] {
+        let body = json!({"items": reference(item)});
+        questions.push(Question::new(&Method::POST, "/v1/conversations".to_owned(), Some(body)));
+    }
+    questions
+}
+
+/// An answer without what differs from request to request, and without the ids that were asked for.
+fn told(answer: &Answer, owned: &Owned) -> String {
+    let mut headers: Vec<String> = answer
+        .headers
+        .iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "date"))
+        .map(|(name, value)| format!("{name}: {value:?}"))
+        .collect();
+    headers.sort();
+    let ids = [&owned.response, &owned.item, &owned.conversation, &owned.conversation_item, &owned.key];
+    let body = ids.iter().fold(answer.text(), |text, id| text.replace(id.as_str(), "ID"));
+    format!("{}\n{}\n{body}", answer.status, headers.join("\n"))
+}
+
+/// Everything that the owner sees.
+async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
+    let mut seen = Vec::new();
+    for path in [
+        format!("/v1/responses/{}", owned.response),
+        format!("/v1/responses/{}?stream=true", owned.response),
+        format!("/v1/responses/{}/input_items", owned.response),
+        format!("/v1/conversations/{}", owned.conversation),
+        format!("/v1/conversations/{}/items", owned.conversation),
+        format!("/v1/conversations/{}/items/{}", owned.conversation, owned.conversation_item),
+        format!("/admin/turns/{}", owned.response),
+        "/admin/keys".to_owned(),
+    ] {
+        let answer = client.get(&path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        seen.push(answer.text());
+    }
+    seen
+}
+
+#[tokio::test]
+async fn what_is_somebody_elses_looks_like_nothing_at_all() {
+    // S10, P10
+    for store in stores() {
+        let world = World::with(store.setup(Setup::new().extra(TENANTS)), &[]).await;
+        let owner = caller(&world, "am_a", "one");
+        let (owned, nothing) = (create(&world, &owner).await, missing());
+        let before = seen(&owner, &owned).await;
+        let asked = world.upstream(Wire::Chat).requests().len();
+        for (key, user) in [("am_a", "two"), ("am_b", "one"), ("am_b", "two")] {
+            let stranger = caller(&world, key, user);
+            for (foreign, absent) in questions(&owned).iter().zip(&questions(&nothing)) {
+                // The keys of a tenant administer it: what its users have is no secret to them.
+                if foreign.path.starts_with("/admin/") && key == "am_a" {
+                    continue;
+                }
+                let (found, expected) = (foreign.ask(&stranger).await, absent.ask(&stranger).await);
+                let about = format!("{} {key} {user}: {} {}", store.name, foreign.method, foreign.path);
+                assert!(expected.status.is_client_error(), "{about}: {}", expected.text());
+                assert_eq!(told(&found, &owned), told(&expected, &nothing), "{about}");
+            }
+        }
+        assert_eq!(world.upstream(Wire::Chat).requests().len(), asked, "{}: no model was asked", store.name);
+        assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
+        // The questions are real ones: their owner gets answers.
+        let readable =
+            |question: &&Question| question.method == Method::GET && !question.path.starts_with("/admin/tenants/");
+        for question in questions(&owned).iter().filter(readable) {
+            let answer = question.ask(&owner).await;
+            assert_eq!(answer.status, 200, "{} {}: {}", store.name, question.path, answer.text());
+        }
+    }
+}

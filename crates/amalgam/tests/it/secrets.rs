@@ -1,0 +1,160 @@
+//! P12: secrets are planted everywhere that one can be, everything is made to speak, and none of them is found.
+
+use std::path::Path;
+
+use amalgam_testkit::{Amalgam, Client, Setup};
+use base64::Engine as _;
+use serde_json::json;
+
+use crate::support::{BINARY, Cli, Delivery, Script, Wire, World, stores};
+
+const PROVIDER: &str = "hush-provider-key-0123456789";
+const CALLER: &str = "am_hush-caller-key-0123456789";
+const BOOT: &str = "hush-bootstrap-key-0123456789";
+const TOKENS: &str = "hush-jwt-secret-0123456789-0123456789";
+const HEADER: &str = "hush-header-value-0123456789";
+const MASTER: &str = "8f3a1c5e7b9d2046a8c0e2f4b6d81357193b5d7f9a1c3e5072946b8dafc1e305";
+const PASSWORD: &str = "hush-database-password";
+
+/// Everything that the process has written down anywhere, one text a place.
+fn places(folder: &Path, places: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => self::places(&path, places),
+            false => places.push((path.display().to_string(), std::fs::read(&path).unwrap())),
+        }
+    }
+}
+
+fn assert_absent(secrets: &[String], places: &[(String, Vec<u8>)]) {
+    for (place, bytes) in places {
+        for secret in secrets {
+            let forms =
+                [secret.clone().into_bytes(), base64::engine::general_purpose::STANDARD.encode(secret).into_bytes()];
+            for form in forms {
+                let found = bytes.windows(form.len()).any(|window| window == form);
+                assert!(!found, "{place} holds {secret}: {}", String::from_utf8_lossy(bytes));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
+    let tenants = format!("[tenants.one]\nid = 1\nkeys = [\"{CALLER}\"]\n");
+    let setup = Setup::new()
+        .extra(&tenants)
+        .env("AMALGAM_BOOTSTRAP_KEY", BOOT)
+        .env("AMALGAM_SECRET_KEY", MASTER)
+        .env("AMALGAM_AUTH_JWT_SECRET", TOKENS)
+        .env("AMALGAM_LOG", "trace");
+    let headers = json!({"x-extra": HEADER}).to_string().replace(':', "=");
+    let options = [("headers", headers.as_str())];
+    // The provider's key is the upstream's own; each wire is sent it in its own way.
+    let setup = ["CHAT", "RESPONSES", "ANTHROPIC"]
+        .iter()
+        .fold(setup, |setup, wire| setup.env(&format!("AMALGAM_UPSTREAMS_{wire}_API_KEY"), PROVIDER));
+    let world = World::with(setup, &options).await;
+    let operator = Client::new(world.amalgam.url()).with_key(BOOT);
+    let cli = Cli::beside(&world.amalgam, &stores()[0])
+        .env("AMALGAM_SECRET_KEY", MASTER)
+        .env("AMALGAM_BOOTSTRAP_KEY", BOOT)
+        .env("AMALGAM_AUTH_JWT_SECRET", TOKENS);
+    let mut said: Vec<(String, Vec<u8>)> = Vec::new();
+
+    // Keys are made in both ways; the answer to that is the one place where one may stand.
+    let made = operator.post_json("/admin/keys", &json!({"scopes": ["use", "admin"]})).await.json();
+    let over_http = made["key"].as_str().unwrap().to_owned();
+    let at_home = cli.json(&["keys", "create", "--tenant", "1"])["key"].as_str().unwrap().to_owned();
+    let client = Client::new(world.amalgam.url()).with_key(&over_http);
+
+    // Turns of every kind, good and bad: an upstream that repeats what it was sent is the worst of them.
+    for wire in [Wire::Chat, Wire::Responses, Wire::Anthropic] {
+        for delivery in [Delivery::Whole, Delivery::Stream] {
+            world.upstream(wire).enqueue(Script::text(&["fine"]).reply(wire, delivery));
+            let request = json!({"model": wire.model(), "input": "Hi", "stream": delivery == Delivery::Stream});
+            let answer = client.post_json("/v1/responses", &request).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            said.push((format!("{wire:?} {delivery:?}"), answer.body.to_vec()));
+            let id = match delivery {
+                Delivery::Whole => answer.json()["id"].clone(),
+                Delivery::Stream => answer.json_events().last().unwrap()["response"]["id"].clone(),
+            };
+            let turn = client.get(&format!("/admin/turns/{}", id.as_str().unwrap())).await;
+            said.push((format!("turn of {wire:?} {delivery:?}"), turn.body.to_vec()));
+        }
+    }
+    assert!(world.upstream(Wire::Chat).requests().iter().all(|request| {
+        request.headers.values().any(|value| value.to_str().is_ok_and(|value| value.contains(PROVIDER)))
+    }));
+    for (path, key) in [
+        ("/v1/models", over_http.as_str()),
+        ("/v1/models", &at_home),
+        ("/v1/models", "am_hush-wrong-key-0123456789"),
+        ("/v1/nowhere", CALLER),
+        ("/admin/keys", BOOT),
+        ("/admin/keys?limit=0", BOOT),
+        ("/admin/tenants", BOOT),
+        ("/admin/tenants", &at_home),
+        ("/openapi.json", ""),
+        ("/readyz", ""),
+    ] {
+        let answer = Client::new(world.amalgam.url()).with_key(key).get(path).await;
+        said.push((
+            format!("{path} {}", answer.status),
+            format!("{:?} {}", answer.headers, answer.text()).into_bytes(),
+        ));
+    }
+    let refused = client.post_json("/v1/responses", &json!({"model": "nobody", "input": over_http.len()})).await;
+    said.push(("a refusal".to_owned(), refused.body.to_vec()));
+
+    for command in [
+        &["check"][..],
+        &["check", "--json"],
+        &["doctor", "--listen", "127.0.0.1:0"],
+        &["doctor", "--listen", "127.0.0.1:0", "--json"],
+        &["keys", "list", "--json"],
+        &["tenants", "list"],
+        &["migrate", "--status"],
+        &["keys", "rotate-master"],
+    ] {
+        let output = cli.run(command);
+        said.push((format!("{command:?}"), [output.stdout, output.stderr].concat()));
+    }
+    // Neither a database that is away nor an address that cannot be read is told with its password.
+    for url in [format!("postgres://me:{PASSWORD}@127.0.0.1:1/db"), format!("mysql://me:{PASSWORD}@127.0.0.1/db")] {
+        for command in [&["check"][..], &["doctor"], &["migrate"], &["tenants", "list"], &["serve"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let cli = Cli::within(folder.path()).env("AMALGAM_STORE_URL", &url).env("AMALGAM_LOG", "trace");
+            let output = cli.run(command);
+            said.push((format!("{command:?} without its database"), [output.stdout, output.stderr].concat()));
+        }
+    }
+
+    // The files as they are while the server runs, with what SQLite has not moved yet.
+    let data = world.amalgam.folder().join("data");
+    places(&data, &mut said);
+    assert!(said.iter().any(|(place, _)| place.ends_with("amalgam.db")), "the database is among the places");
+    let exit = world.amalgam.terminate().await;
+    assert!(
+        exit.stderr.contains("TRACE") || exit.stderr.contains("DEBUG"),
+        "the log says everything that it ever says"
+    );
+    said.push(("standard error".to_owned(), exit.stderr.into_bytes()));
+    said.push(("standard output".to_owned(), exit.stdout.into_bytes()));
+
+    let secrets = [PROVIDER, CALLER, BOOT, TOKENS, HEADER, MASTER, PASSWORD, "am_hush-wrong", &over_http, &at_home];
+    assert_absent(&secrets.map(str::to_owned), &said);
+}
+
+#[tokio::test]
+async fn the_printed_key_of_the_first_start_is_in_no_file() {
+    let amalgam = Amalgam::start(BINARY, Setup::new()).await;
+    let printed = amalgam.stdout();
+    let key = printed.lines().find_map(|line| line.strip_prefix("admin key (shown once): ")).unwrap().to_owned();
+    let mut files = Vec::new();
+    places(amalgam.folder(), &mut files);
+    files.push(("standard error".to_owned(), amalgam.stderr().into_bytes()));
+    assert_absent(&[key], &files);
+}

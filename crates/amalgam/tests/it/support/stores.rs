@@ -1,0 +1,32 @@
+//! Every storage engine that can be tested here: what holds on one has to hold on the other.
+
+use amalgam_testkit::{Database, Setup};
+
+/// A store of a test's own; it goes with its handle.
+pub(crate) struct TestStore {
+    /// For messages of failing tests.
+    pub(crate) name: &'static str,
+    database: Option<Database>,
+}
+
+/// The embedded store, and PostgreSQL where a server is named for tests.
+pub(crate) fn stores() -> Vec<TestStore> {
+    let embedded = TestStore { name: "sqlite", database: None };
+    let postgres = Database::fresh().map(|database| TestStore { name: "postgres", database: Some(database) });
+    [embedded].into_iter().chain(postgres).collect()
+}
+
+impl TestStore {
+    /// The set-up with this store: the embedded one is what a server has by itself.
+    pub(crate) fn setup(&self, setup: Setup) -> Setup {
+        match &self.database {
+            Some(database) => setup.env("AMALGAM_STORE_URL", database.url()),
+            None => setup,
+        }
+    }
+
+    /// The variables that name this store to a command.
+    pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
+        self.database.iter().map(|database| ("AMALGAM_STORE_URL", database.url())).collect()
+    }
+}

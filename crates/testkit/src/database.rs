@@ -1,0 +1,85 @@
+//! A PostgreSQL database of a test's own, where there is a server to make it on.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Names the server: `postgres://USER@HOST:PORT/DATABASE`, by somebody who may make databases.
+const SERVER: &str = "AMALGAM_TEST_POSTGRES";
+
+/// An empty database, dropped with its handle.
+#[derive(Debug)]
+pub struct Database {
+    server: String,
+    name: String,
+    url: String,
+}
+
+impl Database {
+    /// A fresh database, or none where no server is named.
+    #[expect(clippy::disallowed_methods, reason = "the server belongs to whoever runs the tests")]
+    pub fn fresh() -> Option<Self> {
+        let server = std::env::var(SERVER).ok().filter(|server| !server.is_empty())?;
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Tests of one run are processes of their own, and runs follow each other on one server.
+        let name = format!("amalgam_test_{}_{now:x}_{count}", std::process::id());
+        let url = with_database(&server, &name);
+        tell(&server, &format!("CREATE DATABASE {name}"));
+        Some(Self { server, name, url })
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        tell(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+    }
+}
+
+/// The same address with another database.
+fn with_database(server: &str, name: &str) -> String {
+    let (address, options) = match server.split_once('?') {
+        Some((address, options)) => (address, format!("?{options}")),
+        None => (server, String::new()),
+    };
+    let (scheme, rest) = match address.split_once("://") {
+        Some(parts) => parts,
+        None => panic!("{SERVER} is no address: it has no `://`"),
+    };
+    let authority = rest.split('/').next().unwrap_or_default();
+    format!("{scheme}://{authority}/{name}{options}")
+}
+
+fn tell(server: &str, statement: &str) {
+    let mut psql = Command::new("psql");
+    psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", server, "-c", statement]).stdin(Stdio::null());
+    match psql.output() {
+        Ok(output) if output.status.success() => {}
+        // A second panic while a test fails already would hide the first one.
+        _ if std::thread::panicking() => {}
+        Ok(output) => panic!("`{statement}` failed: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => panic!("psql cannot be started: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_of_an_address_is_replaced_and_nothing_else() {
+        for (server, url) in [
+            ("postgres://u:p@127.0.0.1:5433/postgres", "postgres://u:p@127.0.0.1:5433/x"),
+            ("postgres://u@h", "postgres://u@h/x"),
+            ("postgresql://u@h/db?sslmode=disable&a=/", "postgresql://u@h/x?sslmode=disable&a=/"),
+        ] {
+            assert_eq!(with_database(server, "x"), url);
+        }
+    }
+}
