@@ -36,9 +36,9 @@ test:
 	@$(call say,building)
 	$(CARGO) build --locked -p amalgam
 	@$(call say,Rust tests)
-	scripts/rust-tests.sh --locked
+	scripts/postgres.sh run scripts/rust-tests.sh --locked
 	@$(call say,real clients)
-	AMALGAM_BIN=$(target)/debug/amalgam tests/clients/run.sh
+	AMALGAM_BIN=$(target)/debug/amalgam scripts/postgres.sh run tests/clients/run.sh
 	@$(call say,all tests passed)
 
 check:

@@ -2,7 +2,7 @@
 # Installs what is missing on a Debian machine that has cargo.
 #
 #   scripts/setup.sh build    # a C compiler
-#   scripts/setup.sh test     # also Python with venv, Node and npm, for the tests with real clients
+#   scripts/setup.sh test     # also PostgreSQL, and Python with venv, Node and npm for the tests with real clients
 #
 # Leaves alone what is there. Needs root only when something is missing.
 set -euo pipefail
@@ -27,6 +27,10 @@ if [[ "$purpose" == test ]]; then
     fi
     has node || missing+=(nodejs)
     has npm || missing+=(npm)
+    # A server of their own for the tests that need one; psql and openssl come with it.
+    if ! "$(dirname "$0")/postgres.sh" find >/dev/null || ! has psql || ! has openssl; then
+        missing+=(postgresql postgresql-client openssl)
+    fi
     # `codex exec` works in repositories, and the tests give it one.
     has git || missing+=(git)
 fi

@@ -221,7 +221,8 @@ impl Engine {
         })
     }
 
-    /// Writes the beginning while the model is asked: each is of no use without the other.
+    /// Writes the beginning while the model is asked: each is of no use without the other. A turn that has waited says first
+    /// that it runs: if this process dies, it must not be found waiting and be asked of a model once more.
     async fn begin_and_ask(
         &self,
         ask: &Ask<'_>,
@@ -235,6 +236,10 @@ impl Engine {
                 Written::Lost => Err(Unaccepted { fault: Box::new(lost()), ours: false }),
             }
         };
+        if ask.waited.is_some() {
+            begin.await?;
+            return Ok(self.ask_in_turn(ask, calling).await?);
+        }
         let ask = async { Ok::<_, Unaccepted>(self.ask_in_turn(ask, calling).await?) };
         let ((), accepted) = tokio::try_join!(begin, ask)?;
         Ok(accepted)

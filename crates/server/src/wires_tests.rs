@@ -75,9 +75,10 @@ async fn a_path_beside_the_table_is_closed_before_it_is_unknown() {
 }
 
 /// Every kind of fault that this version can meet.
-const KINDS: [FaultKind; 19] = [
+const KINDS: [FaultKind; 21] = [
     FaultKind::Invalid,
     FaultKind::Unauthenticated,
+    FaultKind::Forbidden,
     FaultKind::NotFound,
     FaultKind::MethodNotAllowed,
     FaultKind::TooLarge,
@@ -85,6 +86,7 @@ const KINDS: [FaultKind; 19] = [
     FaultKind::RequestTimeout,
     FaultKind::Overloaded,
     FaultKind::ShuttingDown,
+    FaultKind::StoreDown,
     FaultKind::UpstreamBusy,
     FaultKind::UpstreamQuota,
     FaultKind::UpstreamCredential,

@@ -47,10 +47,10 @@ fn a_key_that_is_added_to_the_file_is_used_without_a_restart() {
     assert_eq!(sealer.open("a", &before).as_deref(), Some(&b"before"[..]));
 
     // A file that is gone or broken takes nothing away.
-    std::fs::remove_file(&path).unwrap();
+    fs::remove_file(&path).unwrap();
     long_ago();
     assert_eq!(sealer.open("a", &elsewhere).as_deref(), Some(&b"elsewhere"[..]));
-    std::fs::write(&path, "nonsense").unwrap();
+    fs::write(&path, "nonsense").unwrap();
     long_ago();
     assert_eq!(sealer.open("a", &elsewhere).as_deref(), Some(&b"elsewhere"[..]));
 }

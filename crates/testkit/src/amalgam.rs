@@ -32,6 +32,7 @@ pub struct Setup {
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
     home: Option<Home>,
+    ignored: Option<String>,
 }
 
 /// A folder with a configuration and data, for as long as somebody uses it. Servers that follow each other, or that run
@@ -132,6 +133,12 @@ impl Setup {
         self
     }
 
+    /// Starts it with a signal that it does not hear (`XFSZ`, which says that a file has become too large).
+    pub fn deaf_to(mut self, signal: &str) -> Self {
+        self.ignored = Some(signal.to_owned());
+        self
+    }
+
     /// The configuration file.
     pub fn toml(&self) -> String {
         let mut toml = String::new();
@@ -184,7 +191,15 @@ impl Amalgam {
         let config = folder.join("amalgam.toml");
         std::fs::write(&config, setup.toml()).expect("a fresh folder takes a file");
 
-        let mut command = Command::new(binary);
+        let mut command = match &setup.ignored {
+            None => Command::new(binary),
+            Some(signal) => {
+                // What a shell ignores, the program that takes its place ignores too.
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\""), binary]);
+                shell
+            }
+        };
         command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
         command.arg("--data").arg(folder.join("data")).args(&setup.arguments);
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -306,21 +321,37 @@ impl Amalgam {
 
     /// Waits until it has ended by itself.
     pub async fn wait(mut self) -> Exit {
+        let status = self.end().await;
+        for reader in self.output.readers.drain(..) {
+            reader.join().expect("a reader of output does not panic");
+        }
+        Exit { status, stdout: self.output.stdout.borrow().clone(), stderr: self.stderr() }
+    }
+
+    /// Asks it to stop and waits until it has; its folder stays.
+    pub async fn stop(&mut self) {
+        self.signal("TERM");
+        self.ended().await;
+    }
+
+    /// Waits until it has ended by itself, in order; its folder stays.
+    pub async fn ended(&mut self) {
+        let status = self.end().await;
+        assert!(status.success(), "amalgam ended with {status}:\n{}", self.stderr());
+    }
+
+    async fn end(&mut self) -> ExitStatus {
         let started = Instant::now();
-        let status = loop {
+        loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => break status,
+                Ok(Some(status)) => return status,
                 Ok(None) if started.elapsed() > PATIENCE => {
                     panic!("amalgam is still running after {PATIENCE:?}:\n{}", self.stderr())
                 }
                 Ok(None) => tokio::time::sleep(LOOK).await,
                 Err(error) => panic!("process {} cannot be waited for: {error}", self.pid()),
             }
-        };
-        for reader in self.output.readers.drain(..) {
-            reader.join().expect("a reader of output does not panic");
         }
-        Exit { status, stdout: self.output.stdout.borrow().clone(), stderr: self.stderr() }
     }
 }
 

@@ -299,7 +299,8 @@ impl EventStream {
         }
     }
 
-    async fn try_into_answer(self) -> Result<Answer, String> {
+    /// The same, from a server that may go away.
+    pub async fn try_into_answer(self) -> Result<Answer, String> {
         let body = within("the end of an answer", self.body.collect()).await;
         let body = body.map_err(|error| format!("the answer ({}) broke off: {error:?}", self.status))?;
         Ok(Answer { status: self.status, headers: self.headers, body: body.to_bytes() })

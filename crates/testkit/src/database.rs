@@ -30,6 +30,18 @@ impl Database {
         Some(Self { server, name, url })
     }
 
+    /// What a statement answers, as psql writes it without a frame.
+    pub fn ask(&self, statement: &str) -> String {
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.url, "-c", statement])
+            .stdin(Stdio::null());
+        match psql.output() {
+            Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            Ok(output) => panic!("`{statement}` failed: {}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => panic!("psql cannot be started: {error}"),
+        }
+    }
+
     /// Where it is.
     pub fn url(&self) -> &str {
         &self.url

@@ -180,9 +180,9 @@ impl Upstream {
         }
     }
 
-    /// How many requests so far are such ones.
-    pub fn count(&self, such: impl Fn(&Request) -> bool) -> usize {
-        self.state.log.borrow().requests.iter().filter(|request| such(request)).count()
+    /// The requests from number `index` on, in order of arrival.
+    pub fn requests_from(&self, index: usize) -> Vec<Request> {
+        self.state.log.borrow().requests.get(index..).unwrap_or_default().to_vec()
     }
 
     /// Gives every request this reply from now on, once the queue is empty.

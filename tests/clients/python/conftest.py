@@ -1,12 +1,14 @@
-"""Fixtures: the scripted upstreams and the gateway run once; every test gets a way through them per upstream kind."""
+"""Fixtures: the scripted upstreams and a gateway per store run once; every test gets a way through them per upstream kind."""
 
 import os
 import socket
 import uuid
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from harness import KINDS, Gateway, Target
+from harness import CLIENT_KEY, KINDS, Gateway, Target
 from openai import OpenAI
+from stores import SERVER, STORES, is_there, store_settings
 from upstreams import KEYS, Upstreams
 
 for name in list(os.environ):
@@ -38,15 +40,44 @@ def upstreams():
 
 
 @pytest.fixture(scope="session")
-def gateway(upstreams, tmp_path_factory):
-    running = Gateway(upstreams, tmp_path_factory.mktemp("amalgam"))
+def gateways(upstreams, tmp_path_factory):
+    """Gives the gateway that keeps things in a store of this kind; it starts when somebody first asks for it."""
+    with ExitStack() as stack:
+        running: dict[str, Gateway] = {}
+
+        def of(store: str) -> Gateway:
+            if not is_there(store):
+                pytest.skip(f"{SERVER} names no server")
+            if store not in running:
+                settings = stack.enter_context(store_settings(store))
+                running[store] = stack.enter_context(serving(upstreams, tmp_path_factory.mktemp(store), settings))
+            return running[store]
+
+        yield of
+
+
+@contextmanager
+def serving(upstreams, folder, settings):
+    """A gateway that has to live until the end, end well, and keep secrets out of its log."""
+    running = Gateway(upstreams, folder, settings)
     yield running
     assert running.process.poll() is None, f"amalgam died during the tests:\n{running.log.read_text()}"
     assert running.stop() == 0
     log = running.log.read_text()
     assert "panicked" not in log
-    for secret in KEYS.values():
+    for secret in [*KEYS.values(), CLIENT_KEY]:
         assert secret not in log
+
+
+@pytest.fixture
+def store() -> str:
+    """Where the gateway keeps things; tests of state are parametrised with all of `STORES`."""
+    return STORES[0]
+
+
+@pytest.fixture
+def gateway(store, gateways) -> Gateway:
+    return gateways(store)
 
 
 @pytest.fixture(params=KINDS)

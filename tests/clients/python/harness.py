@@ -1,6 +1,8 @@
 """Starts the `amalgam` binary in front of the scripted upstreams and says where a client finds it.
 
-python harness.py       # prints a line of JSON with the addresses and serves until its standard input closes
+python harness.py [STORE]       # prints a line of JSON with the addresses and serves until its standard input closes
+
+STORE is `sqlite`, which everything has, or `postgres`, for which AMALGAM_TEST_POSTGRES names a server.
 """
 
 import json
@@ -13,6 +15,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from said import said
+from stores import store_settings
 from upstreams import KEYS, MODELS, Recorder, Upstreams
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,6 +45,11 @@ class Target:
         """Bodies of the requests that reached the upstream and contain `text`."""
         return [record.body for record in self.records(text)]
 
+    def said(self, text: str) -> list[tuple[str, str]]:
+        """What the upstream was told by the one request that contains `text`."""
+        (body,) = self.sent(text)
+        return said(body)
+
     def records(self, text: str):
         found = self.recorder.containing(text)
         assert all(record.kind == self.kind for record in found), "a request reached a foreign upstream"
@@ -48,9 +57,9 @@ class Target:
 
 
 class Gateway:
-    """A running `amalgam serve`, stopped by `stop`."""
+    """A running `amalgam serve`, stopped by `stop`. `settings` go into its environment."""
 
-    def __init__(self, upstreams: Upstreams, folder: Path) -> None:
+    def __init__(self, upstreams: Upstreams, folder: Path, settings: dict[str, str]) -> None:
         config = folder / "amalgam.toml"
         config.write_text(config_text(upstreams.url))
         self.log = folder / "amalgam.log"
@@ -60,7 +69,7 @@ class Gateway:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=quiet_environment(),
+                env=quiet_environment(**settings),
                 text=True,
             )
         self.url = self._address()
@@ -120,8 +129,9 @@ def quiet_environment(**extra: str) -> dict[str, str]:
 
 
 def main() -> None:
-    with Upstreams() as upstreams, tempfile.TemporaryDirectory() as folder:
-        gateway = Gateway(upstreams, Path(folder))
+    store = sys.argv[1] if len(sys.argv) > 1 else "sqlite"
+    with Upstreams() as upstreams, tempfile.TemporaryDirectory() as folder, store_settings(store) as settings:
+        gateway = Gateway(upstreams, Path(folder), settings)
         print(
             json.dumps({"baseURL": f"{gateway.url}/v1", "upstreams": upstreams.url, "apiKey": CLIENT_KEY}), flush=True
         )

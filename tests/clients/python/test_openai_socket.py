@@ -82,7 +82,8 @@ def test_getting_ready_asks_no_model(client, target, tag):
         assert (ready.output, target.records(tag)) == ([], [])
         answer = ask(connection, model=target.model, input="go on", store=False, previous_response_id=ready.id)
 
-    assert answer.output_text == "You said: go on ☕"
+    # One upstream hears two messages of the user in a row, another one hears them joined.
+    assert answer.output_text.endswith("go on ☕")
     assert len(target.records(tag)) == 1
 
 

@@ -117,7 +117,6 @@ choice! {
     /// Of which turns the model calls are kept.
     KeepTranscripts {
         Stored = "stored",
-        All = "all",
         None = "none",
     }
 }

@@ -99,7 +99,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Retention, "responses", Shape::Duration { least: MINUTES, most: YEARS }, Unset("for ever"), "How long responses and their items are kept."),
     key(Retention, "events", Shape::Duration { least: 0, most: YEARS }, Value("1h"), "How long the events of a stream can be read again after its end."),
     key(Retention, "transcripts", Shape::Duration { least: 0, most: YEARS }, Value("30d"), "How long the exact requests to models and their answers are kept; `0` keeps none."),
-    key(Retention, "keep_transcripts", Shape::Choice(KeepTranscripts::NAMES), Value("stored"), "Of which turns they are kept: those that are stored, all, or none."),
+    key(Retention, "keep_transcripts", Shape::Choice(KeepTranscripts::NAMES), Value("stored"), "Of which turns they are kept: those that are stored, or none."),
 
     key(Egress, "allow_private", Shape::Targets, Value(""), "Private targets that tools and image addresses may reach all the same: `127.0.0.1:9000`, `10.0.0.0/8`, `files.internal:80`."),
 ];

@@ -2,17 +2,23 @@
 
 mod admin;
 mod auth;
+mod background;
 mod compact;
 mod config;
 mod conversations;
+mod deaths;
 mod demo;
+mod durable;
 mod elsewhere;
 mod faults;
+mod handover;
 mod house;
+mod idempotency;
 mod isolation;
 mod keys;
 mod models;
 mod responses_door;
+mod resume;
 mod retrieve;
 mod secrets;
 mod socket;

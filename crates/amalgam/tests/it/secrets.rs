@@ -1,5 +1,7 @@
 //! P12: secrets are planted everywhere that one can be, everything is made to speak, and none of them is found.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking, as the test does")]
+
 use std::path::Path;
 
 use amalgam_testkit::{Amalgam, Client, Setup};

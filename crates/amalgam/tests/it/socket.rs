@@ -15,8 +15,8 @@ use tokio_tungstenite::{
 };
 
 use crate::support::{
-    Delivery, SOON, Said, Script, WIRES, Wire, World, assert_calm, error_of, items, last_response, stores, text_of,
-    types,
+    BINARY, Delivery, SOON, Said, Script, WIRES, Wire, World, assert_calm, error_of, items, last_response, stores,
+    text_of, types,
 };
 
 /// A client of a socket.
@@ -156,7 +156,7 @@ async fn responses_follow_one_another_as_the_events_that_a_stream_has() {
             let kept = world.amalgam.client().get(&format!("/v1/responses/{id}")).await;
             assert_eq!(kept.status, if store { 200 } else { 404 });
         }
-        for name in ["type", "stream_options", "generate"] {
+        for name in ["type", "background", "generate"] {
             assert!(world.sent(wire).get(name).is_none(), "{wire:?} was told `{name}`");
         }
     }

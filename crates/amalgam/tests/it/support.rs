@@ -6,6 +6,7 @@
 mod cli;
 mod script;
 mod stores;
+mod waiting;
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use serde_json::{Value, json};
 
 pub(crate) use cli::Cli;
 pub(crate) use script::{Said, Script};
-pub(crate) use stores::{TestStore, stores};
+pub(crate) use stores::{TestStore, shared_store, stores};
+pub(crate) use waiting::{FINAL, cancel, ended, eventually, id_of, retrieved, standing};
 
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_amalgam");
@@ -65,6 +67,7 @@ impl Wire {
 pub(crate) struct World {
     pub(crate) amalgam: Amalgam,
     upstreams: [Upstream; 3],
+    setup: Setup,
 }
 
 impl World {
@@ -81,7 +84,19 @@ impl World {
             let setup = setup.option("models", &json!([wire.model()]).to_string());
             options.iter().fold(setup, |setup, (key, value)| setup.option(key, value))
         });
-        Self { amalgam: Amalgam::start(BINARY, setup).await, upstreams }
+        let amalgam = Amalgam::start(BINARY, setup.clone()).await;
+        let setup = setup.home(&amalgam.home());
+        Self { amalgam, upstreams, setup }
+    }
+
+    /// One more process like the first: on the same database, with the same upstreams.
+    pub(crate) async fn another(&self) -> Amalgam {
+        Amalgam::start(BINARY, self.setup.clone()).await
+    }
+
+    /// Starts the process again after its end, on the same data.
+    pub(crate) async fn start_again(&mut self) {
+        self.amalgam = self.another().await;
     }
 
     /// The scripted server that speaks this wire.

@@ -109,7 +109,7 @@ async fn a_second_server_on_the_same_file_is_refused() {
     let url = format!("sqlite:{}", folder.path().join("one.db").display());
     let first = Amalgam::start(BINARY, Setup::new().env("AMALGAM_STORE_URL", &url)).await;
     let second = Amalgam::try_start(BINARY, Setup::new().env("AMALGAM_STORE_URL", &url)).await;
-    let exit = second.err().expect("it does not start");
+    let exit = second.expect_err("it does not start");
     assert!(exit.stderr.contains("another server uses this database"), "{}", exit.stderr);
     assert_eq!(Client::new(first.url()).get("/healthz").await.status, 200);
 }

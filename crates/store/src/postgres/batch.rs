@@ -4,10 +4,15 @@
 //! has not ended, and leaves the write's mark there. Everything else of the write happens only where that mark is, so a
 //! write that has lost its response writes nothing, without anybody having to wait and see.
 
-use amalgam_core::store::{Answer, EventChunk, Keyed, Transcript, Written};
+mod columns;
+
+use std::collections::HashSet;
+
+use amalgam_core::store::{Answer, EventChunk, Keyed, Written};
 use amalgam_protocol::{Json, Status};
 use tokio_postgres::{Row, Statement};
 
+use self::columns::{Key, Told, text_of};
 use super::{
     connection::{Connection, Failure, FailureKind, Param},
     job::{Job, process_bytes, signed},
@@ -17,30 +22,39 @@ use super::{
 use crate::rows::{self, items_with_ids};
 
 statements! {
-    /// The items take the place behind their parent's, or begin a run of their own if that is taken; then the head. Nobody
-    /// deletes the parent meanwhile; where it is gone nothing is written.
+    /// Responses that come into being. The items of each take the place behind their parent's, or begin a run of their own if
+    /// that is taken; then the head. Nobody deletes a parent meanwhile; where it is gone nothing is written.
     Caller BEGIN = "
-        WITH parent AS (
-            SELECT 1 FROM items
-            WHERE tenant_id = $1 AND user_id = $2 AND chain = $5::text AND position = $6::bigint AND NOT gone
-            FOR KEY SHARE
+        WITH new AS (
+            SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
+                $8::boolean[], $9::boolean[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[],
+                $15::bytea[], $16::text[], $17::bytea[], $18::bytea[], $19::bigint[], $20::text[], $21::text[])
+            AS new (tenant_id, user_id, stem, id, parent_chain, parent_position, status, background, streamed,
+                created_at, completed_at, error, incomplete_reason, usage, settings, conversation_id, process, request,
+                mark, input, output)
+        ), parent AS (
+            SELECT new.id FROM new JOIN items ON items.tenant_id = new.tenant_id AND items.user_id = new.user_id
+                AND items.chain = new.parent_chain AND items.position = new.parent_position AND NOT items.gone
+            FOR KEY SHARE OF items
         ), place AS (
             INSERT INTO items (chain, position, tenant_id, user_id, response_id, input, output)
-            SELECT COALESCE($5, $4::text), COALESCE($6 + 1, 0), $1, $2, $4, $20::text, $21::text
-            WHERE $5 IS NULL OR EXISTS (SELECT FROM parent)
+            SELECT COALESCE(parent_chain, id), COALESCE(parent_position + 1, 0), tenant_id, user_id, id, input, output
+            FROM new WHERE parent_chain IS NULL OR id IN (SELECT id FROM parent)
             ON CONFLICT (chain, position) DO NOTHING
-            RETURNING chain, position
+            RETURNING response_id, chain, position
         ), fork AS (
-            INSERT INTO items (chain, position, tenant_id, user_id, response_id, input, output, parent_chain, parent_position)
-            SELECT $4, 0, $1, $2, $4, $20, $21, $5, $6
-            WHERE NOT EXISTS (SELECT FROM place) AND EXISTS (SELECT FROM parent)
-            RETURNING chain, position
+            INSERT INTO items (chain, position, tenant_id, user_id, response_id, input, output, parent_chain,
+                parent_position)
+            SELECT id, 0, tenant_id, user_id, id, input, output, parent_chain, parent_position
+            FROM new WHERE id IN (SELECT id FROM parent) AND id NOT IN (SELECT response_id FROM place)
+            RETURNING response_id, chain, position
         )
         INSERT INTO responses (tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
             completed_at, ended_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark)
-        SELECT $1, $2, $3, $4, chain, position, $7, $8, $9, $10, $11, $11, $12, $13, $14, $15, $16, $17, $18, $19
-        FROM (SELECT chain, position FROM place UNION ALL SELECT chain, position FROM fork) AS taken
-        RETURNING 1";
+        SELECT tenant_id, user_id, stem, id, taken.chain, taken.position, status, background, streamed, created_at,
+            completed_at, completed_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark
+        FROM new JOIN (SELECT * FROM place UNION ALL SELECT * FROM fork) AS taken ON taken.response_id = new.id
+        RETURNING id";
     /// It runs from now on, here. One that waits is whoever's starts it, and it starts once.
     Caller START = "
         UPDATE responses SET status = 'in_progress', process = $6, mark = $5
@@ -67,26 +81,34 @@ statements! {
         WHERE items.chain = held.chain AND items.position = held.position
             AND items.tenant_id = $1 AND items.user_id = $2
         RETURNING held.conversation_id, CASE WHEN held.conversation_id IS NOT NULL THEN items.input END";
-    /// Events and nothing else: the row is locked, so that nobody ends the response meanwhile, but not changed.
+    /// Events and nothing else: the rows are locked, so that nobody ends the responses meanwhile, but not changed.
     Caller ONLY_EVENTS = "
         INSERT INTO stream_events (tenant_id, user_id, response_id, first, last, frames)
-        SELECT $1, $2, $4, $6::bigint, $7::bigint, $8::bytea FROM responses
-        WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
-            AND process = $5 AND status IN ('queued', 'in_progress')
-        FOR SHARE
-        RETURNING 1";
+        SELECT new.tenant_id, new.user_id, new.id, new.first, new.last, new.frames
+        FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[],
+                $8::bytea[]) AS new (tenant_id, user_id, stem, id, process, first, last, frames)
+            JOIN responses ON responses.tenant_id = new.tenant_id AND responses.stem = new.stem AND responses.id = new.id
+                AND responses.user_id = new.user_id AND responses.process = new.process
+                AND responses.status IN ('queued', 'in_progress')
+        FOR SHARE OF responses
+        RETURNING response_id";
     Caller EVENTS = "
         INSERT INTO stream_events (tenant_id, user_id, response_id, first, last, frames)
         SELECT $1, $2, $4, $6::bigint, $7::bigint, $8::bytea FROM responses
         WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5";
-    Caller TRANSCRIPT = "
+    Caller TRANSCRIPTS = "
         INSERT INTO transcripts (tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
             duration_ms, retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
-        SELECT $1, $2, $4, $6::bigint, $7::text, $8::text, $9::bigint, $10::bigint, $11::bigint, $12::bigint,
-            $13::bytea, $14::bytea, $15::boolean, $16::text, $17::text, $18::text,
-            $19::text, $20::bigint, $21::bigint
-        FROM responses
-        WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5";
+        SELECT new.tenant_id, new.user_id, new.id, new.number, new.upstream, new.model, new.asked_at, new.first_token_ms,
+            new.duration_ms, new.retries, new.request, new.response, new.cut, new.usage, new.losses, new.error,
+            new.base_response, new.base_number, new.base_shared
+        FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
+                $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bytea[], $14::bytea[],
+                $15::boolean[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[], $21::bigint[])
+            AS new (tenant_id, user_id, stem, id, mark, number, upstream, model, asked_at, first_token_ms, duration_ms,
+                retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
+            JOIN responses ON responses.tenant_id = new.tenant_id AND responses.stem = new.stem AND responses.id = new.id
+                AND responses.user_id = new.user_id AND responses.mark = new.mark";
     Caller ANSWER = "
         UPDATE idempotency SET process = NULL, status = $8, content_type = $9, body = $10
         WHERE tenant_id = $1 AND user_id = $2 AND route = $6 AND key = $7 AND response_id = $4
@@ -119,31 +141,32 @@ statements! {
         FROM responses WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4";
 }
 
-/// Runs the writes, all in one transaction. After a failure none of them happened, unless it is [`FailureKind::Cut`].
+/// Runs the writes, all in one transaction; each is about another response. After a failure none of them happened, unless
+/// it is [`FailureKind::Cut`].
 pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Written>, Failure> {
-    for sql in jobs.iter().flat_map(needed).chain([&APPEND, &NOTIFY]) {
+    let needed = needed(jobs);
+    for sql in needed.iter().copied().chain([&APPEND, &NOTIFY]) {
         connection.prepared(sql).await?;
     }
     // Only its row knows whether a response that ends belongs to a conversation; one that begins says so.
     let look = jobs.iter().any(|job| job.write.begin.is_none() && job.write.end.is_some());
     let appended = appended_at_once(jobs);
     let changed = changed(jobs);
-    let single = jobs.iter().flat_map(needed).count() == 1 && !look && appended.is_empty() && changed.is_empty();
+    let single = needed.len() == 1 && !look && appended.is_empty() && changed.is_empty();
 
     let mut line = Line { connection, pipeline: Pipeline::default() };
     if !single {
         line.simple("BEGIN");
     }
-    let held_at = line.pipeline.len();
-    jobs.iter().for_each(|job| line.hold(job));
-    jobs.iter().for_each(|job| line.rest(job));
+    let held = line.hold(jobs);
+    line.rest(jobs);
     if !look {
         line.finish(appended, changed, single);
         let answers = line.pipeline.run().await?;
-        return Ok(written(answers.get(held_at..).unwrap_or_default(), jobs));
+        return held.written(&answers, jobs);
     }
 
-    let begun = match line.pipeline.run().await {
+    let answers = match line.pipeline.run().await {
         Ok(answers) => answers,
         Err(failure) => {
             if failure.kind() != FailureKind::Cut {
@@ -152,12 +175,11 @@ pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Wri
             return Err(failure);
         }
     };
-    let held = begun.get(held_at..).unwrap_or_default();
     let mut line = Line { connection, pipeline: Pipeline::default() };
-    let ended = held.iter().zip(jobs).filter_map(|(rows, job)| appended_at_end(rows.first()?, job));
+    let ended = jobs.iter().zip(&held.each).filter_map(|(job, at)| appended_at_end(answers.get((*at)?)?.first()?, job));
     line.finish(appended.into_iter().chain(ended).collect(), changed, false);
     line.pipeline.run().await?;
-    Ok(written(held, jobs))
+    held.written(&answers, jobs)
 }
 
 /// Whether a write whose answer was lost has happened.
@@ -174,10 +196,28 @@ pub(super) async fn has_happened(connection: &Connection, job: &Job) -> Result<b
     Ok(has_mark || job.write.begin.is_some() || job.is_events_only() && row.try_get(1)?)
 }
 
-/// A row that came back for the statement that holds the response says that the write is this process's to make.
-fn written(held: &[Vec<Row>], jobs: &[Job]) -> Vec<Written> {
-    let kept = |rows: &Vec<Row>| if rows.is_empty() { Written::Lost } else { Written::Kept };
-    held.iter().map(kept).take(jobs.len()).collect()
+/// Where the answers are that tell whether a write is this process's to make.
+struct Held {
+    /// Of all writes that begin a response, and of all that only add events: the ids of those that are kept.
+    together: Vec<usize>,
+    /// Of each other write: a row, if it is kept.
+    each: Vec<Option<usize>>,
+}
+
+impl Held {
+    fn written(&self, answers: &[Vec<Row>], jobs: &[Job]) -> Result<Vec<Written>, Failure> {
+        let rows = |at: usize| answers.get(at).map(Vec::as_slice).unwrap_or_default();
+        let ids = self.together.iter().flat_map(|at| rows(*at)).map(|row| row.try_get(0));
+        let kept: HashSet<&str> = ids.collect::<Result<_, _>>()?;
+        let written = jobs.iter().zip(&self.each).map(|(job, at)| {
+            let is_kept = match at {
+                Some(at) => !rows(*at).is_empty(),
+                None => kept.contains(job.write.response_id.as_str()),
+            };
+            if is_kept { Written::Kept } else { Written::Lost }
+        });
+        Ok(written.collect())
+    }
 }
 
 /// Whom to wake in other processes.
@@ -230,38 +270,32 @@ fn appended_at_end<'a>(row: &Row, job: &'a Job) -> Option<Appended<'a>> {
     Appended::new(job, conversation, &rows::json(input))
 }
 
-/// The columns that say which response it is.
-struct Key<'a> {
-    tenant_id: i64,
-    user: &'a str,
-    stem: &'a str,
-    id: &'a str,
-}
-
-impl<'a> Key<'a> {
-    fn of(job: &'a Job) -> Self {
-        let (tenant_id, user) = (job.scope.tenant_id(), job.scope.user());
-        Self { tenant_id, user, stem: job.stem.as_str(), id: &job.write.response_id }
-    }
-}
-
-/// The statement that holds a response.
-fn holding(job: &Job) -> &'static Sql {
+/// The statement that holds a response, and whether it does so for many at once.
+fn holding(job: &Job) -> (&'static Sql, bool) {
     match &job.write {
-        write if write.begin.is_some() => &BEGIN,
-        write if write.end.is_some() => &END,
-        write if write.started => &START,
-        _ if job.is_events_only() => &ONLY_EVENTS,
-        _ => &HOLD,
+        write if write.begin.is_some() => (&BEGIN, true),
+        write if write.end.is_some() => (&END, false),
+        write if write.started => (&START, false),
+        _ if job.is_events_only() => (&ONLY_EVENTS, true),
+        _ => (&HOLD, false),
     }
 }
 
-/// Every statement of a write, as often as it comes.
-fn needed(job: &Job) -> impl Iterator<Item = &'static Sql> {
-    let events = (job.write.events.is_some() && !job.is_events_only()).then_some(&EVENTS);
-    let answer = job.write.answer.as_ref().map(|(_, answer)| if answer.is_some() { &ANSWER } else { &GIVE_BACK });
-    let transcripts = job.write.transcripts.iter().map(|_| &TRANSCRIPT);
-    [holding(job)].into_iter().chain(events).chain(transcripts).chain(answer)
+/// Every statement that these writes take, as often as it comes.
+fn needed(jobs: &[Job]) -> Vec<&'static Sql> {
+    let any = |is_so: fn(&Job) -> bool, sql| jobs.iter().any(is_so).then_some(sql);
+    let mut needed: Vec<&'static Sql> = Vec::new();
+    needed.extend(any(|job| job.write.begin.is_some(), &BEGIN));
+    needed.extend(any(Job::is_events_only, &ONLY_EVENTS));
+    needed.extend(any(|job| !job.write.transcripts.is_empty(), &TRANSCRIPTS));
+    for job in jobs {
+        let (sql, together) = holding(job);
+        needed.extend((!together).then_some(sql));
+        needed.extend((job.write.events.is_some() && !job.is_events_only()).then_some(&EVENTS));
+        let answer = job.write.answer.as_ref().map(|(_, answer)| if answer.is_some() { &ANSWER } else { &GIVE_BACK });
+        needed.extend(answer);
+    }
+    needed
 }
 
 /// Statements on their way.
@@ -280,58 +314,38 @@ impl<'a> Line<'a> {
         self.connection.known(sql).expect("everything that is needed was prepared")
     }
 
-    fn hold(&mut self, job: &'a Job) {
+    /// The statements that hold the responses.
+    fn hold(&mut self, jobs: &'a [Job]) -> Held {
         let client = self.connection.client();
-        let statement = self.statement(holding(job));
+        let mut together = Vec::new();
+        let begin: Vec<&Job> = jobs.iter().filter(|job| job.write.begin.is_some()).collect();
+        if !begin.is_empty() {
+            let statement = self.statement(&BEGIN);
+            together.push(self.pipeline.push(async move { columns::begin(client, &statement, &begin).await }));
+        }
+        let say: Vec<&Job> = jobs.iter().filter(|job| job.is_events_only()).collect();
+        if !say.is_empty() {
+            let statement = self.statement(&ONLY_EVENTS);
+            together.push(self.pipeline.push(async move { columns::only_events(client, &statement, &say).await }));
+        }
+        let each = jobs.iter().map(|job| {
+            let (sql, together) = holding(job);
+            (!together).then(|| self.hold_one(job, sql))
+        });
+        Held { each: each.collect(), together }
+    }
+
+    fn hold_one(&mut self, job: &'a Job, sql: &'static Sql) -> usize {
+        let client = self.connection.client();
+        let statement = self.statement(sql);
         self.pipeline.push(async move {
             let Key { tenant_id, user, stem, id } = Key::of(job);
             let process = process_bytes(job.write.process);
             let process = process.as_slice();
+            let mut params: Vec<Param<'_>> = vec![&tenant_id, &user, &stem, &id, &job.mark, &process];
             let told = Told::of(job);
-            if let Some(begin) = &job.write.begin {
-                let (chain, position) = match &begin.parent {
-                    Some(parent) => (Some(parent.chain.as_str()), Some(signed(parent.position))),
-                    None => (None, None),
-                };
-                let runs = job.write.end.is_none();
-                let status = if job.write.started { Status::InProgress } else { begin.status };
-                let status = told.status.unwrap_or(status.name());
-                // A turn that waits is nobody's until somebody takes or starts it.
-                let owner = (runs && !job.is_queued()).then_some(process);
-                let created_at = signed(begin.created_at_ms);
-                let params: [Param<'_>; 21] = [
-                    &tenant_id,
-                    &user,
-                    &stem,
-                    &id,
-                    &chain,
-                    &position,
-                    &status,
-                    &begin.background,
-                    &begin.streamed,
-                    &created_at,
-                    &told.completed_at,
-                    &told.error,
-                    &told.incomplete_reason,
-                    &told.usage,
-                    &begin.settings.as_ref(),
-                    &begin.conversation,
-                    &owner,
-                    &begin.request.as_deref().filter(|_| runs),
-                    &job.mark,
-                    &begin.input.raw().text(),
-                    &told.output,
-                ];
-                return client.query(&statement, &params).await;
-            }
             if job.write.end.is_some() {
-                let params: [Param<'_>; 13] = [
-                    &tenant_id,
-                    &user,
-                    &stem,
-                    &id,
-                    &job.mark,
-                    &process,
+                let ending: [Param<'_>; 7] = [
                     &told.status,
                     &told.completed_at,
                     &told.error,
@@ -340,28 +354,26 @@ impl<'a> Line<'a> {
                     &told.output,
                     &job.write.started,
                 ];
-                return client.query(&statement, &params).await;
+                params.extend(ending);
             }
-            if let (Some(events), true) = (&job.write.events, job.is_events_only()) {
-                let (first, last) = (signed(events.first), signed(events.last));
-                let params: [Param<'_>; 8] =
-                    [&tenant_id, &user, &stem, &id, &process, &first, &last, &events.frames.as_ref()];
-                return client.query(&statement, &params).await;
-            }
-            client.query(&statement, &[&tenant_id, &user, &stem, &id, &job.mark, &process]).await
-        });
+            client.query(&statement, &params).await
+        })
     }
 
-    /// What a write does beside holding its response.
-    fn rest(&mut self, job: &'a Job) {
-        if let Some(events) = job.write.events.as_ref().filter(|_| !job.is_events_only()) {
-            self.events(job, events);
+    /// What the writes do beside holding their responses.
+    fn rest(&mut self, jobs: &'a [Job]) {
+        for job in jobs {
+            if let Some(events) = job.write.events.as_ref().filter(|_| !job.is_events_only()) {
+                self.events(job, events);
+            }
+            if let Some((keyed, answer)) = &job.write.answer {
+                self.answer(job, keyed, answer.as_ref());
+            }
         }
-        for transcript in &job.write.transcripts {
-            self.transcript(job, transcript);
-        }
-        if let Some((keyed, answer)) = &job.write.answer {
-            self.answer(job, keyed, answer.as_ref());
+        if jobs.iter().any(|job| !job.write.transcripts.is_empty()) {
+            let client = self.connection.client();
+            let statement = self.statement(&TRANSCRIPTS);
+            self.pipeline.push(async move { columns::transcripts(client, &statement, jobs).await });
         }
     }
 
@@ -373,40 +385,6 @@ impl<'a> Line<'a> {
             let (first, last) = (signed(events.first), signed(events.last));
             let params: [Param<'_>; 8] =
                 [&tenant_id, &user, &stem, &id, &job.mark, &first, &last, &events.frames.as_ref()];
-            client.query(&statement, &params).await
-        });
-    }
-
-    fn transcript(&mut self, job: &'a Job, call: &'a Transcript) {
-        let client = self.connection.client();
-        let statement = self.statement(&TRANSCRIPT);
-        self.pipeline.push(async move {
-            let Key { tenant_id, user, stem, id } = Key::of(job);
-            let losses = rows::losses_json(&call.losses);
-            let base = call.base.as_ref();
-            let params: [Param<'_>; 21] = [
-                &tenant_id,
-                &user,
-                &stem,
-                &id,
-                &job.mark,
-                &i64::from(call.number),
-                &call.upstream,
-                &call.model,
-                &signed(call.asked_at_ms),
-                &call.first_token_ms.map(signed),
-                &signed(call.duration_ms),
-                &i64::from(call.retries),
-                &call.request.as_ref(),
-                &call.response.as_ref(),
-                &call.cut,
-                &call.usage.as_ref().map(text_of),
-                &losses.as_ref().map(text_of),
-                &call.error,
-                &base.map(|base| base.response_id.as_str()),
-                &base.map(|base| i64::from(base.number)),
-                &base.map(|base| signed(base.shared)),
-            ];
             client.query(&statement, &params).await
         });
     }
@@ -447,39 +425,10 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The columns of an ending; empty ones for a response that runs.
-#[derive(Default)]
-struct Told<'a> {
-    status: Option<&'static str>,
-    completed_at: Option<i64>,
-    error: Option<String>,
-    incomplete_reason: Option<&'a str>,
-    usage: Option<String>,
-    output: Option<&'a str>,
-}
-
-impl<'a> Told<'a> {
-    fn of(job: &'a Job) -> Self {
-        let Some(end) = &job.write.end else { return Self::default() };
-        Self {
-            status: Some(end.told.status.name()),
-            completed_at: end.told.completed_at_ms.map(signed),
-            error: end.told.error.as_ref().map(|error| text_of(&error.to_json()).to_owned()),
-            incomplete_reason: end.told.incomplete_reason.as_deref(),
-            usage: end.told.usage.as_ref().map(|usage| text_of(&rows::usage_json(usage)).to_owned()),
-            output: Some(text_of(&end.output)),
-        }
-    }
-}
-
 /// Status, content type and body of an answer; nothing of them when the answer is the stored response.
 pub(super) fn answer_columns(answer: &Answer) -> (Option<i32>, Option<&str>, Option<&[u8]>) {
     match answer {
         Answer::Stored => (None, None, None),
         Answer::Body { status, content_type, body } => (Some(i32::from(*status)), Some(content_type), Some(body)),
     }
-}
-
-fn text_of(json: &Json) -> &str {
-    json.raw().text()
 }

@@ -26,7 +26,6 @@ statements! {
             SELECT call.base_response, call.base_number FROM needed
             JOIN transcripts call ON call.tenant_id = $1 AND call.response_id = needed.response_id
                 AND call.number = needed.number
-            WHERE call.base_response IS NOT NULL
         )
         DELETE FROM transcripts
         WHERE tenant_id = $1 AND user_id = $2 AND response_id = ANY ($3)

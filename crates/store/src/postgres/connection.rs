@@ -45,6 +45,7 @@ const SETTINGS: &str = "
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;
     SET jit = off;
+    SET work_mem = '16MB';
     SET client_min_messages = warning;
     SELECT set_config('default_toast_compression', 'lz4', false) FROM pg_settings
         WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals);";

@@ -31,10 +31,6 @@ impl<'a> Pipeline<'a> {
         self.statements.len() - 1
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.statements.len()
-    }
-
     /// Sends them all and waits for all answers. The first failure is the cause of those behind it.
     pub(super) async fn run(mut self) -> Result<Vec<Vec<Row>>, Failure> {
         poll_fn(|context| self.poll(context)).await;

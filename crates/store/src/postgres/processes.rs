@@ -234,6 +234,7 @@ fn queued_from(row: &Row) -> Result<QueuedTurn, Failure> {
 }
 
 /// The owner of a turn, with the least rights, from the second column on.
+#[expect(clippy::disallowed_methods, reason = "whose a row is was authenticated when it was written")]
 fn owner_from(row: &Row) -> Result<Scope, Failure> {
     let state = row.try_get::<_, Option<&str>>(3)?.map(rows::tenant_state).transpose()?.unwrap_or_default();
     Ok(Scope::authenticated(row.try_get(1)?, row.try_get::<_, &str>(2)?, state, Rights::USE))

@@ -26,7 +26,8 @@ statements! {
             r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output
         FROM responses r JOIN items i ON i.chain = r.chain AND i.position = r.position AND i.tenant_id = r.tenant_id
         WHERE r.tenant_id = $1 AND r.user_id = $2 AND r.stem = $3 AND r.id = $4";
-    /// The runs that the response builds on, each up to the place where the next one leaves it; then all their rows.
+    /// The runs that the response builds on, each up to the place where the next one leaves it; then all their rows. The path
+    /// ends at a run without a parent, whose next step finds nothing.
     Caller LINEAGE = "
         WITH RECURSIVE head AS (
             SELECT chain, position, status FROM responses
@@ -36,7 +37,7 @@ statements! {
             UNION ALL
             SELECT fork.parent_chain, fork.parent_position, path.depth + 1
             FROM path JOIN items fork ON fork.chain = path.chain AND fork.position = 0
-            WHERE fork.parent_chain IS NOT NULL AND fork.tenant_id = $1 AND fork.user_id = $2
+            WHERE fork.tenant_id = $1 AND fork.user_id = $2
         )
         SELECT items.input, items.output, items.chain, items.position, (SELECT status FROM head)
         FROM path JOIN items ON items.chain = path.chain AND items.position <= path.last

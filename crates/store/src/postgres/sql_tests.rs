@@ -98,8 +98,17 @@ fn statements_about_what_callers_have_carry_the_scope() {
                 // Every part that looks for rows or changes some of them says whose.
                 for part in sql.text.split("WHERE ").skip(1) {
                     let scoped = part.contains("tenant_id") || part.contains("tenant_id = r.tenant_id");
-                    let by_place =
-                        ["NOT EXISTS", "$5 IS NULL", "before <", "fork.parent_chain", "needed.", "call.", "k."];
+                    let by_place = [
+                        "NOT EXISTS",
+                        "$5 IS NULL",
+                        "before <",
+                        "fork.parent_chain",
+                        "needed.",
+                        "call.",
+                        "k.",
+                        "parent_chain IS NULL",
+                        "id IN",
+                    ];
                     assert!(scoped || by_place.iter().any(|known| part.starts_with(known)), "{name}: WHERE {part}");
                 }
             }
@@ -108,7 +117,7 @@ fn statements_about_what_callers_have_carry_the_scope() {
         }
         for (place, _) in sql.text.match_indices("tenant_id = ").filter(|_| on_behalf != For::Operator) {
             let bound = sql.text.get(place + "tenant_id = ".len()..).unwrap_or_default();
-            let same = ["$1", "r.tenant_id"].iter().any(|known| bound.starts_with(known));
+            let same = ["$1", "r.tenant_id", "new.tenant_id"].iter().any(|known| bound.starts_with(known));
             assert!(same, "{name} has another tenant: {bound}");
         }
     }
@@ -147,8 +156,8 @@ fn statements_are_literals_and_nothing_is_formatted_into_them() {
     // S11: a `Sql` is made from a literal by `statements!`. Elsewhere the driver is given text of its own for
     // transactions, settings, listening and migrations alone.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres");
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    let files = [folder.clone(), folder.join("batch")].into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    for path in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if name.ends_with("_tests.rs") {
             continue;

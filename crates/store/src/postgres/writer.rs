@@ -34,7 +34,7 @@ use crate::bells::Bells;
 
 /// At most this many writes, or about this many bytes, go in one transaction.
 const BATCH: usize = 64;
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: usize = 2 << 20;
 /// A write that failed because of somebody else is tried this often.
 const TRIES: usize = 4;
 /// Writes of unknown outcome that are remembered, should they come again.
@@ -106,17 +106,31 @@ struct Writer {
 
 impl Writer {
     async fn run(mut self) {
-        while let Some(first) = self.jobs.recv().await {
+        let mut next = None;
+        loop {
+            let first = match next.take() {
+                Some(job) => job,
+                None => match self.jobs.recv().await {
+                    Some(job) => job,
+                    None => return,
+                },
+            };
             let mut bytes = first.bytes;
+            let mut ids = HashSet::from([first.write.response_id.clone()]);
             let mut jobs = vec![first];
             while jobs.len() < BATCH && bytes < BATCH_BYTES {
                 let Ok(job) = self.jobs.try_recv() else { break };
+                // The next step of a response that is in this batch already begins the next one.
+                if !ids.insert(job.write.response_id.clone()) {
+                    next = Some(job);
+                    break;
+                }
                 bytes += job.bytes;
                 jobs.push(job);
             }
             if let Err(error) = self.write(&mut jobs).await {
                 // Whoever has come meanwhile would wait for the same server.
-                while let Ok(mut job) = self.jobs.try_recv() {
+                while let Some(mut job) = next.take().or_else(|| self.jobs.try_recv().ok()) {
                     bytes += job.bytes;
                     job.tell(Err(error.clone()));
                 }
@@ -127,7 +141,6 @@ impl Writer {
 
     /// Writes a batch and tells everybody. An error means that the server cannot be reached.
     async fn write(&mut self, jobs: &mut [Job]) -> Result<(), StoreError> {
-        // Stable: the writes of one response keep their order.
         jobs.sort_by(|one, other| one.contested().cmp(&other.contested()));
         let failure = match self.attempt(jobs).await {
             Ok(written) => {

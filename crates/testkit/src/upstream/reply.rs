@@ -14,6 +14,7 @@ use tokio::sync::watch;
 pub struct Reply {
     pub(super) opening: Opening,
     pub(super) delay: Duration,
+    pub(super) gate: Option<Gate>,
     pub(super) framing: Framing,
     pub(super) steps: Vec<Step>,
     pub(super) split: Option<usize>,
@@ -102,6 +103,7 @@ impl Reply {
         Self {
             opening: Opening::Head { status, headers: Vec::new() },
             delay: Duration::ZERO,
+            gate: None,
             framing: Framing::Length,
             steps: Vec::new(),
             split: None,
@@ -255,6 +257,12 @@ impl Reply {
     /// Waits this long before the first byte of the head.
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
+        self
+    }
+
+    /// Waits before the first byte of the head until the test opens the gate.
+    pub fn behind(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
         self
     }
 

@@ -106,6 +106,9 @@ pub(super) async fn play(reply: &Reply, socket: &mut OwnedWriteHalf) -> Ending {
 
 async fn try_play(reply: &Reply, socket: &mut OwnedWriteHalf) -> io::Result<Ending> {
     tokio::time::sleep(reply.delay).await;
+    if let Some(gate) = &reply.gate {
+        gate.wait().await;
+    }
     let sends = reply.rendered();
     // A script that cuts a body with a length still promises the whole of it.
     socket.write_all(&head(reply, sends.iter().map(Bytes::len).sum())).await?;

@@ -21,6 +21,8 @@ REASONING_TOKENS = 5
 RETRY_AFTER_SECONDS = 7
 
 THOUGHT = "The user wants a careful answer. I weigh the options."
+SUMMARY = "So far the user was greeted, and nothing is left to do."
+WORDS = 40
 
 
 @dataclass
@@ -105,6 +107,8 @@ def pieces(text: str) -> list[str]:
 def _answer(ask: Ask, text: str) -> Answer:
     if agent.MARKER in ask.user_text:
         return _agent_step(ask)
+    if "answer with the summary alone" in text:
+        return Answer(text=SUMMARY)
     if ask.results:
         return Answer(text="The tools say: " + "; ".join(ask.results))
     if ask.forced:
@@ -122,6 +126,8 @@ def _answer(ask: Ask, text: str) -> Answer:
         return Answer(text="These words arrive and then the model is overloaded.", overload_after=4)
     if "talk slowly" in text:
         return Answer(text=" ".join(f"word{n}" for n in range(2000)), pace=0.02)
+    if "take your time" in text:
+        return Answer(text=" ".join(f"word{n}" for n in range(WORDS)), pace=0.05)
     if "talk too long" in text:
         return Answer(text="one two three", stop="length")
     if "please refuse" in text:

@@ -55,7 +55,7 @@ async fn nobody_goes_on_from_where_going_on_has_failed() {
     let world = World::start().await;
     let wire = Wire::Chat;
     let mut socket = Socket::open(&world.amalgam).await;
-    let mut begin = async |socket: &mut Socket| {
+    let begin = async |socket: &mut Socket| {
         world.upstream(wire).enqueue(says("Hello.").reply(wire, Delivery::Stream));
         let first = socket.respond(&create(wire, json!({"input": "Hi", "store": false}))).await;
         world.upstream(wire).enqueue(says("Again.").reply(wire, Delivery::Stream));

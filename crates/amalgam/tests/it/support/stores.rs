@@ -16,6 +16,15 @@ pub(crate) fn stores() -> Vec<TestStore> {
     [embedded].into_iter().chain(postgres).collect()
 }
 
+/// PostgreSQL, which several processes can share; none where no server is named for tests.
+pub(crate) fn shared_store() -> Option<TestStore> {
+    let shared = Database::fresh().map(|database| TestStore { name: "postgres", database: Some(database) });
+    if shared.is_none() {
+        eprintln!("skipped: AMALGAM_TEST_POSTGRES names no server");
+    }
+    shared
+}
+
 impl TestStore {
     /// The set-up with this store: the embedded one is what a server has by itself.
     pub(crate) fn setup(&self, setup: Setup) -> Setup {
@@ -28,5 +37,12 @@ impl TestStore {
     /// The variables that name this store to a command.
     pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
         self.database.iter().map(|database| ("AMALGAM_STORE_URL", database.url())).collect()
+    }
+
+    /// Responses that have not ended, as the database itself tells it; only of a store that others can look into.
+    pub(crate) fn unfinished(&self) -> usize {
+        let database = self.database.as_ref().expect("this store is a server");
+        let count = database.ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");
+        count.parse().expect("a count is a number")
     }
 }

@@ -1,5 +1,7 @@
 //! What a request means before anybody is asked: the rules of this door, in the order in which they are told.
 
+use std::borrow::Cow;
+
 use amalgam_core::{Delivery, Fault, Loss, Scope, TenantState};
 use amalgam_protocol::{CreateResponse, Input, ItemKind, Raw};
 
@@ -97,6 +99,17 @@ pub(super) fn refuse_state(
     }
 }
 
+/// Wants thoughts sealed, so that they can be told to the same model again when a response is continued: an item that is kept
+/// without them could only be told as its summary. Only where thinking was asked for, since upstreams refuse to seal for
+/// models that do not think.
+pub(super) fn keep_thoughts(request: &mut CreateResponse<'_>) {
+    const SEALED: &str = "reasoning.encrypted_content";
+    let thinks = request.reasoning.as_ref().is_some_and(|reasoning| reasoning.effort.as_deref() != Some("none"));
+    if thinks && !request.include.iter().any(|name| name == SEALED) {
+        request.include.push(Cow::Borrowed(SEALED));
+    }
+}
+
 fn has_previous(request: &CreateResponse<'_>) -> bool {
     request.previous_response_id.as_deref().is_some_and(|id| !id.is_empty())
 }
@@ -124,6 +137,6 @@ pub(super) fn missing(name: &'static str) -> Fault {
     Fault::invalid(name, format!("Missing required parameter: '{name}'.")).code("missing_required_parameter")
 }
 
-pub(super) fn unsupported(path: impl Into<std::borrow::Cow<'static, str>>, message: &'static str) -> Fault {
+pub(super) fn unsupported(path: impl Into<Cow<'static, str>>, message: &'static str) -> Fault {
     Fault::invalid(path, message).code("unsupported_parameter")
 }

@@ -43,7 +43,7 @@ pub(super) async fn gather(
     let mut prior = Prior::default();
     if let Some(id) = request.previous_response_id.as_deref().filter(|id| !id.is_empty()) {
         prior.previous(app, scope, id, memory).await?;
-    } else if let Some(conversation) = request.conversation {
+    } else if let Some(conversation) = request.conversation.filter(|conversation| conversation.text() != "\"\"") {
         prior.converse(app, scope, conversation).await?;
     }
     prior.resolve(app, scope, request, body).await?;

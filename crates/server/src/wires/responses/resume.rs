@@ -14,9 +14,12 @@ use crate::{
     },
 };
 
+/// No stream has more events than this, and no store counts further.
+const LAST: u64 = i64::MAX.unsigned_abs();
+
 /// Sends what came behind `starting_after`, then what comes.
 pub(super) async fn resume(app: &App, scope: &Scope, id: &str, query: &Query) -> Result<Response, WireError> {
-    let after = query.number("starting_after")?;
+    let after = query.number("starting_after")?.map(|after| after.min(LAST));
     let tail = look(&*app.store, scope, id, after).await?.ok_or_else(|| missing(RESPONSE, id))?;
     let ended = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
     if !tail.response.streamed || (ended && tail.last.is_none()) {

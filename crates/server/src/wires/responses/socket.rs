@@ -17,6 +17,7 @@ use std::{
 };
 
 use amalgam_core::{Fault, FaultKind, Scope, array_of};
+use amalgam_protocol::DONE;
 use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
@@ -237,6 +238,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let Some(chunk) = chunk else { break };
                     events(&chunk).for_each(|event| line.say(&in_lane(event, lane)));
                     line.flush().await.map_err(|_| Over::Left)?;
+                    // Whoever has seen the last event may ask for the next response: from here on nothing is put off.
+                    if chunk.ends_with(DONE) {
+                        break;
+                    }
                 }
                 heard = listen(line, alarm) => put_off(line, alarm, heard, depth).await?,
             }

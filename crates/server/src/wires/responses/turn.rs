@@ -74,8 +74,11 @@ pub(super) struct Unkept {
 pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'_>) -> Result<Begun, Fault> {
     let mut ends = Ends::default();
     let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
-    let request = CreateResponse::read(raw).map_err(error::shape)?;
+    let mut request = CreateResponse::read(raw).map_err(error::shape)?;
     let meaning = convert::meaning(&request, raw, scope, &order)?;
+    if meaning.kept != Kept::No || order.memory.is_some() {
+        convert::keep_thoughts(&mut request);
+    }
     bounds::check(&request, raw, body.len(), &app.limits)?;
     let model = request.model.as_deref().unwrap_or_default();
     let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| no_such_model(model))?;

@@ -100,7 +100,7 @@ fn a_server_that_goes_down_and_comes_back_loses_nothing_acknowledged() {
         let kept = std::mem::take(&mut *log.kept.lock().unwrap());
         for id in &kept {
             let response = store.response(&anna(), id).await.unwrap();
-            assert!(response.is_some_and(|response| !response.output.raw().elements().count() == 0), "{id} is lost");
+            assert!(response.is_some_and(|response| response.output.raw().elements().count() == 1), "{id} is lost");
         }
         // What was refused is there as a whole or not at all.
         let aside = Aside::connect(cluster.url()).await;
@@ -143,15 +143,32 @@ fn sessions_that_the_server_ends_are_replaced_and_no_write_is_lost_or_doubled() 
     });
 }
 
+/// Gives up soon.
+fn impatient() -> Options {
+    let (wait, deadline) = (Duration::from_millis(300), Duration::from_millis(600));
+    Options { writers: 1, wait, deadline, ..Options::default() }
+}
+
+/// Has everything prepared on the writer's connection, so that only the write itself is on its way when something is lost.
+async fn warm_up(store: &Engine) {
+    let warm = Turn::new("warm");
+    let end = TurnWrite { transcripts: vec![call(0)], ..warm.ending() };
+    for write in [warm.beginning(warm.queued()), warm.starting(), warm.saying(0, 1, "x"), end] {
+        keep(store, &anna(), write).await;
+    }
+    assert!(store.delete_response(&anna(), &warm.id).await.unwrap());
+}
+
 /// Writes while something is lost; `arrived` counts what it left in the database.
 async fn write_through(proxy: &Proxy, loses: Loses, store: &Engine, write: TurnWrite, aside: &Aside, arrived: &str) {
+    warm_up(store).await;
     let mut writing = JoinSet::new();
     let lost = proxy.lost();
     proxy.lose(loses);
     let writer = store.clone();
     writing.spawn(async move { writer.write(&anna(), write).await });
     match loses {
-        Loses::Answers => aside.until(arrived, |count| count == 1).await,
+        Loses::AnswersToCommits => aside.until(arrived, |count| count == 1).await,
         _ => until("the request is lost", SOON, || proxy.lost() > lost).await,
     }
     assert!(writing.try_join_next().is_none(), "the answer must not have come");
@@ -166,19 +183,12 @@ fn a_commit_whose_answer_is_lost_is_looked_up_and_not_repeated() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let store: Engine = Arc::new(Postgres::open(proxy.url(), Options::default()).await.unwrap());
+        let options = Options { writers: 1, ..Options::default() };
+        let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
-        for loses in [Loses::Answers, Loses::Requests] {
+        for loses in [Loses::AnswersToCommits, Loses::Commits, Loses::Requests] {
             aside.run("TRUNCATE responses, items, stream_events, transcripts").await;
             let turn = Turn::new("one");
-            // Everything is prepared, so that only the write itself is on its way.
-            let warm = Turn::new("warm");
-            for write in [warm.beginning(warm.queued()), warm.starting(), warm.saying(0, 1, "x"), warm.ending()] {
-                keep(&store, &anna(), write).await;
-            }
-            keep(&store, &anna(), TurnWrite { transcripts: vec![call(0)], ..Turn::new("w").whole(None) }).await;
-            aside.run("TRUNCATE responses, items, stream_events, transcripts").await;
-
             let begin = turn.beginning(turn.queued());
             write_through(&proxy, loses, &store, begin, &aside, "SELECT count(*) FROM responses").await;
             let running = "SELECT count(*) FROM responses WHERE status = 'in_progress'";
@@ -200,21 +210,23 @@ fn a_write_that_comes_again_after_an_unknown_outcome_is_known() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let options =
-            Options { wait: Duration::from_millis(300), deadline: Duration::from_millis(600), ..Options::default() };
+        let options = impatient();
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         let turn = Turn::new("one");
         keep(&store, &anna(), turn.beginning(turn.begin())).await;
-        let warm = Turn::new("warm");
-        keep(&store, &anna(), warm.beginning(warm.begin())).await;
-        keep(&store, &anna(), warm.ending()).await;
+        warm_up(&store).await;
 
-        // The answer is lost, and so is every answer of the server for a while.
-        proxy.lose(Loses::Answers);
-        let written = store.write(&anna(), turn.ending()).await;
+        // The answer is lost, and so is every other one for a while.
+        proxy.lose(Loses::AnswersToCommits);
+        let blind = async {
+            until("the answer is lost", SOON, || proxy.lost() > 0).await;
+            proxy.lose(Loses::Answers);
+        };
+        let (scope, ending) = (anna(), turn.ending());
+        let (written, ()) = tokio::join!(store.write(&scope, ending), blind);
         assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
-        aside.until("SELECT count(*) FROM responses WHERE status = 'completed'", |count| count == 2).await;
+        aside.until("SELECT count(*) FROM responses WHERE status = 'completed'", |count| count == 1).await;
         proxy.cut();
         keep(&store, &anna(), turn.ending()).await;
         // Only once: from then on it is a response that has ended.
@@ -228,8 +240,7 @@ fn turns_that_were_taken_without_an_answer_are_handed_out_later() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let options =
-            Options { wait: Duration::from_millis(300), deadline: Duration::from_millis(600), ..Options::default() };
+        let options = impatient();
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         assert_eq!(store.take_queued(operator(), HERE, 5).await.unwrap(), []);

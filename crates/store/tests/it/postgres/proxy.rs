@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 
 use tokio::{
@@ -17,8 +17,14 @@ use tokio::{
 #[repr(u8)]
 pub(super) enum Loses {
     Nothing,
+    /// Everything that is asked.
     Requests,
+    /// Every answer.
     Answers,
+    /// What asks for a commit; what came before it arrives.
+    Commits,
+    /// Every answer from the one to a commit on.
+    AnswersToCommits,
 }
 
 pub(super) struct Proxy {
@@ -83,14 +89,17 @@ async fn pass(
     cuts.mark_unchanged();
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
+    let committing = AtomicBool::new(false);
+    let loses = || loses.load(Ordering::SeqCst);
     let requests = async {
         let mut piece = [0; 16 * 1024];
         while let Ok(length @ 1..) = from_client.read(&mut piece).await {
-            if loses.load(Ordering::SeqCst) == Loses::Requests as u8 {
+            let piece = &piece[..length];
+            let commits = piece.windows(7).any(|part| part == b"COMMIT\0");
+            committing.store(commits, Ordering::SeqCst);
+            if loses() == Loses::Requests as u8 || (commits && loses() == Loses::Commits as u8) {
                 lost.fetch_add(1, Ordering::SeqCst);
-                continue;
-            }
-            if to_server.write_all(&piece[..length]).await.is_err() {
+            } else if to_server.write_all(piece).await.is_err() {
                 return;
             }
         }
@@ -98,11 +107,10 @@ async fn pass(
     let answers = async {
         let mut piece = [0; 16 * 1024];
         while let Ok(length @ 1..) = from_server.read(&mut piece).await {
-            if loses.load(Ordering::SeqCst) == Loses::Answers as u8 {
+            let to_commit = loses() == Loses::AnswersToCommits as u8 && committing.load(Ordering::SeqCst);
+            if loses() == Loses::Answers as u8 || to_commit {
                 lost.fetch_add(1, Ordering::SeqCst);
-                continue;
-            }
-            if to_client.write_all(&piece[..length]).await.is_err() {
+            } else if to_client.write_all(&piece[..length]).await.is_err() {
                 return;
             }
         }

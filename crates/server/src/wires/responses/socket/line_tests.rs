@@ -140,7 +140,7 @@ async fn a_message_that_trickles_in_is_given_up_and_silence_between_messages_is_
     let (mut line, mut theirs) = wired();
     theirs.write_all(&frame(0x81, b"first")).await.unwrap();
     assert_eq!(line.hear().await.unwrap(), Heard::Text(Bytes::from_static(b"first")));
-    let (quiet, _) = tokio::join!(tokio::time::timeout(Duration::from_secs(3600), line.hear()), async {
+    let (quiet, _) = tokio::join!(timeout(Duration::from_secs(3600), line.hear()), async {
         tokio::time::sleep(Duration::from_secs(1800)).await;
         theirs.write_all(&frame(0x81, b"second")).await.unwrap();
     });

@@ -1,0 +1,268 @@
+//! Turns that run without their caller: polled, followed, cancelled, and more of them than there is room.
+
+use amalgam_testkit::{Client, Gate, Reply, Setup, check, sse};
+use serde_json::{Value, json};
+
+use crate::support::{
+    DELIVERIES, Delivery, SOON, Script, TestStore, WIRES, Wire, World, asking, assert_refused, cancel, ended, id_of,
+    last_response, retrieved, standing, stores, text_of, types,
+};
+
+async fn worlds(setup: Setup) -> Vec<(World, TestStore)> {
+    let mut worlds = Vec::new();
+    for store in stores() {
+        worlds.push((World::with(store.setup(setup.clone()), &[]).await, store));
+    }
+    worlds
+}
+
+fn background(wire: Wire, delivery: Delivery, text: &str) -> Value {
+    asking(wire, delivery, &json!({"input": text, "background": true}))
+}
+
+async fn queued(client: &Client, wire: Wire, text: &str) -> Value {
+    let answer = client.post_json("/v1/responses", &background(wire, Delivery::Whole, text)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = answer.json();
+    assert_eq!(check::response(&response), Vec::<String>::new());
+    assert_eq!((&response["status"], &response["background"]), (&json!("queued"), &json!(true)));
+    response
+}
+
+#[tokio::test]
+async fn a_background_turn_is_polled_from_queued_to_completed() {
+    for (world, store) in worlds(Setup::new()).await {
+        let client = world.amalgam.client();
+        for wire in WIRES {
+            let gate = Gate::new();
+            let reply = Script::text(&["All ", "is well."]).reply(wire, Delivery::Whole);
+            world.upstream(wire).enqueue(reply.behind(&gate));
+            let first = queued(&client, wire, "Hi").await;
+            let running = standing(&client, id_of(&first), "in_progress").await;
+            assert_eq!((&running["output"], &running["completed_at"]), (&json!([]), &Value::Null));
+            gate.open();
+            let completed = standing(&client, id_of(&first), "completed").await;
+            assert_eq!(text_of(&completed), "All is well.", "{} {wire:?}", store.name);
+            assert_eq!(check::response(&completed), Vec::<String>::new());
+            assert_eq!((&completed["background"], &completed["usage"]["total_tokens"]), (&json!(true), &json!(18)));
+            assert_eq!(world.upstream(wire).requests().len(), 1);
+            // It can be gone on from, like any other.
+            let more = json!({"input": "more", "previous_response_id": first["id"]});
+            world.whole(wire, &Script::text(&["x"]), &more).await;
+            assert!(world.sent(wire).to_string().contains("All is well."));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_background_turn_that_fails_says_why() {
+    for (world, store) in worlds(Setup::new()).await {
+        let client = world.amalgam.client();
+        let refusal = json!({"error": {"message": "no such thing", "type": "invalid_request_error"}});
+        let failures = [
+            (Delivery::Whole, Reply::status(400).with_json(refusal)),
+            (Delivery::Stream, Script::text(&["a", "b"]).reply(Wire::Chat, Delivery::Stream).cut_after(2)),
+            (Delivery::Whole, Reply::json(json!({"not": "a completion"}))),
+        ];
+        for (delivery, failure) in failures {
+            world.upstream(Wire::Chat).enqueue(failure);
+            let answer = client.post_json("/v1/responses", &background(Wire::Chat, delivery, "Hi")).await;
+            assert_eq!(answer.status, 200, "{} {}", store.name, answer.text());
+            let id = match delivery {
+                Delivery::Whole => id_of(&answer.json()).to_owned(),
+                Delivery::Stream => id_of(&last_response(&answer.json_events())).to_owned(),
+            };
+            let failed = standing(&client, &id, "failed").await;
+            assert!(failed["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{failed}");
+            assert!(failed["error"]["code"].as_str().is_some_and(|code| !code.is_empty()), "{failed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_creator_of_a_streamed_background_turn_follows_it() {
+    for (world, store) in worlds(Setup::new()).await {
+        for wire in WIRES {
+            world.upstream(wire).enqueue(Script::text(&["All ", "is ", "well."]).reply(wire, Delivery::Stream));
+            let answer =
+                world.amalgam.client().post_json("/v1/responses", &background(wire, Delivery::Stream, "Hi")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert_eq!(check::body(&answer.body), Vec::<String>::new(), "{}", answer.text());
+            let events = answer.json_events();
+            assert_eq!(types(&events)[..3], ["response.created", "response.queued", "response.in_progress"]);
+            assert_eq!(types(&events).last(), Some(&"response.completed"));
+            let last = last_response(&events);
+            assert_eq!(text_of(&last), "All is well.", "{} {wire:?}", store.name);
+            assert_eq!(retrieved(&world.amalgam.client(), id_of(&last)).await, last);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_background_turn_goes_on_when_its_follower_leaves() {
+    // Fault table: client leaves, background
+    for (world, store) in worlds(Setup::new()).await {
+        let gate = Gate::new();
+        let reply = Script::text(&["a", "b", "c"]).reply(Wire::Chat, Delivery::Stream).hold_after(2, &gate);
+        world.upstream(Wire::Chat).enqueue(reply);
+        let request = background(Wire::Chat, Delivery::Stream, "Hi");
+        let mut stream = world.amalgam.client().post_stream("/v1/responses", &request).await;
+        let created = stream.next_of_type("response.created").await["response"].clone();
+        let delta = stream.next_of_type("response.output_text.delta").await;
+        drop(stream);
+        gate.open();
+        let client = world.amalgam.client();
+        let completed = ended(&client, id_of(&created)).await;
+        assert_eq!(
+            (text_of(&completed).as_str(), &completed["status"]),
+            ("abc", &json!("completed")),
+            "{}",
+            store.name
+        );
+        let path = format!("/v1/responses/{}?stream=true&starting_after={}", id_of(&created), delta["sequence_number"]);
+        let rest = sse::json_events(&client.get(&path).await.body);
+        let deltas: Vec<&Value> = rest.iter().filter(|event| event["type"] == "response.output_text.delta").collect();
+        assert_eq!(deltas.iter().map(|event| event["delta"].as_str().unwrap()).collect::<String>(), "bc");
+    }
+}
+
+#[tokio::test]
+async fn cancelling_really_ends_the_upstreams_work() {
+    for (world, store) in worlds(Setup::new()).await {
+        let client = world.amalgam.client();
+        // Before the upstream has answered at all, and in the middle of what it says.
+        for wire in WIRES {
+            let talking = Script::text(&["a", "b", "c"]).reply(wire, Delivery::Stream).hang_after(3);
+            for (index, (delivery, reply)) in
+                [(Delivery::Whole, Reply::hang()), (Delivery::Stream, Reply::hang()), (Delivery::Stream, talking)]
+                    .into_iter()
+                    .enumerate()
+            {
+                world.upstream(wire).enqueue(reply);
+                let mut stream = client.post_stream("/v1/responses", &background(wire, delivery, "Hi")).await;
+                let id = match delivery {
+                    Delivery::Whole => id_of(&stream.into_answer().await.json()).to_owned(),
+                    Delivery::Stream => id_of(&stream.next_of_type("response.created").await["response"]).to_owned(),
+                };
+                world.upstream(wire).wait_for_requests(index + 1).await;
+                if index == 2 {
+                    standing(&client, &id, "in_progress").await;
+                }
+                let started = std::time::Instant::now();
+                let cancelled = cancel(&client, &id).await;
+                assert_eq!((cancelled.status.as_u16(), &cancelled.json()["status"]), (200, &json!("cancelled")));
+                assert_eq!(cancelled.json()["output"], json!([]));
+                world.upstream(wire).wait_for_disconnect(index).await;
+                assert!(started.elapsed() < SOON, "{} {wire:?} {:?}", store.name, started.elapsed());
+                // Again and again, and nothing changes.
+                for _ in 0..2 {
+                    let again = cancel(&client, &id).await;
+                    assert_eq!((again.status.as_u16(), again.text()), (200, cancelled.text()));
+                }
+                assert_eq!(retrieved(&client, &id).await, cancelled.json());
+            }
+        }
+        // Its events tell it too.
+        world.upstream(Wire::Chat).enqueue(Reply::hang());
+        let request = background(Wire::Chat, Delivery::Stream, "Hi");
+        let mut stream = client.post_stream("/v1/responses", &request).await;
+        let id = id_of(&stream.next_of_type("response.created").await["response"]).to_owned();
+        cancel(&client, &id).await;
+        let told = stream.next_of_type("response.cancelled").await;
+        assert_eq!(told["response"], retrieved(&client, &id).await, "{}", store.name);
+        assert!(stream.rest().await.last().is_some_and(sse::Event::is_done));
+    }
+}
+
+#[tokio::test]
+async fn what_ended_cannot_be_cancelled_any_more_and_what_runs_in_the_foreground_never() {
+    for (world, store) in worlds(Setup::new()).await {
+        let client = world.amalgam.client();
+        world.upstream(Wire::Chat).enqueue(Script::text(&["done"]).reply(Wire::Chat, Delivery::Whole));
+        let done = queued(&client, Wire::Chat, "Hi").await;
+        let completed = standing(&client, id_of(&done), "completed").await;
+        let answer = cancel(&client, id_of(&done)).await;
+        assert_eq!((answer.status.as_u16(), answer.json()), (200, completed), "{}", store.name);
+
+        let gate = Gate::new();
+        let reply = Script::text(&["a"]).reply(Wire::Chat, Delivery::Stream).hold_after(1, &gate);
+        world.upstream(Wire::Chat).enqueue(reply);
+        let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
+        let mut stream = client.post_stream("/v1/responses", &request).await;
+        let created = stream.next_of_type("response.created").await["response"].clone();
+        assert_refused(&cancel(&client, id_of(&created)).await, 400, None, "response_not_cancellable");
+        gate.open();
+        stream.next_of_type("response.completed").await;
+        assert_refused(&cancel(&client, id_of(&created)).await, 400, None, "response_not_cancellable");
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_kept_cannot_be_made_in_the_background() {
+    let world = World::start().await;
+    for delivery in DELIVERIES {
+        let request = json!({"input": "Hi", "background": true, "store": false});
+        let refused = world.refused(&asking(Wire::Chat, delivery, &request)).await;
+        assert_refused(&refused, 400, Some("background"), "unsupported_parameter");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_background_turn_stops() {
+    for (world, store) in worlds(Setup::new()).await {
+        let client = world.amalgam.client();
+        world.upstream(Wire::Chat).enqueue(Reply::hang());
+        let response = queued(&client, Wire::Chat, "Hi").await;
+        world.upstream(Wire::Chat).wait_for_requests(1).await;
+        let path = format!("/v1/responses/{}", id_of(&response));
+        let deleted = client.request(http::Method::DELETE, &path, &[], bytes::Bytes::new()).await;
+        assert_eq!(deleted.status, 200, "{} {}", store.name, deleted.text());
+        world.upstream(Wire::Chat).wait_for_disconnect(0).await;
+        assert_eq!(client.get(&path).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn more_background_turns_than_room_wait_and_all_run() {
+    // P7: a queue in the store, not in memory.
+    const TURNS: usize = 40;
+    for (world, store) in worlds(Setup::new().extra("[limits]\nmax_in_flight = 2")).await {
+        let client = world.amalgam.client();
+        let gate = Gate::new();
+        let reply = Script::text(&["done"]).reply(Wire::Chat, Delivery::Whole);
+        world.upstream(Wire::Chat).from_now_on(reply.behind(&gate));
+        let mut waiting = Vec::new();
+        for number in 0..TURNS {
+            waiting.push(queued(&client, Wire::Chat, &format!("turn {number}")).await);
+        }
+        world.upstream(Wire::Chat).wait_for_requests(2).await;
+        let statuses = async |wanted: &str| {
+            let mut count = 0;
+            for response in &waiting {
+                count += usize::from(retrieved(&client, id_of(response)).await["status"] == wanted);
+            }
+            count
+        };
+        assert_eq!((statuses("in_progress").await, statuses("queued").await), (2, TURNS - 2), "{}", store.name);
+        // There is no room for anybody else, and they are told so.
+        let busy =
+            client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}))).await;
+        assert_eq!(busy.status, 429, "{}", busy.text());
+        gate.open();
+        for response in &waiting {
+            assert_eq!(ended(&client, id_of(response)).await["status"], "completed", "{}", store.name);
+        }
+        // Each once, in the order in which they came.
+        let asked: Vec<String> = world
+            .upstream(Wire::Chat)
+            .requests()
+            .iter()
+            .map(|request| request.json()["messages"][0]["content"].as_str().unwrap().to_owned())
+            .collect();
+        let mut numbers: Vec<usize> = asked.iter().map(|text| text["turn ".len()..].parse().unwrap()).collect();
+        // Those that found no room after all stand behind a few that came later.
+        assert!(numbers.iter().enumerate().all(|(at, number)| at.abs_diff(*number) <= 8), "{numbers:?}");
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..TURNS).collect::<Vec<_>>(), "{}", store.name);
+    }
+}

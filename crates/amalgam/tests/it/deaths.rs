@@ -1,0 +1,306 @@
+//! Processes that die, sleep and come back, and those that live on beside them. P1 to P6
+//!
+//! `AMALGAM_SOAK_CYCLES` makes the tests with many deaths go on for longer; `make soak` sets it.
+
+mod load;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use amalgam_testkit::{Amalgam, Gate, Reply, Setup, check, sse};
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle};
+
+use self::load::{Calls, Promise, assert_kept, assert_once, load, prepare, repeat, settle};
+use crate::support::{
+    BINARY, Delivery, FINAL, SOON, Script, Wire, World, asking, cancel, ended, eventually, id_of, last_response,
+    retrieved, shared_store, standing, text_of, types,
+};
+
+#[expect(clippy::disallowed_methods, reason = "how long to go on is for whoever runs the tests to say")]
+fn cycles() -> usize {
+    std::env::var("AMALGAM_SOAK_CYCLES").ok().and_then(|cycles| cycles.parse().ok()).unwrap_or(20)
+}
+
+fn say_how_far(what: &str, cycle: usize, promises: usize) {
+    if cycle % 10 == 0 {
+        eprintln!("{what}: {cycle} of {} deaths, {promises} promises kept", cycles());
+    }
+}
+
+/// A moment between 40 ms and half a second, another one for every cycle.
+fn some_time(cycle: usize) -> Duration {
+    Duration::from_millis(40 + (cycle as u64 * 7919) % 460)
+}
+
+#[tokio::test]
+async fn what_one_process_began_another_polls_follows_cancels_and_continues() {
+    let Some(store) = shared_store() else { return };
+    let world = World::with(store.setup(Setup::new()), &[]).await;
+    let second = world.another().await;
+    let (here, there) = (world.amalgam.client(), second.client());
+
+    // Polls and continues.
+    let first = world.whole(Wire::Chat, &Script::text(&["first answer"]), &json!({"input": "first"})).await;
+    assert_eq!(retrieved(&there, id_of(&first)).await, first);
+    world.upstream(Wire::Chat).enqueue(Script::text(&["second answer"]).reply(Wire::Chat, Delivery::Whole));
+    let going_on = json!({"input": "second", "previous_response_id": id_of(&first)});
+    let answer = there.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &going_on)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let sent = world.sent(Wire::Chat)["messages"].clone();
+    let texts: Vec<&str> =
+        sent.as_array().unwrap().iter().map(|message| message["content"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["first", "first answer", "second"]);
+    assert_eq!(retrieved(&here, id_of(&answer.json())).await, answer.json());
+
+    // Cancels, whichever of them runs it: the upstream hears of it at once.
+    for round in 0..4 {
+        world.upstream(Wire::Chat).enqueue(Reply::hang());
+        let asked = world.upstream(Wire::Chat).requests().len();
+        let (beginning, ending) = if round % 2 == 0 { (&here, &there) } else { (&there, &here) };
+        let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi", "background": true}));
+        let queued = beginning.post_json("/v1/responses", &request).await.json();
+        world.upstream(Wire::Chat).wait_for_requests(asked + 1).await;
+        assert_eq!(cancel(ending, id_of(&queued)).await.json()["status"], "cancelled");
+        let started = Instant::now();
+        world.upstream(Wire::Chat).wait_for_disconnect(asked).await;
+        assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+        assert_eq!(retrieved(beginning, id_of(&queued)).await["status"], "cancelled");
+    }
+
+    // Follows from the beginning, while it runs.
+    let gate = Gate::new();
+    let reply = Script::text(&["a", "b", "c"]).reply(Wire::Chat, Delivery::Stream).hold_after(2, &gate);
+    world.upstream(Wire::Chat).enqueue(reply);
+    let mut own =
+        here.post_stream("/v1/responses", &asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}))).await;
+    let created = own.next_of_type("response.created").await;
+    let path = format!("/v1/responses/{}?stream=true", id_of(&created["response"]));
+    let mut followed = there.try_stream(http::Method::GET, &path, &[], bytes::Bytes::new()).await.unwrap();
+    let mut events = vec![followed.next_of_type("response.created").await];
+    while types(&events).last() != Some(&"response.output_text.delta") {
+        events.push(followed.next_event().await.expect("the model speaks").json());
+    }
+    gate.open();
+    let rest = followed.rest().await;
+    events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+    assert_eq!(check::stream(&events), Vec::<String>::new());
+    assert_eq!(own.next_of_type("response.completed").await, events[events.len() - 1]);
+}
+
+#[tokio::test]
+async fn deaths_under_load_beside_a_process_that_lives() {
+    let Some(store) = shared_store() else { return };
+    let setup = Setup::new().extra("[limits]\nmax_in_flight = 12");
+    let world = Arc::new(World::with(store.setup(setup), &[]).await);
+    prepare(world.upstream(Wire::Chat), world.upstream(Wire::Responses));
+    let calls = Calls::new();
+    // What died is looked after while the next one is already under load.
+    let mut checks: VecDeque<JoinHandle<usize>> = VecDeque::new();
+    let mut promises = 0;
+    for cycle in 0..cycles() {
+        let mut victim = world.another().await;
+        let (stopping, stop) = watch::channel(false);
+        let client = victim.client();
+        let callers = tokio::spawn(async move { load(&client, cycle, stop).await });
+        tokio::time::sleep(some_time(cycle)).await;
+        victim.kill();
+        let killed = Instant::now();
+        stopping.send_replace(true);
+        let promised = callers.await.expect("callers do not panic");
+        let (world, calls) = (Arc::clone(&world), Arc::clone(&calls));
+        checks.push_back(tokio::spawn(async move { check_beside(&world, &calls, promised, killed).await }));
+        if checks.len() > 12
+            && let Some(check) = checks.pop_front()
+        {
+            promises += check.await.expect("what was promised is kept");
+        }
+        say_how_far("beside a process that lives", cycle, promises);
+    }
+    for check in checks {
+        promises += check.await.expect("what was promised is kept");
+    }
+    assert!(promises > cycles() * 6, "there was hardly any load: {promises} promises");
+    assert_eq!(store.unfinished(), 0, "nothing is stuck, whoever has seen it");
+}
+
+async fn check_beside(world: &World, calls: &Mutex<Calls>, promised: Vec<Promise>, killed: Instant) -> usize {
+    let client = world.amalgam.client();
+    let upstreams = [world.upstream(Wire::Chat), world.upstream(Wire::Responses)];
+    let settled = settle(&client, &promised, killed).await;
+    {
+        let mut calls = calls.lock().expect("nobody panicked");
+        calls.count(upstreams);
+        assert_kept(&settled, &calls);
+    }
+    repeat(&client, &promised).await;
+    let mut calls = calls.lock().expect("nobody panicked");
+    calls.count(upstreams);
+    assert_once(&promised, &calls);
+    settled.len()
+}
+
+#[tokio::test]
+async fn deaths_under_load_and_a_restart_on_the_same_file() {
+    let setup = Setup::new().extra("[limits]\nmax_in_flight = 12");
+    let mut world = World::with(setup, &[]).await;
+    prepare(world.upstream(Wire::Chat), world.upstream(Wire::Responses));
+    let calls = Calls::new();
+    let mut kept: Vec<(Promise, Value)> = Vec::new();
+    let mut promises = 0;
+    for cycle in 0..cycles() {
+        let (stopping, stop) = watch::channel(false);
+        let client = world.amalgam.client();
+        let callers = tokio::spawn(async move { load(&client, cycle, stop).await });
+        tokio::time::sleep(some_time(cycle)).await;
+        world.amalgam.kill();
+        let killed = Instant::now();
+        stopping.send_replace(true);
+        let promised = callers.await.expect("callers do not panic");
+        world.start_again().await;
+        let client = world.amalgam.client();
+        let settled = settle(&client, &promised, killed).await;
+        {
+            let mut calls = calls.lock().expect("nobody panicked");
+            calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);
+            assert_kept(&settled, &calls);
+        }
+        repeat(&client, &promised).await;
+        let mut calls = calls.lock().expect("nobody panicked");
+        calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);
+        assert_once(&promised, &calls);
+        drop(calls);
+        promises += settled.len();
+        // A few of each life are looked at again in the next one.
+        kept.truncate(20);
+        for (promise, response) in &kept {
+            assert_eq!(&retrieved(&client, id_of(response)).await, response, "{promise:?}");
+        }
+        kept.splice(0..0, settled.into_iter().take(20));
+        say_how_far("restarts on one file", cycle, promises);
+    }
+    assert!(promises > cycles() * 6, "there was hardly any load: {promises} promises");
+}
+
+#[tokio::test]
+async fn what_a_dead_process_was_doing_fails_and_what_it_had_not_begun_runs() {
+    // P3
+    let Some(store) = shared_store() else { return };
+    let mut world = World::with(store.setup(Setup::new().extra("[limits]\nmax_in_flight = 2")), &[]).await;
+    let client = world.amalgam.client();
+    // Two streams fill the process: one in the middle of its words, one before them.
+    let words = Script::text(&["a", "b", "c"]).reply(Wire::Chat, Delivery::Stream);
+    world.upstream(Wire::Chat).enqueue(words.clone().hang_after(3));
+    world.upstream(Wire::Chat).enqueue(words.hang_after(1));
+    let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
+    let mut streams = Vec::new();
+    for event in ["response.output_text.delta", "response.in_progress"] {
+        let mut stream = client.post_stream("/v1/responses", &request).await;
+        let id = id_of(&stream.next_of_type("response.created").await["response"]).to_owned();
+        stream.next_of_type(event).await;
+        streams.push((id, stream));
+    }
+    let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi", "background": true}));
+    let queued = client.post_json("/v1/responses", &request).await.json();
+    let second = world.another().await;
+    // The other one has room, and takes what waits as soon as it is there.
+    world.upstream(Wire::Chat).from_now_on(Script::text(&["done"]).reply(Wire::Chat, Delivery::Whole));
+    world.amalgam.kill();
+    let killed = Instant::now();
+    for (id, _) in &streams {
+        let failed = ended(&second.client(), id).await;
+        assert_eq!(
+            (&failed["status"], &failed["error"]["code"]),
+            (&json!("failed"), &json!("server_error")),
+            "{failed}"
+        );
+        assert!(failed["error"]["message"].as_str().unwrap().contains("stopped"), "{failed}");
+        assert!(killed.elapsed() < FINAL, "{:?}", killed.elapsed());
+        // Its stream is told to the end, behind whatever somebody has seen of it.
+        let told = second.client().get(&format!("/v1/responses/{id}?stream=true&starting_after=40")).await;
+        let events = told.json_events();
+        assert_eq!(types(&events), ["error", "response.failed"]);
+        assert_eq!(events[0]["sequence_number"], 41);
+        assert_eq!(last_response(&events), failed);
+    }
+    let completed = standing(&second.client(), id_of(&queued), "completed").await;
+    assert_eq!(text_of(&completed), "done");
+}
+
+#[tokio::test]
+async fn a_process_that_slept_tells_its_callers_what_the_store_says() {
+    // P5
+    let Some(store) = shared_store() else { return };
+    let world = World::with(store.setup(Setup::new()), &[]).await;
+    let second = world.another().await;
+    let client = world.amalgam.client();
+    let gate = Gate::new();
+    let words = Script::text(&["a", "b", "c"]).reply(Wire::Chat, Delivery::Stream);
+    // One whose model goes on when the process is awake again, and one whose model stays silent.
+    world.upstream(Wire::Chat).enqueue(words.clone().hold_after(3, &gate));
+    world.upstream(Wire::Chat).enqueue(words.hang_after(3));
+    let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let mut stream = client.post_stream("/v1/responses", &request).await;
+        let mut events = vec![stream.next_of_type("response.created").await];
+        while types(&events).last() != Some(&"response.output_text.delta") {
+            events.push(stream.next_event().await.expect("the model speaks").json());
+        }
+        streams.push((events, stream));
+    }
+    world.upstream(Wire::Chat).enqueue(Reply::hang());
+    let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi", "background": true}));
+    let mut background = Vec::new();
+    for client in [&client, &second.client()] {
+        background.push(client.post_json("/v1/responses", &request).await.json());
+        world.upstream(Wire::Chat).enqueue(Reply::hang());
+    }
+    world.upstream(Wire::Chat).wait_for_requests(4).await;
+
+    world.amalgam.put_to_sleep();
+    let asleep = Instant::now();
+    let mut stored = Vec::new();
+    for (events, _) in &streams {
+        stored.push(ended(&second.client(), id_of(&events[0]["response"])).await);
+    }
+    assert!(asleep.elapsed() < FINAL, "{:?}", asleep.elapsed());
+    // Long enough for everybody to be sure.
+    tokio::time::sleep(Duration::from_secs(15).saturating_sub(asleep.elapsed())).await;
+    world.amalgam.wake();
+    gate.open();
+    for ((mut events, stream), stored) in streams.into_iter().zip(stored) {
+        let rest = stream.rest().await;
+        events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+        let problems = check::stream(&events);
+        assert_eq!(problems, Vec::<String>::new(), "{events:#?}");
+        assert_eq!(last_response(&events), stored);
+        assert_eq!(retrieved(&client, id_of(&stored)).await, stored, "awake or not, it stays");
+    }
+    // It is of use again, and its own background turn is over; the other one's still runs.
+    let response = world.whole(Wire::Responses, &Script::text(&["fine"]), &json!({"input": "Hi"})).await;
+    assert_eq!(retrieved(&second.client(), id_of(&response)).await, response);
+    let statuses = eventually("one background turn to have failed", SOON, async || {
+        let mut statuses = Vec::new();
+        for response in &background {
+            statuses.push(retrieved(&client, id_of(response)).await["status"].as_str().unwrap().to_owned());
+        }
+        statuses.sort();
+        statuses.contains(&"failed".to_owned()).then_some(statuses)
+    })
+    .await;
+    assert!(statuses == ["failed", "in_progress"] || statuses == ["failed", "failed"], "{statuses:?}");
+}
+
+#[tokio::test]
+async fn a_second_process_on_an_embedded_store_does_not_start() {
+    let world = World::start().await;
+    let exit = Amalgam::try_start(BINARY, Setup::new().home(&world.amalgam.home()))
+        .await
+        .expect_err("one process serves from a file");
+    assert!(!exit.status.success() && exit.stderr.contains("another server uses this database"), "{}", exit.stderr);
+    world.amalgam.client().get("/healthz").await;
+}

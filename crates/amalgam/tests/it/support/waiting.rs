@@ -1,0 +1,61 @@
+//! Waiting for what a server does by itself, with an end to the patience.
+
+use std::time::{Duration, Instant};
+
+use amalgam_testkit::{Answer, Client};
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+/// How soon after a death or a signal nothing may be unfinished. P3
+pub(crate) const FINAL: Duration = Duration::from_secs(10);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Looks until there is something, and says how long that took.
+pub(crate) async fn eventually<T>(what: &str, patience: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(started.elapsed() < patience, "waited {patience:?} for {what}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// A response as it stands; it has to be there.
+pub(crate) async fn retrieved(client: &Client, id: &str) -> Value {
+    let answer = client.get(&format!("/v1/responses/{id}")).await;
+    assert_eq!(answer.status, 200, "{id}: {}", answer.text());
+    answer.json()
+}
+
+/// The response once it has ended.
+pub(crate) async fn ended(client: &Client, id: &str) -> Value {
+    eventually(&format!("the end of {id}"), FINAL, async || {
+        let response = retrieved(client, id).await;
+        (!matches!(response["status"].as_str(), Some("queued" | "in_progress"))).then_some(response)
+    })
+    .await
+}
+
+/// The response once it stands like this.
+pub(crate) async fn standing(client: &Client, id: &str, status: &str) -> Value {
+    eventually(&format!("{id} to be {status}"), FINAL, async || {
+        let response = retrieved(client, id).await;
+        (response["status"] == status).then_some(response)
+    })
+    .await
+}
+
+/// Asks for the end of a background response.
+pub(crate) async fn cancel(client: &Client, id: &str) -> Answer {
+    client.request(Method::POST, &format!("/v1/responses/{id}/cancel"), &[], Bytes::new()).await
+}
+
+/// The id of a response.
+pub(crate) fn id_of(response: &Value) -> &str {
+    response["id"].as_str().expect("a response has an id")
+}

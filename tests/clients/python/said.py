@@ -1,0 +1,60 @@
+"""Reads what an upstream was told back into one shape, so that a test compares histories and not wires."""
+
+import json
+
+
+def said(body: dict) -> list[tuple[str, str]]:
+    """`(who, what)` in order: `system`, `user` and `assistant` with a text, `call` and `result` of tools.
+
+    Instructions come first on every wire. Thoughts are left out: what becomes of them differs from wire to wire.
+    """
+    if isinstance(body.get("input"), str):
+        told = [("user", body["input"])]
+    elif "input" in body:
+        told = [pair for item in body["input"] for pair in _item(item)]
+    else:
+        told = [pair for message in body["messages"] for pair in _message(message)]
+    instructions = body.get("instructions") or body.get("system")
+    return [("system", text) for text in _texts(instructions or [])] + told
+
+
+def _item(item: dict) -> list[tuple[str, str]]:
+    kind = item.get("type", "message")
+    if kind == "message":
+        role = "system" if item["role"] == "developer" else item["role"]
+        return [(role, text) for text in _texts(item["content"])]
+    if kind == "function_call":
+        return [("call", _call(item["name"], item["arguments"]))]
+    if kind == "function_call_output":
+        return [("result", "".join(_texts(item["output"])))]
+    return []
+
+
+def _message(message: dict) -> list[tuple[str, str]]:
+    role, content = message["role"], message.get("content")
+    if role == "tool":
+        return [("result", "".join(_texts(content)))]
+    if role == "developer":
+        role = "system"
+    told = []
+    for block in content if isinstance(content, list) else []:
+        if block["type"] == "tool_use":
+            told.append(("call", _call(block["name"], json.dumps(block["input"]))))
+        elif block["type"] == "tool_result":
+            told.append(("result", "".join(_texts(block.get("content") or ""))))
+        elif "text" in block:
+            told.append((role, block["text"]))
+    if isinstance(content, str):
+        told.append((role, content))
+    calls = [call["function"] for call in message.get("tool_calls") or []]
+    return told + [("call", _call(call["name"], call["arguments"])) for call in calls]
+
+
+def _call(name: str, arguments: str) -> str:
+    return f"{name}({json.dumps(json.loads(arguments))})"
+
+
+def _texts(content) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    return [part["text"] for part in content if "text" in part]
