@@ -1,27 +1,27 @@
 //! The way to an upstream: one pool of connections, with bounds on time, size and repetition.
 //!
+//! HTTP/1.1 is spoken here, by `head`, `framing` and `exchange`: a turn reads its upstream in its own task, and what
+//! arrives together is read together.
+//!
 //! A request is sent again only while nothing of an answer was passed on, inside a budget, and not to an upstream that
 //! rests after a run of failures. What the answer means is the business of a [`Decode`].
 
 mod answer;
 mod breaker;
 mod client;
+mod exchange;
+mod framing;
+mod head;
+mod pool;
 mod refusal;
+mod request;
 mod retry;
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};
+use amalgam_core::{Fault, ModelError, ModelStream, Prepared, Tap};
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
-};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
@@ -32,7 +32,10 @@ use crate::{
 use self::{
     breaker::{Breaker, Permit},
     client::Client,
+    exchange::Body,
+    head::Head,
     refusal::Secrets,
+    request::{Base, Requests, is_credential},
     retry::Budget,
 };
 
@@ -40,11 +43,8 @@ use self::{
 pub(crate) struct Transport {
     name: String,
     client: Client,
-    base: Base,
-    /// Sent with every request: the operator's, and who we are.
-    headers: HeaderMap,
+    requests: Requests,
     key: Key,
-    bearer: Option<HeaderValue>,
     /// What must not appear in anything that the upstream says.
     secrets: Secrets,
     first_byte_timeout: Duration,
@@ -52,14 +52,6 @@ pub(crate) struct Transport {
     retries: u32,
     budget: Budget,
     breaker: Arc<Breaker>,
-}
-
-/// Where paths are added; a query such as an API version stays behind them.
-struct Base {
-    before: String,
-    query: String,
-    /// The path that was asked for first, ready to be sent: an adapter asks for one only.
-    usual: OnceLock<(String, Uri)>,
 }
 
 impl Transport {
@@ -92,11 +84,10 @@ impl Transport {
         };
         Ok(Self {
             name: settings.name.clone(),
-            client: client::build(base.is_secure(), settings.connect_timeout).map_err(wrong)?,
-            base,
-            headers,
+            client: Client::new(base.with("").map_err(|error| wrong(error.to_string()))?, settings.connect_timeout)
+                .map_err(wrong)?,
+            requests: Requests::new(base, headers, bearer),
             key: settings.key.clone(),
-            bearer,
             secrets: Secrets(secrets.into()),
             first_byte_timeout: settings.first_byte_timeout,
             idle_timeout: settings.idle_timeout,
@@ -127,72 +118,42 @@ impl Transport {
         prepared: &Prepared,
         decoder: impl Decode,
     ) -> Result<ModelStream, ModelError> {
-        let accept = match prepared.delivery {
-            Delivery::Stream => HeaderValue::from_static("text/event-stream"),
-            Delivery::Whole => HeaderValue::from_static("application/json"),
-        };
-        let mut request = self.request(Method::POST, path, headers, accept)?;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        *request.body_mut() = Full::new(prepared.body.clone());
+        self.key()?;
+        let head = self.requests.post(path, headers, prepared.delivery, prepared.body.len())?;
         let tap = prepared.note.tap.as_ref();
         if let Some(tap) = tap {
             let secrets = self.secrets.clone();
             tap.clean_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
         }
-        let (response, permit) = self.send(request, tap).await?;
-        answer::read(response, prepared, self.idle_timeout, decoder, permit, self.secrets.clone()).await
+        let (answer, permit) = self.send(head, &prepared.body, tap).await?;
+        answer::read(answer, prepared, self.idle_timeout, decoder, permit, self.secrets.clone()).await
     }
 
     /// Gets a small document, such as the list of models.
     pub(crate) async fn get(&self, path: &str, headers: &[(HeaderName, HeaderValue)]) -> Result<Bytes, ModelError> {
-        let request = self.request(Method::GET, path, headers, HeaderValue::from_static("application/json"))?;
-        let (response, permit) = self.send(request, None).await?;
-        let read = answer::whole(&mut response.into_body(), self.idle_timeout).await;
+        self.key()?;
+        let head = self.requests.get(path, headers)?;
+        let ((_head, body), permit) = self.send(head, &Bytes::new(), None).await?;
+        let read = answer::whole(body, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
-    }
-
-    fn request(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(HeaderName, HeaderValue)],
-        accept: HeaderValue,
-    ) -> Result<Request<Full<Bytes>>, ModelError> {
-        self.key()?;
-        let mut request = Request::new(Full::default());
-        *request.method_mut() = method;
-        *request.uri_mut() = self.base.with(path)?;
-        let sent = request.headers_mut();
-        sent.clone_from(&self.headers);
-        sent.insert(ACCEPT, accept);
-        for (name, value) in headers {
-            sent.insert(name, value.clone());
-        }
-        let adapter_identifies = headers.iter().any(|(name, _)| is_credential(name));
-        if let Some(bearer) = &self.bearer
-            && !adapter_identifies
-            && !sent.contains_key(AUTHORIZATION)
-        {
-            sent.insert(AUTHORIZATION, bearer.clone());
-        }
-        Ok(request)
     }
 
     /// Sends until there is a 2xx head, or an error that another try would not mend.
     async fn send(
         &self,
-        request: Request<Full<Bytes>>,
+        head: Bytes,
+        body: &Bytes,
         tap: Option<&Tap>,
-    ) -> Result<(http::Response<Incoming>, Permit), ModelError> {
+    ) -> Result<((Head, Body), Permit), ModelError> {
         self.budget.deposit();
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
         loop {
-            let error = match self.send_once(request.clone()).await {
-                Ok(response) => {
+            let error = match self.send_once(&head, body).await {
+                Ok(answer) => {
                     permit.alive();
-                    return Ok((response, permit));
+                    return Ok((answer, permit));
                 }
                 Err(error) => error,
             };
@@ -218,56 +179,13 @@ impl Transport {
         }
     }
 
-    async fn send_once(&self, request: Request<Full<Bytes>>) -> Result<http::Response<Incoming>, ModelError> {
-        match tokio::time::timeout(self.first_byte_timeout, self.client.request(request)).await {
+    async fn send_once(&self, head: &Bytes, body: &Bytes) -> Result<(Head, Body), ModelError> {
+        match tokio::time::timeout(self.first_byte_timeout, self.client.request(head, body)).await {
             Err(_elapsed) => Err(ModelError::Silent(self.first_byte_timeout)),
-            Ok(Err(error)) => Err(client::error(&error)),
-            Ok(Ok(response)) if response.status().is_success() => Ok(response),
-            Ok(Ok(response)) => Err(refusal::read(response, self.idle_timeout, &self.secrets).await),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok((head, body))) if (200..300).contains(&head.status) => Ok((head, body)),
+            Ok(Ok((head, body))) => Err(refusal::read(&head, body, self.idle_timeout, &self.secrets).await),
         }
-    }
-}
-
-/// Headers that say who we are: never logged, and at most one of them is sent.
-fn is_credential(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "authorization" | "proxy-authorization" | "x-api-key" | "api-key" | "x-goog-api-key" | "cookie"
-    )
-}
-
-impl Base {
-    fn read(base_url: &str) -> Result<Self, String> {
-        let uri: Uri = base_url.parse().map_err(|error| format!("base_url cannot be read: {error}"))?;
-        let authority = uri.authority().ok_or("base_url has no host")?;
-        if authority.as_str().contains('@') {
-            return Err("base_url must not hold a credential".to_owned());
-        }
-        if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err("base_url must begin with http:// or https://".to_owned());
-        }
-        let (before, query) = match base_url.split_once('?') {
-            Some((before, query)) => (before, format!("?{query}")),
-            None => (base_url, String::new()),
-        };
-        Ok(Self { before: before.trim_end_matches('/').to_owned(), query, usual: OnceLock::new() })
-    }
-
-    fn is_secure(&self) -> bool {
-        self.before.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
-    }
-
-    fn with(&self, path: &str) -> Result<Uri, ModelError> {
-        if let Some((usual, uri)) = self.usual.get()
-            && usual == path
-        {
-            return Ok(uri.clone());
-        }
-        let Self { before, query, .. } = self;
-        let uri = Uri::try_from(format!("{before}{path}{query}"))
-            .map_err(|error| ModelError::Unreachable(format!("`{path}` is not a path: {error}")))?;
-        let _ = self.usual.set((path.to_owned(), uri.clone()));
-        Ok(uri)
     }
 }
 

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use amalgam_core::{CallMap, Finish, ModelEvent, Note};
+use amalgam_core::{CallMap, Delivery, Finish, ModelEvent, Note};
 use amalgam_protocol::{Frame, Literal};
 use amalgam_testkit::{Gate, Reply, Upstream};
 use futures_util::StreamExt;
@@ -97,24 +97,6 @@ async fn outcome(transport: &Transport, delivery: Delivery) -> (Vec<String>, Res
 
 fn words() -> Reply {
     Reply::stream().frame(None, "one").frame(None, "zwei €").done()
-}
-
-#[test]
-fn a_path_goes_between_the_base_and_its_query() {
-    for (base, expected) in [
-        ("http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/responses"),
-        ("http://127.0.0.1:1/v1/", "http://127.0.0.1:1/v1/responses"),
-        ("https://host/openai/v1?api-version=preview", "https://host/openai/v1/responses?api-version=preview"),
-    ] {
-        assert_eq!(Base::read(base).unwrap().with("/responses").unwrap().to_string(), expected);
-    }
-}
-
-#[test]
-fn a_base_that_cannot_be_used_is_refused() {
-    for base in ["", "/v1", "ftp://host/v1", "http://user:password@host/v1", "host/v1"] {
-        assert!(Base::read(base).is_err(), "{base}");
-    }
 }
 
 #[tokio::test]

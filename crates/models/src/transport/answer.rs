@@ -3,26 +3,24 @@
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
 use amalgam_core::{Delivery, ModelError, ModelEvent, ModelStream, Prepared, Tap};
 use amalgam_protocol::Reader;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_core::Stream;
-use http::{
-    Response,
-    header::{CONTENT_ENCODING, CONTENT_TYPE},
-};
-use http_body::Body;
-use hyper::{body::Incoming, rt::Executor};
-use hyper_util::rt::TokioExecutor;
 use tokio::time::{Instant, Sleep};
 
 use crate::decode::Decode;
 
-use super::{breaker::Permit, refusal::Secrets};
+use super::{
+    breaker::Permit,
+    exchange::{Arrived, Body},
+    head::Head,
+    refusal::Secrets,
+};
 
 /// The largest answer that is read as a whole.
 const WHOLE_BYTES: usize = 32 * 1024 * 1024;
@@ -36,7 +34,7 @@ const TAIL_TIME: Duration = Duration::from_secs(1);
 
 /// Reads the answer as it was asked for, or as it really came.
 pub(super) async fn read<D: Decode>(
-    response: Response<Incoming>,
+    (head, body): (Head, Body),
     prepared: &Prepared,
     idle_timeout: Duration,
     mut decoder: D,
@@ -44,7 +42,7 @@ pub(super) async fn read<D: Decode>(
     secrets: Secrets,
 ) -> Result<ModelStream, ModelError> {
     let tap = prepared.note.tap.clone();
-    let body = match begin(response, prepared.delivery, idle_timeout).await {
+    let body = match begin(&head, body, prepared.delivery, idle_timeout).await {
         Ok(Begun::Whole(body)) => body,
         Ok(Begun::Events { body, first }) => {
             return Ok(Box::pin(Answer { tap, ..Answer::new(body, first, idle_timeout, decoder, permit, secrets) }));
@@ -66,89 +64,72 @@ pub(super) async fn read<D: Decode>(
 }
 
 enum Begun {
-    Events { body: Incoming, first: Bytes },
+    Events { body: Body, first: Vec<u8> },
     Whole(Bytes),
 }
 
 /// Tells an event stream from a whole answer: by the content type, and by the first character where that is not clear.
-async fn begin(response: Response<Incoming>, delivery: Delivery, idle_timeout: Duration) -> Result<Begun, ModelError> {
-    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let coding = header(CONTENT_ENCODING);
+async fn begin(head: &Head, mut body: Body, delivery: Delivery, idle_timeout: Duration) -> Result<Begun, ModelError> {
+    let coding = head.get("content-encoding").unwrap_or_default();
     if !(coding.is_empty() || coding.eq_ignore_ascii_case("identity")) {
         return Err(ModelError::Unreadable(format!("an answer coded as `{coding}`, which was not asked for")));
     }
-    let content_type = header(CONTENT_TYPE).to_ascii_lowercase();
-    let mut body = response.into_body();
-    if content_type.starts_with("text/html") {
+    let content_type = head.get("content-type").unwrap_or_default();
+    let is = |kind: &str| content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
+    if is("text/html") {
         return Err(ModelError::Unreadable("an HTML page".to_owned()));
     }
-    if delivery == Delivery::Whole && !content_type.starts_with("text/event-stream") {
-        return whole(&mut body, idle_timeout).await.map(Begun::Whole);
+    if is("text/event-stream") {
+        return Ok(Begun::Events { body, first: Vec::new() });
     }
-    if content_type.starts_with("text/event-stream") {
-        return Ok(Begun::Events { body, first: Bytes::new() });
+    if delivery == Delivery::Whole {
+        return whole(body, Vec::new(), idle_timeout).await.map(Begun::Whole);
     }
-    let first = loop {
-        match piece(&mut body, idle_timeout).await? {
-            None => return Err(ModelError::Unreadable("an empty answer".to_owned())),
-            Some(piece) if piece.trim_ascii().is_empty() => {}
-            Some(piece) => break piece,
+    let mut first = Vec::new();
+    while first.trim_ascii().is_empty() {
+        first.clear();
+        if piece(&mut body, &mut first, idle_timeout).await? == Arrived::End {
+            return Err(ModelError::Unreadable("an empty answer".to_owned()));
         }
-    };
+    }
     match first.trim_ascii_start().first() {
-        Some(b'{' | b'[') => whole_after(first, &mut body, idle_timeout).await.map(Begun::Whole),
+        Some(b'{' | b'[') => whole(body, first, idle_timeout).await.map(Begun::Whole),
         Some(b'<') => Err(ModelError::Unreadable("an HTML page".to_owned())),
         _ => Ok(Begun::Events { body, first }),
     }
 }
 
-/// The whole body.
-pub(super) async fn whole(body: &mut Incoming, idle_timeout: Duration) -> Result<Bytes, ModelError> {
-    match piece(body, idle_timeout).await? {
-        Some(first) => whole_after(first, body, idle_timeout).await,
-        None => Ok(Bytes::new()),
-    }
-}
-
-/// The whole body, of which `first` is here. A body of one piece is not copied.
-async fn whole_after(first: Bytes, body: &mut Incoming, idle_timeout: Duration) -> Result<Bytes, ModelError> {
+/// The whole body, of which `bytes` are here.
+pub(super) async fn whole(mut body: Body, mut bytes: Vec<u8>, idle_timeout: Duration) -> Result<Bytes, ModelError> {
     let too_large = || ModelError::TooLarge(format!("an answer of more than {WHOLE_BYTES} bytes"));
     // What the head says bounds what is read, and room is made only for what the bound allows.
-    let left = body.size_hint().exact().unwrap_or_default();
-    if u64::try_from(first.len()).unwrap_or(u64::MAX).saturating_add(left) > WHOLE_BYTES as u64 {
+    let left = usize::try_from(body.left().unwrap_or_default()).unwrap_or(usize::MAX);
+    if bytes.len().saturating_add(left) > WHOLE_BYTES {
         return Err(too_large());
     }
-    if body.is_end_stream() {
-        return Ok(first);
-    }
-    let mut bytes = BytesMut::with_capacity(first.len() + usize::try_from(left).unwrap_or_default());
-    bytes.extend_from_slice(&first);
-    while let Some(piece) = piece(body, idle_timeout).await? {
-        if bytes.len() + piece.len() > WHOLE_BYTES {
+    while !body.is_over() {
+        let begun = !bytes.is_empty();
+        if piece(&mut body, &mut bytes, idle_timeout).await? == Arrived::End {
+            break;
+        }
+        if bytes.len() > WHOLE_BYTES {
             return Err(too_large());
         }
-        bytes.extend_from_slice(&piece);
+        if !begun {
+            // Most bodies come in one piece and need no more room than that.
+            bytes.reserve_exact(usize::try_from(body.left().unwrap_or_default()).unwrap_or_default());
+        }
     }
-    Ok(bytes.freeze())
+    Ok(bytes.into())
 }
 
-/// The next piece, or nothing at the end.
-async fn piece(body: &mut Incoming, idle_timeout: Duration) -> Result<Option<Bytes>, ModelError> {
-    let next = async {
-        loop {
-            match poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-                None => return Ok(None),
-                Some(Err(_broken)) => return Err(ModelError::CutShort),
-                // Trailers are of no interest.
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
-                    }
-                }
-            }
-        }
-    };
-    tokio::time::timeout(idle_timeout, next).await.map_err(|_elapsed| ModelError::Silent(idle_timeout))?
+/// Appends the next piece.
+async fn piece(body: &mut Body, bytes: &mut Vec<u8>, idle_timeout: Duration) -> Result<Arrived, ModelError> {
+    let next = poll_fn(|context| body.poll_fill(context, bytes));
+    match tokio::time::timeout(idle_timeout, next).await {
+        Ok(arrived) => arrived.map_err(|_broken| ModelError::CutShort),
+        Err(_elapsed) => Err(ModelError::Silent(idle_timeout)),
+    }
 }
 
 /// A whole answer as a stream of one batch.
@@ -165,9 +146,9 @@ impl Stream for Once {
 /// An answer that is read as it comes: one batch of events for each piece of the network.
 struct Answer<D> {
     /// Taken when nothing more is read from it.
-    body: Option<Incoming>,
+    body: Option<Body>,
     /// A piece that was read before the stream began.
-    first: Bytes,
+    first: Vec<u8>,
     reader: Reader,
     decoder: D,
     silence: Silence,
@@ -182,7 +163,7 @@ struct Answer<D> {
 }
 
 impl<D: Decode> Answer<D> {
-    fn new(body: Incoming, first: Bytes, idle_timeout: Duration, decoder: D, permit: Permit, secrets: Secrets) -> Self {
+    fn new(body: Body, first: Vec<u8>, idle_timeout: Duration, decoder: D, permit: Permit, secrets: Secrets) -> Self {
         Self {
             body: Some(body),
             first,
@@ -197,7 +178,7 @@ impl<D: Decode> Answer<D> {
         }
     }
 
-    fn piece(&mut self, piece: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+    fn piece(&mut self, piece: Vec<u8>, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         self.received += piece.len() as u64;
         if self.received > STREAM_BYTES {
             return Err(ModelError::TooLarge(format!("a stream of more than {STREAM_BYTES} bytes")));
@@ -205,7 +186,7 @@ impl<D: Decode> Answer<D> {
         if let Some(tap) = &self.tap {
             tap.hear(&piece);
         }
-        self.reader.push(piece);
+        self.reader.push(piece.into());
         while let Some(frame) = self.reader.frame().map_err(|error| ModelError::TooLarge(error.to_string()))? {
             self.decoder.frame(frame, events)?;
             if is_over(events) {
@@ -260,23 +241,23 @@ fn is_over(events: &[ModelEvent]) -> bool {
     matches!(events.last(), Some(ModelEvent::Finish(_)))
 }
 
-/// Reads what follows the last event, usually `[DONE]` and the end of the last chunk, so that the connection goes back
-/// to the pool. Nobody waits for it, and it is bounded like the pool's own tasks.
-fn drain(mut body: Incoming) {
-    if body.is_end_stream() || tokio::runtime::Handle::try_current().is_err() {
-        return;
+/// Reads what follows the last event, usually `[DONE]` and the end of the last chunk, so that the connection is used
+/// again. Mostly it is here already; where it is not, nobody waits for it.
+fn drain(mut body: Body) {
+    let mut rest = Vec::new();
+    let mut context = Context::from_waker(Waker::noop());
+    while let Poll::Ready(read) = body.poll_fill(&mut context, &mut rest) {
+        if !matches!(read, Ok(Arrived::Some)) || rest.len() > TAIL_BYTES {
+            return;
+        }
     }
-    TokioExecutor::new().execute(async move {
-        let mut room = TAIL_BYTES;
-        let rest = async {
-            while let Ok(Some(piece)) = piece(&mut body, TAIL_TIME).await {
-                match room.checked_sub(piece.len()) {
-                    Some(left) => room = left,
-                    None => return,
-                }
+    body.pool().later(async move {
+        let read = async {
+            while rest.len() <= TAIL_BYTES {
+                let Ok(Arrived::Some) = piece(&mut body, &mut rest, TAIL_TIME).await else { return };
             }
         };
-        let _ = tokio::time::timeout(TAIL_TIME, rest).await;
+        let _ = tokio::time::timeout(TAIL_TIME, read).await;
     });
 }
 
@@ -291,25 +272,22 @@ impl<D: Decode> Stream for Answer<D> {
                 return Poll::Ready(Some(Err(error)));
             }
             let Some(body) = &mut this.body else { return Poll::Ready(None) };
-            let stepped = if this.first.is_empty() {
-                match Pin::new(body).poll_frame(cx) {
-                    Poll::Pending => {
-                        let silent = ready!(this.silence.poll(cx));
-                        Err(ModelError::Silent(silent))
-                    }
-                    Poll::Ready(None) => this.end(&mut events),
-                    Poll::Ready(Some(Err(_broken))) => Err(ModelError::CutShort),
-                    Poll::Ready(Some(Ok(frame))) => {
-                        this.silence.broken();
-                        match frame.into_data() {
-                            Ok(piece) => this.piece(piece, &mut events),
-                            Err(_trailers) => Ok(()),
-                        }
-                    }
+            let mut piece = std::mem::take(&mut this.first);
+            let arrived = match piece.is_empty() {
+                true => body.poll_fill(cx, &mut piece),
+                false => Poll::Ready(Ok(Arrived::Some)),
+            };
+            let stepped = match arrived {
+                Poll::Pending => {
+                    let silent = ready!(this.silence.poll(cx));
+                    Err(ModelError::Silent(silent))
                 }
-            } else {
-                let first = std::mem::take(&mut this.first);
-                this.piece(first, &mut events)
+                Poll::Ready(Ok(Arrived::Some)) => {
+                    this.silence.broken();
+                    this.piece(piece, &mut events)
+                }
+                Poll::Ready(Ok(Arrived::End)) => this.end(&mut events),
+                Poll::Ready(Err(_broken)) => Err(ModelError::CutShort),
             };
             this.settle(stepped, &mut events);
             if !events.is_empty() {

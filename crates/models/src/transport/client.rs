@@ -1,35 +1,19 @@
-//! The HTTP client: how connections are made and kept. The only place that names it.
-#![expect(clippy::disallowed_types, reason = "this is the one way out to upstreams")]
+//! Makes connections to one upstream and uses them for one request after the other.
 
-use std::{
-    error::Error,
-    future::Future,
-    pin::Pin,
-    sync::LazyLock,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{error::Error, future::Future, sync::Arc, sync::LazyLock, time::Duration};
 
 use amalgam_core::ModelError;
 use bytes::Bytes;
 use http::Uri;
-use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+use hyper_util::client::legacy::connect::HttpConnector;
+use tower::ServiceExt;
+
+use super::{
+    exchange::{self, Body, Broken, Connection},
+    head::Head,
+    pool::Pool,
 };
-use tokio::net::TcpStream;
-use tower::Service;
-
-/// The largest head of an answer.
-const HEAD_BYTES: usize = 64 * 1024;
-/// How long an unused connection is kept; shorter than the 60 s after which most servers close it.
-const KEEP: Duration = Duration::from_secs(50);
-/// How many unused connections are kept.
-const KEPT: usize = 256;
-
-pub(super) type Client = legacy::Client<Connector, Full<Bytes>>;
 
 /// Reading the system's certificates takes tens of milliseconds and a few hundred KiB: done once, when first needed.
 static TLS: LazyLock<Result<HttpsConnector<HttpConnector>, String>> = LazyLock::new(|| {
@@ -37,19 +21,63 @@ static TLS: LazyLock<Result<HttpsConnector<HttpConnector>, String>> = LazyLock::
     Ok(builder.https_or_http().enable_http1().wrap_connector(plain()))
 });
 
-pub(super) fn build(secure: bool, connect_timeout: Duration) -> Result<Client, String> {
-    let way = match secure {
-        false => Way::Plain(plain()),
-        true => {
-            Way::Tls(TLS.clone().map_err(|error| format!("the system's root certificates cannot be used: {error}"))?)
+/// The connections to one upstream.
+pub(super) struct Client {
+    address: Uri,
+    way: Way,
+    /// Name resolution, TCP and TLS together take at most this.
+    connect_timeout: Duration,
+    pool: Arc<Pool>,
+}
+
+enum Way {
+    Plain(HttpConnector),
+    Tls(HttpsConnector<HttpConnector>),
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+impl Client {
+    /// Prepares the way to the host of `address`; connects to nothing yet.
+    pub(super) fn new(address: Uri, connect_timeout: Duration) -> Result<Self, String> {
+        let secure = address.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+        let way = match secure {
+            false => Way::Plain(plain()),
+            true => Way::Tls(
+                TLS.clone().map_err(|error| format!("the system's root certificates cannot be used: {error}"))?,
+            ),
+        };
+        Ok(Self { address, way, connect_timeout, pool: Arc::default() })
+    }
+
+    /// Sends a request, whose head is written already, and waits for the head of its answer.
+    ///
+    /// A connection that was used before may have been closed just now: where the upstream cannot have acted on the
+    /// request, it is sent once more on a new one.
+    pub(super) async fn request(&self, head: &Bytes, body: &Bytes) -> Result<(Head, Body), ModelError> {
+        if let Some(connection) = self.pool.take() {
+            match exchange::exchange(connection, head.clone(), body.clone(), &self.pool).await {
+                Err(Broken::NotTaken(_stale)) => {}
+                answered => return answered.map_err(error),
+            }
         }
-    };
-    Ok(legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(KEEP)
-        .pool_max_idle_per_host(KEPT)
-        .http1_max_buf_size(HEAD_BYTES)
-        .build(Connector { way, limit: connect_timeout }))
+        let connection = self
+            .connect()
+            .await
+            .map_err(|error| ModelError::Unreachable(format!("no connection: {}", chain(&*error))))?;
+        exchange::exchange(connection, head.clone(), body.clone(), &self.pool).await.map_err(error)
+    }
+
+    async fn connect(&self) -> Result<Connection, BoxError> {
+        let address = self.address.clone();
+        let connected = match &self.way {
+            Way::Plain(connector) => {
+                within(self.connect_timeout, connector.clone().oneshot(address)).await.map(MaybeHttpsStream::Http)
+            }
+            Way::Tls(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
+        };
+        connected.map(Connection::new)
+    }
 }
 
 fn plain() -> HttpConnector {
@@ -61,80 +89,28 @@ fn plain() -> HttpConnector {
     connector
 }
 
-/// Makes connections; name resolution, TCP and TLS together take at most `limit`.
-#[derive(Clone)]
-pub(super) struct Connector {
-    way: Way,
-    limit: Duration,
-}
-
-#[derive(Clone)]
-enum Way {
-    Plain(HttpConnector),
-    Tls(HttpsConnector<HttpConnector>),
-}
-
-type BoxError = Box<dyn Error + Send + Sync>;
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        match &mut self.way {
-            Way::Plain(connector) => connector.poll_ready(cx).map_err(Into::into),
-            Way::Tls(connector) => connector.poll_ready(cx),
-        }
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let limit = self.limit;
-        match &mut self.way {
-            Way::Plain(connector) => {
-                let connecting = connector.call(uri);
-                Box::pin(async move { Ok(MaybeHttpsStream::Http(within(limit, connecting).await?)) })
-            }
-            Way::Tls(connector) => Box::pin(within(limit, connector.call(uri))),
-        }
-    }
-}
-
 async fn within<T, E: Into<BoxError>>(
     limit: Duration,
     connecting: impl Future<Output = Result<T, E>>,
 ) -> Result<T, BoxError> {
     match tokio::time::timeout(limit, connecting).await {
         Ok(connected) => connected.map_err(Into::into),
-        Err(_elapsed) => Err(format!("no connection within {limit:?}").into()),
+        Err(_elapsed) => Err(format!("not within {limit:?}").into()),
     }
 }
 
 /// What a failed request means: only what broke before an answer may be tried again.
-pub(super) fn error(error: &legacy::Error) -> ModelError {
-    let cause = hyper_error(error);
-    if cause.is_some_and(hyper::Error::is_parse_too_large) {
-        return ModelError::TooLarge(format!("a head of more than {HEAD_BYTES} bytes"));
-    }
-    match cause.filter(|cause| cause.is_parse()) {
-        Some(cause) => ModelError::Unreadable(chain(cause)),
-        None => ModelError::Unreachable(chain(error)),
-    }
-}
-
-fn hyper_error(error: &legacy::Error) -> Option<&hyper::Error> {
-    let mut cause = error.source();
-    while let Some(current) = cause {
-        match current.downcast_ref::<hyper::Error>() {
-            Some(found) => return Some(found),
-            None => cause = current.source(),
+fn error(broken: Broken) -> ModelError {
+    match broken {
+        Broken::NotTaken(error) | Broken::Closed(error) => {
+            ModelError::Unreachable(format!("connection broke before the answer: {}", chain(&error)))
         }
+        Broken::Head(error) => error,
     }
-    None
 }
 
 /// An error with its causes, for the log.
-pub(super) fn chain(error: &dyn Error) -> String {
+fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(current) = cause {

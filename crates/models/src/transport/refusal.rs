@@ -1,15 +1,16 @@
 //! Reads an answer that is not 2xx: what the upstream says, without anything that we told it in confidence.
 
-use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
 use amalgam_core::{Finish, ModelError, ModelEvent};
 use amalgam_protocol::Raw;
-use http::Response;
-use http_body::Body;
-use hyper::body::Incoming;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::retry;
+use super::{
+    exchange::{Arrived, Body},
+    head::Head,
+    retry,
+};
 
 /// More of an error than this is of no use to anybody.
 const BODY_BYTES: usize = 64 * 1024;
@@ -18,12 +19,14 @@ const LOGGED_BYTES: usize = 2 * 1024;
 /// The status is known already; its explanation is not worth a long wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-pub(super) async fn read(response: Response<Incoming>, idle_timeout: Duration, secrets: &Secrets) -> ModelError {
-    let status = response.status().as_u16();
-    let retry_after = retry::retry_after(response.headers());
-    let mut body = Vec::new();
+pub(super) async fn read(head: &Head, body: Body, idle_timeout: Duration, secrets: &Secrets) -> ModelError {
+    let status = head.status;
+    let retry_after = retry::retry_after(|name| head.get(name));
+    let mut said = Vec::new();
     // What has arrived in time counts; a body that breaks off is still an explanation.
-    let _ = tokio::time::timeout(idle_timeout.min(LONGEST_WAIT), beginning(response.into_body(), &mut body)).await;
+    let _ = tokio::time::timeout(idle_timeout.min(LONGEST_WAIT), beginning(body, &mut said)).await;
+    said.truncate(BODY_BYTES);
+    let body = said;
     let said = Explanation::read(&body);
     let clean = |text: String| secrets.redact(text);
     let mut logged = clean(String::from_utf8_lossy(&body).into_owned());
@@ -38,14 +41,9 @@ pub(super) async fn read(response: Response<Incoming>, idle_timeout: Duration, s
     }
 }
 
-async fn beginning(mut body: Incoming, bytes: &mut Vec<u8>) {
-    while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Some(data) = frame.data_ref() else { continue };
-        let room = BODY_BYTES - bytes.len();
-        bytes.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
-        if bytes.len() == BODY_BYTES {
-            return;
-        }
+async fn beginning(mut body: Body, bytes: &mut Vec<u8>) {
+    while bytes.len() < BODY_BYTES {
+        let Ok(Arrived::Some) = poll_fn(|context| body.poll_fill(context, bytes)).await else { return };
     }
 }
 

@@ -1,0 +1,264 @@
+//! Where the body of an answer ends, and which of the bytes on the connection belong to it.
+//!
+//! Free of I/O: bytes go in as they come, in any pieces, and the body comes out.
+
+/// What may stand around the chunks of one answer in all, extensions and trailers together.
+const AROUND_BYTES: usize = 16 * 1024;
+
+/// The connection does not say what its head promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BadFraming;
+
+/// How a body is told apart from what follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes are still to come.
+    Length(u64),
+    /// Chunks, each with its size.
+    Chunked(Chunked),
+    /// Everything until the connection is closed.
+    UntilClose,
+}
+
+impl Framing {
+    /// Whether the whole body was taken.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(chunked) => chunked.step == Step::Over,
+            Self::UntilClose => false,
+        }
+    }
+
+    /// Bytes that are still to come, where that is known.
+    pub(super) fn left(&self) -> Option<u64> {
+        match self {
+            Self::Length(left) => Some(*left),
+            Self::Chunked(_) | Self::UntilClose => None,
+        }
+    }
+
+    /// Appends to `body` what belongs to it; gives back how many bytes of `input` were used, which is all of them unless
+    /// the body is over.
+    pub(super) fn decode(&mut self, input: &[u8], body: &mut Vec<u8>) -> Result<usize, BadFraming> {
+        match self {
+            Self::Length(left) => Ok(take(left, input, body)),
+            Self::Chunked(chunked) => chunked.decode(input, body),
+            Self::UntilClose => {
+                body.extend_from_slice(input);
+                Ok(input.len())
+            }
+        }
+    }
+
+    /// The connection was closed: whether the body was whole by then.
+    pub(super) fn ends_with_close(&self) -> bool {
+        self.is_over() || *self == Self::UntilClose
+    }
+}
+
+/// Moves at most `left` bytes and counts them down.
+fn take(left: &mut u64, input: &[u8], body: &mut Vec<u8>) -> usize {
+    let most = usize::try_from(*left).unwrap_or(usize::MAX);
+    let taken = input.get(..most).unwrap_or(input);
+    body.extend_from_slice(taken);
+    *left -= taken.len() as u64;
+    taken.len()
+}
+
+/// Reads the chunked coding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chunked {
+    step: Step,
+    /// What may still stand around the chunks.
+    around: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Before the first digit of a size.
+    NoSize,
+    /// In a size.
+    Size(u64),
+    /// Behind a size, up to the end of its line.
+    Extension(u64),
+    SizeLf(u64),
+    Data(u64),
+    DataCr,
+    DataLf,
+    /// At the beginning of a line behind the last chunk.
+    TrailerStart,
+    Trailer,
+    TrailerLf,
+    LastLf,
+    Over,
+}
+
+impl Default for Chunked {
+    fn default() -> Self {
+        Self { step: Step::NoSize, around: AROUND_BYTES }
+    }
+}
+
+impl Chunked {
+    fn decode(&mut self, input: &[u8], body: &mut Vec<u8>) -> Result<usize, BadFraming> {
+        let mut used = 0;
+        while let Some(&byte) = input.get(used) {
+            match &mut self.step {
+                Step::Over => break,
+                Step::Data(left) => {
+                    used += take(left, input.get(used..).unwrap_or_default(), body);
+                    if *left == 0 {
+                        self.step = Step::DataCr;
+                    }
+                }
+                step => {
+                    *step = step.after(byte, &mut self.around)?;
+                    used += 1;
+                }
+            }
+        }
+        Ok(used)
+    }
+}
+
+impl Step {
+    /// What follows a byte that is not data.
+    fn after(self, byte: u8, around: &mut usize) -> Result<Self, BadFraming> {
+        Ok(match (self, byte) {
+            (Self::NoSize, _) => Self::Size(digit(byte).ok_or(BadFraming)?),
+            (Self::Size(size), b'\r') => Self::SizeLf(size),
+            (Self::Size(size), b';' | b' ' | b'\t') => Self::Extension(size),
+            (Self::Size(size), _) => {
+                let size = size.checked_mul(16).ok_or(BadFraming)?;
+                Self::Size(size + digit(byte).ok_or(BadFraming)?)
+            }
+            (Self::Extension(size), b'\r') => Self::SizeLf(size),
+            (Self::SizeLf(0), b'\n') => Self::TrailerStart,
+            (Self::SizeLf(size), b'\n') => Self::Data(size),
+            (Self::DataCr, b'\r') => Self::DataLf,
+            (Self::DataLf, b'\n') => Self::NoSize,
+            (Self::TrailerStart, b'\r') => Self::LastLf,
+            (Self::Trailer, b'\r') => Self::TrailerLf,
+            (Self::TrailerLf, b'\n') => Self::TrailerStart,
+            (Self::LastLf, b'\n') => Self::Over,
+            // What they say is of no interest, but it has to end.
+            (Self::Extension(_) | Self::TrailerStart | Self::Trailer, byte) if byte != b'\n' => {
+                *around = around.checked_sub(1).ok_or(BadFraming)?;
+                if let Self::Extension(_) = self { self } else { Self::Trailer }
+            }
+            _ => return Err(BadFraming),
+        })
+    }
+}
+
+fn digit(byte: u8) -> Option<u64> {
+    char::from(byte).to_digit(16).map(u64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The body, what was left over behind it, and whether it was whole.
+    fn read(mut framing: Framing, pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<u8>, bool), BadFraming> {
+        let (mut body, mut after) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            let used = framing.decode(piece, &mut body)?;
+            assert!(used == piece.len() || framing.is_over(), "bytes are left over only behind a body");
+            after.extend_from_slice(&piece[used..]);
+        }
+        Ok((body, after, framing.is_over()))
+    }
+
+    fn chunked() -> Framing {
+        Framing::Chunked(Chunked::default())
+    }
+
+    /// Cuts a text at these places.
+    fn pieces<'a>(text: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        places.extend([0, text.len()]);
+        places.sort_unstable();
+        places.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_cut_anywhere_give_the_same_body(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
+            extension in prop::sample::select(vec!["", ";a=b", " ", ";q=\"x y\""]),
+            trailers in prop::sample::select(vec!["", "x: 1\r\n", "x: 1\r\ny: 2\r\n"]),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut text = Vec::new();
+            for chunk in &chunks {
+                text.extend_from_slice(format!("{:X}{extension}\r\n", chunk.len()).as_bytes());
+                text.extend_from_slice(chunk);
+                text.extend_from_slice(b"\r\n");
+            }
+            text.extend_from_slice(format!("000{extension}\r\n{trailers}\r\nHTTP").as_bytes());
+            let expected = (chunks.concat(), b"HTTP".to_vec(), true);
+            prop_assert_eq!(read(chunked(), &pieces(&text, &cuts)), Ok(expected.clone()));
+            let single: Vec<&[u8]> = text.chunks(1).collect();
+            prop_assert_eq!(read(chunked(), &single), Ok(expected));
+        }
+
+        #[test]
+        fn a_stated_length_cut_anywhere_gives_the_same_body(
+            body in prop::collection::vec(any::<u8>(), 0..60),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let text = [&body[..], b"HTTP"].concat();
+            let framing = Framing::Length(body.len() as u64);
+            prop_assert_eq!(read(framing, &pieces(&text, &cuts)), Ok((body.clone(), b"HTTP".to_vec(), true)));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(text in prop::collection::vec(any::<u8>(), 0..80)) {
+            let whole = read(chunked(), &[&text]);
+            let single: Vec<&[u8]> = text.chunks(1).collect();
+            prop_assert_eq!(whole, read(chunked(), &single));
+        }
+    }
+
+    #[test]
+    fn what_is_not_quite_chunked_is_refused() {
+        for text in [
+            "\r\n",
+            "g\r\n",
+            "-1\r\n",
+            "0x1\r\na\r\n",
+            "1\na\n",
+            "1\r\nab\r\n",
+            "1\r\na\n",
+            "1;x\ny\r\n",
+            "ffffffffffffffff0\r\n",
+            "0\r\n\n",
+            "0\r\nx: 1\n",
+        ] {
+            assert_eq!(read(chunked(), &[text.as_bytes()]), Err(BadFraming), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_around_the_chunks_is_bounded() {
+        let long = "x".repeat(AROUND_BYTES + 1);
+        for text in [format!("1;{long}\r\na\r\n"), format!("0\r\n{long}")] {
+            assert_eq!(read(chunked(), &[text.as_bytes()]), Err(BadFraming));
+        }
+    }
+
+    #[test]
+    fn a_close_ends_only_a_body_without_an_end_of_its_own() {
+        let mut begun = chunked();
+        begun.decode(b"5\r\nab", &mut Vec::new()).unwrap();
+        for (framing, whole) in
+            [(Framing::UntilClose, true), (Framing::Length(0), true), (Framing::Length(1), false), (begun, false)]
+        {
+            assert_eq!(framing.ends_with_close(), whole, "{framing:?}");
+        }
+    }
+}
