@@ -141,10 +141,14 @@ impl Ids {
                     break bits;
                 }
             };
-            for _ in 0..(LENGTH / 2).min(end - id.len()) {
-                id.push(char::from(*LETTERS.get((bits % 36) as usize).unwrap_or(&b'a')));
+            let count = (LENGTH / 2).min(end - id.len());
+            let mut letters = [0; LENGTH / 2];
+            for letter in letters.iter_mut().take(count) {
+                *letter = LETTERS.get((bits % 36) as usize).copied().unwrap_or_default();
                 bits /= 36;
             }
+            let letters = letters.get(..count).unwrap_or_default();
+            id.push_str(std::str::from_utf8(letters).expect("letters are ASCII"));
         }
     }
 }

@@ -5,14 +5,18 @@
 //! another without being decoded and encoded again.
 
 mod check;
+mod quotes;
+mod walk;
 mod write;
 
 use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
-use memchr::{memchr, memchr_iter};
+use memchr::memchr_iter;
 
 pub use check::SyntaxError;
+use walk::Cursor;
+pub use walk::Ends;
 pub use write::Writer;
 
 /// How deep a text from outside may nest unless somebody says otherwise.
@@ -22,29 +26,10 @@ pub const DEFAULT_DEPTH: usize = 64;
 #[derive(Clone, Copy)]
 pub struct Raw<'a> {
     text: &'a str,
-    /// Where long values inside it end, if the check has taken note of it.
+    /// Where the values inside it are, if the check has taken note of it.
     ends: Option<&'a Ends>,
-}
-
-/// Where the long values of one text end. With it, walking a large text costs as much as it has values, not as it has bytes.
-#[derive(Debug, Default)]
-pub struct Ends {
-    /// The address of the text.
-    base: usize,
-    /// First and last-plus-one byte of every long value, by its first.
-    spans: Vec<(u32, u32)>,
-}
-
-impl Ends {
-    /// Values of fewer bytes are walked: that is as quick as looking them up.
-    const SHORTEST: usize = 64;
-
-    /// The length of the value that begins at the start of `rest`, a slice of the text.
-    fn length(&self, rest: &str) -> Option<usize> {
-        let start = u32::try_from(rest.as_ptr().addr().checked_sub(self.base)?).ok()?;
-        let found = self.spans.binary_search_by_key(&start, |(first, _)| *first).ok()?;
-        self.spans.get(found).map(|(first, end)| (end - first) as usize)
-    }
+    /// Its own number there.
+    number: u32,
 }
 
 /// What a value is, by its first character.
@@ -80,10 +65,10 @@ impl Shape {
 
 impl<'a> Raw<'a> {
     /// `null`, for where a value is absent.
-    pub const NULL: Raw<'static> = Raw { text: "null", ends: None };
+    pub const NULL: Raw<'static> = Raw::unnoted("null");
 
     /// `{}`
-    pub const EMPTY_OBJECT: Raw<'static> = Raw { text: "{}", ends: None };
+    pub const EMPTY_OBJECT: Raw<'static> = Raw::unnoted("{}");
 
     /// Checks `text` as one JSON value of at most [`DEFAULT_DEPTH`] levels.
     pub fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
@@ -92,15 +77,19 @@ impl<'a> Raw<'a> {
 
     /// Checks `text` as one JSON value of at most `depth` levels.
     pub fn parse_within(text: &'a [u8], depth: usize) -> Result<Self, SyntaxError> {
-        check::check(text, depth, None).map(|text| Raw { text, ends: None })
+        check::check(text, depth, None).map(Raw::unnoted)
     }
 
     /// The same for a large text; `ends` is filled, and serves every walk through the value.
     pub fn parse_large(text: &'a [u8], depth: usize, ends: &'a mut Ends) -> Result<Self, SyntaxError> {
-        ends.base = text.as_ptr().addr();
-        ends.spans.clear();
-        let text = check::check(text, depth, Some(&mut ends.spans))?;
-        Ok(Raw { text, ends: Some(ends) })
+        ends.begin(text.len());
+        let text = check::check(text, depth, Some(ends))?;
+        Ok(Raw { text, ends: ends.noted(), number: 0 })
+    }
+
+    /// Valid text whose values nobody has taken note of.
+    const fn unnoted(text: &'a str) -> Self {
+        Raw { text, ends: None, number: 0 }
     }
 
     /// The text of the value.
@@ -305,7 +294,7 @@ impl Json {
     /// The value, to be walked.
     pub fn raw(&self) -> Raw<'_> {
         let text = std::str::from_utf8(&self.0).expect("a Json is made from checked text only");
-        Raw { text, ends: None }
+        Raw::unnoted(text)
     }
 
     /// The text of the value.
@@ -334,8 +323,7 @@ impl<'a> Iterator for Fields<'a> {
     type Item = (JsonStr<'a>, Raw<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let key = self.0.value()?.as_str()?;
-        Some((key, self.0.value()?))
+        self.0.field()
     }
 }
 
@@ -349,100 +337,6 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         self.0.value()
     }
-}
-
-/// Walks text that is known to be valid, from value to value.
-#[derive(Clone)]
-struct Cursor<'a> {
-    whole: Raw<'a>,
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn inside(whole: Raw<'a>, open: u8) -> Self {
-        match whole.text.as_bytes().first() == Some(&open) {
-            true => Self { whole, at: 1 },
-            false => Self { whole: Raw { text: "", ends: None }, at: 0 },
-        }
-    }
-
-    /// The next value at this level; commas and colons count as white space, since the text is valid.
-    fn value(&mut self) -> Option<Raw<'a>> {
-        let bytes = self.whole.text.as_bytes();
-        while matches!(bytes.get(self.at)?, b' ' | b'\n' | b'\r' | b'\t' | b',' | b':') {
-            self.at += 1;
-        }
-        let start = self.at;
-        self.at = match bytes.get(start)? {
-            b'}' | b']' => return None,
-            b'"' => match short_string(bytes, start) {
-                Some(end) => end,
-                None => self.known_end(start).unwrap_or_else(|| end_of_string(bytes, start)),
-            },
-            b'{' | b'[' => self.known_end(start).unwrap_or_else(|| end_of_nest(bytes, start)),
-            _ => end_of_word(bytes, start),
-        };
-        self.whole.text.get(start..self.at).map(|text| Raw { text, ends: self.whole.ends })
-    }
-
-    fn known_end(&self, start: usize) -> Option<usize> {
-        let length = self.whole.ends?.length(self.whole.text.get(start..)?)?;
-        Some(start + length)
-    }
-}
-
-/// The index behind the closing quote, if it is near and nothing is escaped before it: most strings are like that.
-#[inline]
-fn short_string(bytes: &[u8], start: usize) -> Option<usize> {
-    let head = bytes.get(start + 1..)?;
-    let found = check::quote_or_backslash(head, 24)?;
-    (head.get(found) == Some(&b'"')).then_some(start + found + 2)
-}
-
-/// The index behind the closing quote of the string that opens at `start`.
-fn end_of_string(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    // Texts have many escapes and few quotes: a quote ends the string unless an odd number of backslashes stands before.
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr(b'"', rest)) {
-        at += found;
-        let before = bytes.get(start + 1..at).unwrap_or_default();
-        let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
-        at += 1;
-        if backslashes % 2 == 0 {
-            return at;
-        }
-    }
-    bytes.len()
-}
-
-/// The index behind the bracket that closes the one at `start`.
-fn end_of_nest(bytes: &[u8], start: usize) -> usize {
-    let mut depth = 0_usize;
-    let mut at = start;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => {
-                at = end_of_string(bytes, at);
-                continue;
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth -= 1;
-                if depth == 0 {
-                    return at + 1;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    bytes.len()
-}
-
-fn end_of_word(bytes: &[u8], start: usize) -> usize {
-    let rest = bytes.get(start..).unwrap_or_default();
-    let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b':'));
-    start + length.unwrap_or(rest.len())
 }
 
 /// Counts the lines before `offset`, for error messages.

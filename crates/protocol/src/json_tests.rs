@@ -106,8 +106,38 @@ fn long_values_are_found_by_where_they_end() {
     let mut ends = Ends::default();
     let raw = Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap();
     assert_eq!(rebuild(raw), value);
-    assert_eq!(ends.spans.len(), 13);
-    assert!(ends.spans.is_sorted());
+    assert!(raw.ends.is_some());
+}
+
+#[test]
+fn a_text_of_nothing_but_tiny_values_is_walked_without_notes() {
+    let text = format!("[{}0]", "0,".repeat(5000));
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap();
+    assert!(raw.ends.is_none());
+    assert_eq!(raw.elements().count(), 5001);
+    // The same notes serve another text.
+    let raw = Raw::parse_large(b" [1, [2, 3], 4] ", DEFAULT_DEPTH, &mut ends).unwrap();
+    let texts: Vec<&str> = raw.elements().map(Raw::text).collect();
+    assert_eq!((raw.ends.is_some(), texts), (true, vec!["1", "[2, 3]", "4"]));
+}
+
+#[test]
+fn a_fault_in_a_string_is_told_where_it_is() {
+    for padding in [0, 1, 50, 63, 64, 200] {
+        let before = format!("{{\"a\":\"{}\",\"b\":\"", "x\\n".repeat(padding));
+        for (inner, message) in [
+            ("\u{1}\"}", "control character in a string"),
+            ("\\x\"}", "bad escape in a string"),
+            ("\\u00g0\"}", "bad escape in a string"),
+        ] {
+            let text = format!("{before}{inner}");
+            let error = Raw::parse(text.as_bytes()).unwrap_err();
+            assert_eq!((error.message, error.offset), (message, before.len()), "{text}");
+        }
+        let error = Raw::parse(before.as_bytes()).unwrap_err();
+        assert_eq!((error.message, error.offset), ("text ends inside a string", before.len()));
+    }
 }
 
 #[test]

@@ -172,6 +172,7 @@ impl Writer {
     /// Writes the frame that streams are made of: `response.output_text.delta`. `located` holds the fields that say where
     /// the text belongs, `logprobs` an array; both are known to be valid.
     pub fn text_delta(&mut self, sequence: u64, located: &[u8], delta: &Literal, logprobs: &[u8]) {
+        self.reserve(located.len() + delta.escaped().len() + logprobs.len() + 160);
         self.outside(
             b"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":",
         );

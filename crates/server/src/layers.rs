@@ -39,17 +39,27 @@ const LONGEST_ID: usize = 128;
 pub struct Entrance {
     app: Arc<App>,
     router: Router,
-    /// Whether what is below `/admin` is here.
-    administers: bool,
+    behind: Behind,
+}
+
+/// Which wires are behind an entrance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// All of them.
+    Everything,
+    /// All but the administration.
+    Doors,
+    /// The administration alone.
+    Administration,
 }
 
 impl Entrance {
-    pub(crate) fn new(app: Arc<App>, router: Router, administers: bool) -> Self {
-        Self { app, router, administers }
+    pub(crate) fn new(app: Arc<App>, router: Router, behind: Behind) -> Self {
+        Self { app, router, behind }
     }
 
     fn door(&self, path: &str) -> Door {
-        match self.administers && wires::is_administration(path) {
+        match self.behind != Behind::Doors && wires::is_administration(path) {
             true => Door::Admin,
             false => Door::Use,
         }
@@ -78,9 +88,9 @@ impl Service<Request<Body>> for Entrance {
         let step = match wires::is_public(path) {
             true => Step::Routed(self.router.call(request)),
             false => match self.app.auth.admit(&request, self.door(path)) {
-                Admission::Now(admitted) => enter(&mut self.router, request, admitted),
+                Admission::Now(admitted) => self.enter(request, admitted),
                 Admission::Later(asking) => {
-                    Step::Asking(Box::new(Asking { asking, request: Some(request), router: self.router.clone() }))
+                    Step::Asking(Box::new(Asking { asking, request: Some(request), entrance: self.clone() }))
                 }
             },
         };
@@ -98,23 +108,29 @@ enum Step {
     /// The store says who the caller is. In a box: most callers are known, and their step stays small.
     Asking(Box<Asking>),
     Refused(Option<Response>),
+    Direct(BoxFuture<'static, Response>),
     Routed(RouteFuture<Infallible>),
 }
 
 struct Asking {
     asking: BoxFuture<'static, Result<Scope, Fault>>,
     request: Option<Request>,
-    router: Router,
+    entrance: Entrance,
 }
 
-/// Hands a request on to its route, or answers it when its caller may not come in.
-fn enter(router: &mut Router, mut request: Request, admitted: Result<Scope, Fault>) -> Step {
-    match admitted {
-        Ok(scope) => {
-            request.extensions_mut().insert(scope);
-            Step::Routed(router.call(request))
+impl Entrance {
+    /// Hands a request on to its route, or answers it when its caller may not come in.
+    fn enter(&mut self, mut request: Request, admitted: Result<Scope, Fault>) -> Step {
+        match admitted {
+            Ok(scope) if self.behind != Behind::Administration && wires::is_create(&request) => {
+                Step::Direct(wires::create(&self.app, scope, request))
+            }
+            Ok(scope) => {
+                request.extensions_mut().insert(scope);
+                Step::Routed(self.router.call(request))
+            }
+            Err(fault) => Step::Refused(Some(unread(&request, wires::WireError(fault).into_response()))),
         }
-        Err(fault) => Step::Refused(Some(unread(&request, wires::WireError(fault).into_response()))),
     }
 }
 
@@ -125,12 +141,13 @@ impl Future for Entered {
         if let Step::Asking(asking) = &mut self.step {
             let admitted = ready!(asking.asking.as_mut().poll(context));
             let request = asking.request.take().unwrap_or_default();
-            self.step = enter(&mut asking.router, request, admitted);
+            self.step = asking.entrance.enter(request, admitted);
         }
         let mut response = match &mut self.step {
             // It became one of the others above.
             Step::Asking(_) => return Poll::Pending,
             Step::Refused(response) => response.take().unwrap_or_default(),
+            Step::Direct(future) => ready!(future.as_mut().poll(context)),
             Step::Routed(future) => match ready!(Pin::new(future).poll(context)) {
                 Ok(response) => response,
                 Err(never) => match never {},

@@ -9,7 +9,7 @@ mod responses;
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, FaultKind};
+use amalgam_core::{BoxFuture, Fault, FaultKind, Scope};
 use axum::{
     Router,
     extract::Request,
@@ -19,7 +19,7 @@ use http::Method;
 
 use crate::{
     app::App,
-    layers::{self, Entrance},
+    layers::{self, Behind, Entrance},
 };
 use ops::openapi::operations;
 pub use responses::QueueRunner;
@@ -91,26 +91,26 @@ pub static ROUTES: &[RouteInfo] = &[
 
 /// All wires behind the common layers.
 pub fn router(app: Arc<App>) -> Entrance {
-    entrance(app, doors_routes().merge(admin::routes()), true)
+    entrance(app, doors_routes().merge(admin::routes()), Behind::Everything)
 }
 
 /// All wires but the administration, for a listener that other machines reach.
 pub fn doors(app: Arc<App>) -> Entrance {
-    entrance(app, doors_routes(), false)
+    entrance(app, doors_routes(), Behind::Doors)
 }
 
 /// The administration alone, for a listener of its own.
 pub fn administration(app: Arc<App>) -> Entrance {
-    entrance(app, Router::new().merge(admin::routes()).merge(ops::routes()), true)
+    entrance(app, Router::new().merge(admin::routes()).merge(ops::routes()), Behind::Administration)
 }
 
 fn doors_routes() -> Router<Arc<App>> {
     Router::new().merge(responses::routes()).merge(conversations::routes()).merge(ops::routes())
 }
 
-fn entrance(app: Arc<App>, routes: Router<Arc<App>>, administers: bool) -> Entrance {
+fn entrance(app: Arc<App>, routes: Router<Arc<App>>, behind: Behind) -> Entrance {
     let router = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(Arc::clone(&app));
-    Entrance::new(app, router, administers)
+    Entrance::new(app, router, behind)
 }
 
 /// Whether a path belongs to the administration, which asks more of its callers.
@@ -120,6 +120,17 @@ pub(crate) fn is_administration(path: &str) -> bool {
 
 pub(crate) fn is_public(path: &str) -> bool {
     ROUTES.iter().any(|route| route.public && route.path == path)
+}
+
+/// Whether a request is what nearly every one is. [`create`] answers it straight from its handler: the router looks up a
+/// path, clones the route and puts the request into several boxes.
+pub(crate) fn is_create(request: &Request) -> bool {
+    request.method() == Method::POST && request.uri().path() == responses::CREATE
+}
+
+/// What the router would answer to a request that [`is_create`].
+pub(crate) fn create(app: &Arc<App>, scope: Scope, request: Request) -> BoxFuture<'static, Response> {
+    Box::pin(responses::create(Arc::clone(app), scope, request))
 }
 
 async fn no_such_path(request: Request) -> Response {

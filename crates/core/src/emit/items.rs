@@ -37,6 +37,11 @@ impl OpenMessage {
         }
     }
 
+    /// Whether a text goes on where the last one ended.
+    pub(super) fn takes_text(&self) -> bool {
+        !self.ended && self.part.as_ref().is_some_and(|part| !part.refusal)
+    }
+
     /// The open part is whole.
     pub(super) fn end_part(&mut self, part: Json) {
         self.parts.push(part);
@@ -58,12 +63,12 @@ impl OpenMessage {
 
     /// The fields of [`OpenMessage::locate`] for a delta of the open part.
     pub(super) fn located(&mut self, place: Place) -> &[u8] {
-        let known = self.located.take().unwrap_or_else(|| {
+        if self.located.is_none() {
             let mut writer = Writer::default();
             self.locate(place, &mut writer);
-            writer.into_bytes()
-        });
-        self.located.insert(known)
+            self.located = Some(writer.into_bytes());
+        }
+        self.located.as_deref().unwrap_or_default()
     }
 
     pub(super) fn item(&self, status: &str) -> Json {

@@ -19,9 +19,11 @@ impl Emitter {
         if delta.is_empty() {
             return;
         }
-        self.ensure_part(OpenPart::text);
+        if !matches!(&self.open, Some(Open::Message(message)) if message.takes_text()) {
+            self.ensure_part(OpenPart::text);
+        }
         let place = self.place();
-        let Some(Open::Message(mut message)) = self.open.take() else { return };
+        let Some(Open::Message(message)) = &mut self.open else { return };
         message.append(delta, logprobs);
         if self.delivery == Delivery::Stream {
             let located = message.located(place);
@@ -29,7 +31,6 @@ impl Emitter {
             self.frames.text_delta(self.sequence, located, delta, logprobs);
             self.sequence += 1;
         }
-        self.open = Some(Open::Message(message));
     }
 
     pub(super) fn refusal(&mut self, delta: &Literal) {

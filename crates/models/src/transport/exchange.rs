@@ -188,7 +188,7 @@ fn read_head(mut arrived: &[u8]) -> Result<Option<Answered>, ModelError> {
             Parsed::Interim(length) => arrived = arrived.get(length..).unwrap_or_default(),
             Parsed::Whole(head, mut terms, length) => {
                 let rest = arrived.get(length..).unwrap_or_default();
-                let mut first = Vec::new();
+                let mut first = Vec::with_capacity(rest.len());
                 let used = terms.framing.decode(rest, &mut first).map_err(|_| ModelError::CutShort)?;
                 return Ok(Some(Answered { head, terms, first, clean: used == rest.len() }));
             }
@@ -298,6 +298,7 @@ impl Body {
                 }
                 let before = piece.len();
                 let arrived = room.get(..length).unwrap_or_default();
+                piece.reserve(length);
                 let used = self.framing.decode(arrived, piece).map_err(|_bad| ErrorKind::InvalidData)?;
                 self.reusable &= used == length;
                 if piece.len() > before {

@@ -1,6 +1,6 @@
 //! The one check that a text is JSON: UTF-8, grammar, depth. Written without recursion, so that depth is a number.
 
-use super::{Ends, Shape, line_of};
+use super::{Ends, Shape, line_of, quotes::Quotes};
 
 /// Why a text is not JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,21 +14,17 @@ pub struct SyntaxError {
     pub offset: usize,
 }
 
-/// Checks `text` and gives it back without the white space around it; takes note of where long values begin and end.
-pub(super) fn check<'a>(
-    text: &'a [u8],
-    depth: usize,
-    spans: Option<&mut Vec<(u32, u32)>>,
-) -> Result<&'a str, SyntaxError> {
+/// Checks `text` and gives it back without the white space around it; takes note of where values begin and end.
+pub(super) fn check<'a>(text: &'a [u8], depth: usize, ends: Option<&mut Ends>) -> Result<&'a str, SyntaxError> {
     let fail = |(message, offset): (&'static str, usize)| SyntaxError { message, line: line_of(text, offset), offset };
     let valid = std::str::from_utf8(text).map_err(|error| fail(("text is not UTF-8", error.valid_up_to())))?;
-    Checker { bytes: text, at: 0, spans }.document(depth).map_err(fail)?;
+    Checker { bytes: text, at: 0, quotes: Some(Quotes::new(text)), ends }.document(depth).map_err(fail)?;
     Ok(valid.trim_matches([' ', '\n', '\r', '\t']))
 }
 
 /// Whether `text` may stand between quotes.
 pub(super) fn is_escaped(text: &[u8]) -> bool {
-    let mut checker = Checker { bytes: text, at: 0, spans: None };
+    let mut checker = Checker { bytes: text, at: 0, quotes: None, ends: None };
     loop {
         checker.at += plain_run(text.get(checker.at..).unwrap_or_default());
         match checker.peek() {
@@ -44,7 +40,9 @@ type Fault = (&'static str, usize);
 struct Checker<'a, 's> {
     bytes: &'a [u8],
     at: usize,
-    spans: Option<&'s mut Vec<(u32, u32)>>,
+    /// Finds strings at once. Gone when one of them is not good: they are read byte by byte from then on, to tell where.
+    quotes: Option<Quotes<'a>>,
+    ends: Option<&'s mut Ends>,
 }
 
 impl Checker<'_, '_> {
@@ -70,11 +68,11 @@ impl Checker<'_, '_> {
                     }
                     self.leave(&mut open);
                 }
-                Some(b'"') => self.string()?,
-                Some(b'-' | b'0'..=b'9') => self.number()?,
-                Some(b't') => self.word(b"true")?,
-                Some(b'f') => self.word(b"false")?,
-                Some(b'n') => self.word(b"null")?,
+                Some(b'"') => self.noted(Self::string)?,
+                Some(b'-' | b'0'..=b'9') => self.noted(Self::number)?,
+                Some(b't') => self.noted(|checker| checker.word(b"true"))?,
+                Some(b'f') => self.noted(|checker| checker.word(b"false"))?,
+                Some(b'n') => self.noted(|checker| checker.word(b"null"))?,
                 Some(_) => return Err(("expected a value", self.at)),
                 None => return Err(("text ends where a value should be", self.at)),
             }
@@ -109,28 +107,38 @@ impl Checker<'_, '_> {
         if open.len() >= depth {
             return Err(("nesting is too deep", self.at));
         }
-        let mut note = 0;
-        if let Some(spans) = &mut self.spans {
-            note = spans.len();
-            spans.push((offset(self.at), 0));
-        }
-        open.push((shape, note));
+        let number = self.open();
+        open.push((shape, number));
         self.at += 1;
         self.skip_space();
         Ok(())
     }
 
-    /// A level is closed: its note gets its end, or goes if the value is short. Nothing was noted inside a short value.
     fn leave(&mut self, open: &mut Vec<(Shape, usize)>) {
-        let Some((_, note)) = open.pop() else { return };
-        let end = offset(self.at);
-        if let Some(spans) = &mut self.spans
-            && let Some(span) = spans.get_mut(note)
-        {
-            span.1 = end;
-            if ((end - span.0) as usize) < Ends::SHORTEST {
-                spans.truncate(note);
-            }
+        if let Some((_, number)) = open.pop() {
+            self.close(number);
+        }
+    }
+
+    /// Checks a value without others inside of it, and takes note of it.
+    #[inline]
+    fn noted(&mut self, check: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+        let number = self.open();
+        check(self)?;
+        self.close(number);
+        Ok(())
+    }
+
+    #[inline]
+    fn open(&mut self) -> usize {
+        let at = self.at;
+        self.ends.as_mut().map_or(0, |ends| ends.open(at))
+    }
+
+    #[inline]
+    fn close(&mut self, number: usize) {
+        if let Some(ends) = &mut self.ends {
+            ends.close(number, self.at);
         }
     }
 
@@ -144,7 +152,7 @@ impl Checker<'_, '_> {
         if self.peek() != Some(b'"') {
             return Err(("expected a key in quotes", self.at));
         }
-        self.string()?;
+        self.noted(Self::string)?;
         self.skip_space();
         if self.peek() != Some(b':') {
             return Err(("expected a colon after the key", self.at));
@@ -154,18 +162,21 @@ impl Checker<'_, '_> {
     }
 
     fn string(&mut self) -> Result<(), Fault> {
-        let start = self.at;
+        if let Some(quotes) = &mut self.quotes {
+            match quotes.string(self.at) {
+                Some(end) => {
+                    self.at = end;
+                    return Ok(());
+                }
+                None => self.quotes = None,
+            }
+        }
         self.at += 1;
         loop {
             self.at += plain_run(self.bytes.get(self.at..).unwrap_or_default());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    if let Some(spans) = &mut self.spans
-                        && self.at - start >= Ends::SHORTEST
-                    {
-                        spans.push((offset(start), offset(self.at)));
-                    }
                     return Ok(());
                 }
                 Some(b'\\') => self.escape()?,
@@ -240,11 +251,6 @@ impl Checker<'_, '_> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
-}
-
-/// A place in a text. Texts are far below 4 GiB; beyond that nothing would be found, and values would be walked.
-fn offset(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// How many bytes from the start may stand in a JSON string as they are. Eight at a time: this is where a large request

@@ -87,6 +87,11 @@ impl Writer {
         self.bytes.extend_from_slice(value);
     }
 
+    /// Makes room for so many bytes more.
+    pub(crate) fn reserve(&mut self, length: usize) {
+        self.bytes.reserve(length);
+    }
+
     /// Writes a whole number.
     pub fn number(&mut self, number: u64) {
         self.separate();

@@ -20,8 +20,11 @@ mod turn;
 
 use std::sync::Arc;
 
+use amalgam_core::Scope;
 use axum::{
-    Router,
+    Extension, Router,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
     routing::{get, post},
 };
 
@@ -29,9 +32,11 @@ use crate::app::App;
 
 pub use background::QueueRunner;
 
+pub(super) const CREATE: &str = "/v1/responses";
+
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
-        .route("/v1/responses", post(create::create).get(socket::open))
+        .route(CREATE, post(create::create).get(socket::open))
         .route("/v1/responses/compact", post(compact::compact))
         .route("/v1/responses/input_tokens", post(input_tokens::count))
         .route("/v1/responses/{id}", get(retrieve::retrieve).delete(retrieve::delete))
@@ -39,4 +44,9 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/v1/responses/{id}/input_items", get(items::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::get))
+}
+
+/// What the router does for [`CREATE`], without its way there.
+pub(super) async fn create(app: Arc<App>, scope: Scope, request: Request) -> Response {
+    create::create(State(app), Extension(scope), request).await.into_response()
 }

@@ -1,0 +1,200 @@
+//! Finds the strings of a text by blocks of 64 bytes: bit masks instead of a branch for every quote and escape.
+//!
+//! A large request is mostly text, and a branch at each of its escapes is guessed wrong about half of the time.
+
+use wide::u8x16;
+
+/// The quotes around strings, in their order, and whether what stands between them may stand there.
+pub(super) struct Quotes<'a> {
+    text: &'a [u8],
+    /// Where the block that is looked at begins.
+    block: usize,
+    /// The end of what was looked at.
+    seen: usize,
+    /// Quotes of this block that were not handed out; the lowest bit is the first byte.
+    quotes: u64,
+    /// All ones while the end of the last block is inside a string.
+    inside: u64,
+    /// One if the first byte of the next block is escaped.
+    escapes: u64,
+    /// Something was found in a string that cannot stand there.
+    faulty: bool,
+}
+
+/// One bit for each byte of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Masks {
+    quote: u64,
+    backslash: u64,
+    control: u64,
+}
+
+impl<'a> Quotes<'a> {
+    pub(super) fn new(text: &'a [u8]) -> Self {
+        Self { text, block: 0, seen: 0, quotes: 0, inside: 0, escapes: 0, faulty: false }
+    }
+
+    /// The index behind the string that opens at `start`. Nothing if it is not a good string, or if something near it is
+    /// not: whoever asks has to look for itself then. Strings are asked for in their order.
+    #[inline]
+    pub(super) fn string(&mut self, start: usize) -> Option<usize> {
+        let (open, close) = (self.next()?, self.next()?);
+        (open == start && !self.faulty).then_some(close + 1)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        while self.quotes == 0 {
+            self.load()?;
+        }
+        let at = self.block + self.quotes.trailing_zeros() as usize;
+        self.quotes &= self.quotes - 1;
+        Some(at)
+    }
+
+    /// Looks at the next block.
+    fn load(&mut self) -> Option<()> {
+        let rest = self.text.get(self.seen..).filter(|rest| !rest.is_empty())?;
+        let masks = match rest.first_chunk() {
+            Some(block) => masks(block),
+            None => {
+                // Spaces at the end change nothing: they are neither quotes nor forbidden.
+                let mut block = [b' '; 64];
+                block.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+                masks(&block)
+            }
+        };
+        self.block = self.seen;
+        self.seen += 64;
+        let escaped = self.escaped(masks.backslash);
+        self.quotes = masks.quote & !escaped;
+        // Every quote turns the inside out: a running parity of the quotes is the inside of the strings.
+        let inside = parities(self.quotes) ^ self.inside;
+        self.inside = 0_u64.wrapping_sub(inside >> 63);
+        self.faulty |= masks.control & inside != 0 || (escaped != 0 && !self.escapes_are_good(escaped));
+        Some(())
+    }
+
+    /// The bytes that a backslash stands before which is not escaped itself.
+    fn escaped(&mut self, backslash: u64) -> u64 {
+        const EVEN: u64 = 0x5555_5555_5555_5555;
+        let backslash = backslash & !self.escapes;
+        let follows = (backslash << 1) | self.escapes;
+        // Adding a run of backslashes to its first bit carries to the bit behind the run: whether that one is odd tells
+        // how long the run is.
+        let odd_starts = backslash & !EVEN & !follows;
+        let (even_runs, carry) = odd_starts.overflowing_add(backslash);
+        self.escapes = u64::from(carry);
+        (EVEN ^ (even_runs << 1)) & follows
+    }
+
+    /// Whether every escaped byte of the block is one that may be escaped.
+    fn escapes_are_good(&self, mut escaped: u64) -> bool {
+        let mut good = true;
+        while escaped != 0 {
+            let at = self.block + escaped.trailing_zeros() as usize;
+            escaped &= escaped - 1;
+            good &= match self.text.get(at) {
+                Some(b'u') => self.text.get(at + 1..at + 5).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit)),
+                Some(byte) => ESCAPES.get(usize::from(*byte)) == Some(&true),
+                // The backslash was the last byte: no string is closed behind it.
+                None => true,
+            };
+        }
+        good
+    }
+}
+
+/// What may follow a backslash; `u` needs more than that.
+const ESCAPES: [bool; 256] = {
+    let mut good = [false; 256];
+    let mut listed: &[u8] = b"\"\\/bfnrt";
+    while let [byte, rest @ ..] = listed {
+        good[*byte as usize] = true;
+        listed = rest;
+    }
+    good
+};
+
+/// Each bit says whether the number of ones up to and with its own place is odd.
+fn parities(mut bits: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        bits ^= bits << shift;
+    }
+    bits
+}
+
+/// Sixteen bytes a step.
+#[inline]
+fn masks(block: &[u8; 64]) -> Masks {
+    let mut masks = Masks { quote: 0, backslash: 0, control: 0 };
+    let (sixteens, _) = block.as_chunks::<16>();
+    for (step, sixteen) in sixteens.iter().enumerate() {
+        let bytes = u8x16::from(*sixteen);
+        let put = |found: u8x16| u64::from(found.to_bitmask()) << (16 * step);
+        masks.quote |= put(bytes.simd_eq(u8x16::splat(b'"')));
+        masks.backslash |= put(bytes.simd_eq(u8x16::splat(b'\\')));
+        masks.control |= put(bytes.min(u8x16::splat(0x1f)).simd_eq(bytes));
+    }
+    masks
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block() -> impl Strategy<Value = [u8; 64]> {
+        let byte = prop_oneof![any::<u8>(), prop::sample::select(b"\"\\\x1f\x20\x00\xff".to_vec())];
+        prop::collection::vec(byte, 64).prop_map(|bytes| bytes.try_into().unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn masks_say_what_each_byte_is(block in block()) {
+            let bits = |is: fn(u8) -> bool| {
+                block.iter().rev().fold(0, |bits: u64, byte| (bits << 1) | u64::from(is(*byte)))
+            };
+            let expected = Masks {
+                quote: bits(|byte| byte == b'"'),
+                backslash: bits(|byte| byte == b'\\'),
+                control: bits(|byte| byte < 0x20),
+            };
+            prop_assert_eq!(masks(&block), expected);
+        }
+
+        #[test]
+        fn strings_end_where_reading_byte_by_byte_says(text in "([a-z ]{0,70}|[\\\\\"]{1,5}|\\\\[nu]|é){0,30}") {
+            let text = format!("\"{text}");
+            let bytes = text.as_bytes();
+            // The closing quote is the first one with an even number of backslashes before it.
+            let mut escaped = false;
+            let end = bytes.iter().skip(1).position(|byte| {
+                let ends = *byte == b'"' && !escaped;
+                escaped = *byte == b'\\' && !escaped;
+                ends
+            });
+            let mut quotes = Quotes::new(bytes);
+            let found = quotes.string(0);
+            match end {
+                Some(end) => prop_assert!(found == Some(end + 2) || quotes.faulty),
+                None => prop_assert_eq!(found, None),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_string_is_found_at_every_place() {
+        for padding in 0..130 {
+            let text = |inner: &str| format!("\"{}{inner}{}\"", "x".repeat(padding), "y".repeat(70));
+            for good in ["", "\\n", "\\\"", "\\\\", "\\u12aF", "é", "\u{7f}"] {
+                let text = text(good);
+                assert_eq!(Quotes::new(text.as_bytes()).string(0), Some(text.len()), "{text}");
+            }
+            for bad in ["\n", "\0", "\u{1f}", "\\x", "\\u12g4", "\\u", "\\U1234", "\\é"] {
+                assert_eq!(Quotes::new(text(bad).as_bytes()).string(0), None, "{bad:?} after {padding}");
+            }
+        }
+    }
+}
