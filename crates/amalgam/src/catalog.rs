@@ -1,6 +1,9 @@
 //! Model names: what the configuration calls by name, what an upstream is asked for by its own name, what it lists.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use amalgam_core::{BoxFuture, Candidate, Catalog, Fault, ModelCard, Route, Scope};
 use amalgam_models::Registry;
@@ -13,8 +16,13 @@ pub(crate) struct Names {
     /// Upstreams in the order in which they are asked, with the wire that each speaks.
     upstreams: Vec<(String, &'static str)>,
     configured: HashMap<String, Route>,
+    /// Names with their upstream that were asked for lately: nothing about them changes.
+    direct: RwLock<HashMap<String, Route>>,
     started_at: u64,
 }
+
+/// So many routes are remembered. Callers choose the names, so that there must be a bound.
+const REMEMBERED: usize = 1000;
 
 /// A fallback may have fallbacks of its own; the configuration refuses cycles, and this ends them anyway.
 const FALLBACK_DEPTH: usize = 8;
@@ -24,7 +32,7 @@ impl Names {
     pub(crate) fn new(config: &Config, registry: Arc<Registry>, started_at: u64) -> Self {
         let upstreams =
             config.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.kind().name())).collect();
-        let mut names = Self { registry, upstreams, configured: HashMap::new(), started_at };
+        let mut names = Self { registry, upstreams, configured: HashMap::new(), direct: RwLock::default(), started_at };
         names.configured = config
             .models
             .iter()
@@ -115,10 +123,18 @@ impl Names {
         if let Some(route) = self.configured.get(name) {
             return Some(route.clone());
         }
+        if let Some(route) = self.direct.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return Some(route.clone());
+        }
         if let Some((upstream, model)) = name.split_once('/')
             && !model.is_empty()
             && let Some(route) = self.direct(name, upstream, model)
         {
+            let mut remembered = self.direct.write().unwrap_or_else(PoisonError::into_inner);
+            if remembered.len() >= REMEMBERED {
+                remembered.clear();
+            }
+            remembered.insert(name.to_owned(), route.clone());
             return Some(route);
         }
         for (upstream, _) in &self.upstreams {

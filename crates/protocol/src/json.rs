@@ -12,7 +12,7 @@ mod write;
 use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 
 pub use check::SyntaxError;
 use walk::Cursor;
@@ -190,7 +190,7 @@ impl<'a> JsonStr<'a> {
 
     /// The characters. A surrogate without its partner becomes U+FFFD.
     pub fn decode(self) -> Cow<'a, str> {
-        match self.0.contains('\\') {
+        match memchr(b'\\', self.0.as_bytes()).is_some() {
             true => Cow::Owned(check::unescape(self.0)),
             false => Cow::Borrowed(self.0),
         }
@@ -203,7 +203,8 @@ impl<'a> JsonStr<'a> {
 
     /// Whether the characters are exactly these.
     pub fn is(self, text: &str) -> bool {
-        self.0 == text || (self.0.contains('\\') && self.decode() == text)
+        // An escape is longer than what it stands for.
+        self.0 == text || (self.0.len() > text.len() && self.decode() == text)
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     item::Item,
     json::{JsonStr, Raw, Shape},
-    shape::{Field, ShapeError, list, object},
+    shape::{Field, ShapeError, list, list_of_present, object},
     tool::{Tool, ToolChoice},
 };
 
@@ -98,13 +98,7 @@ impl<'a> Field<'a> for Input<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
         match raw.shape() {
             Shape::String => JsonStr::read(raw).map(Self::Text),
-            Shape::Array => {
-                let items = list(raw, "an array of items", |item| match item.is_null() {
-                    true => Ok(None),
-                    false => Item::read(item).map(Some),
-                })?;
-                Ok(Self::Items(items.into_iter().flatten().collect()))
-            }
+            Shape::Array => list_of_present(raw, "an array of items", Item::read).map(Self::Items),
             _ => Err(ShapeError::expected("", "a string or an array of items", raw)),
         }
     }

@@ -86,6 +86,19 @@ pub(crate) fn list<'a, T>(
     raw.elements().enumerate().map(|(index, element)| read(element).map_err(|error| error.at(index))).collect()
 }
 
+/// Reads the elements of an array that are not null; an error names its element, null ones counted.
+pub(crate) fn list_of_present<'a, T>(
+    raw: Raw<'a>,
+    expected: &'static str,
+    read: impl Fn(Raw<'a>) -> Result<T, ShapeError>,
+) -> Result<Vec<T>, ShapeError> {
+    if raw.shape() != Shape::Array {
+        return Err(ShapeError::expected("", expected, raw));
+    }
+    let present = raw.elements().enumerate().filter(|(_, element)| !element.is_null());
+    present.map(|(index, element)| read(element).map_err(|error| error.at(index))).collect()
+}
+
 /// Checks that `raw` is an object before its fields are walked.
 pub(crate) fn object<'a>(raw: Raw<'a>) -> Result<crate::json::Fields<'a>, ShapeError> {
     match raw.shape() {

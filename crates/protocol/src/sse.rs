@@ -1,5 +1,7 @@
 //! Server-sent events: a reader that takes bytes in any pieces, and the frame around an event that we write.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2;
 
@@ -28,8 +30,10 @@ pub struct Overlong {
 /// Cuts a byte stream into frames. Data that arrives in one piece is handed on without copying.
 #[derive(Debug)]
 pub struct Reader {
-    /// What has arrived and has not been looked at.
+    /// What has arrived.
     chunk: Bytes,
+    /// How much of it was looked at.
+    at: usize,
     /// The beginning of a line whose end has not arrived.
     carry: BytesMut,
     /// The last line ended in CR: a line feed that follows belongs to it.
@@ -51,6 +55,7 @@ impl Reader {
     pub fn new(limit: usize) -> Self {
         Self {
             chunk: Bytes::new(),
+            at: 0,
             carry: BytesMut::new(),
             after_cr: false,
             started: false,
@@ -68,76 +73,91 @@ impl Reader {
 
     /// The next whole frame, if one is there.
     pub fn frame(&mut self) -> Result<Option<Frame>, Overlong> {
-        while let Some(line) = self.line()? {
-            if let Some(frame) = self.take_line(line)? {
-                return Ok(Some(frame));
-            }
+        // Lines are looked at where they are: each one as a piece of its own would be counted in and out.
+        let chunk = std::mem::take(&mut self.chunk);
+        let found = self.frame_in(&chunk);
+        match self.at < chunk.len() {
+            true => self.chunk = chunk,
+            false => self.at = 0,
         }
-        Ok(None)
+        found
     }
 
     /// The stream is over: gives the frame that no blank line has ended. Call until it gives nothing.
     pub fn end(&mut self) -> Option<Frame> {
         if !self.carry.is_empty() {
             let line = self.carry.split().freeze();
-            if let Ok(Some(frame)) = self.take_line(line) {
+            if let Ok(Some(frame)) = self.take_line(&line, 0..line.len()) {
                 return Some(frame);
             }
         }
         self.flush()
     }
 
-    fn line(&mut self) -> Result<Option<Bytes>, Overlong> {
-        if self.after_cr && !self.chunk.is_empty() {
-            self.after_cr = false;
-            if self.chunk.first() == Some(&b'\n') {
-                let _ = self.chunk.split_to(1);
+    fn frame_in(&mut self, chunk: &Bytes) -> Result<Option<Frame>, Overlong> {
+        while let Some(rest) = chunk.get(self.at..).filter(|rest| !rest.is_empty()) {
+            if std::mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
+                self.at += 1;
+                continue;
+            }
+            let found = memchr2(b'\n', b'\r', rest);
+            if self.carry.len() + found.unwrap_or(rest.len()) > self.limit {
+                return Err(Overlong { limit: self.limit });
+            }
+            let Some(length) = found else {
+                self.carry.extend_from_slice(rest);
+                self.at = chunk.len();
+                break;
+            };
+            let line = self.at..self.at + length;
+            self.at = line.end + 1;
+            self.after_cr = chunk.get(line.end) == Some(&b'\r');
+            let frame = if self.carry.is_empty() {
+                self.take_line(chunk, line)?
+            } else {
+                self.carry.extend_from_slice(chunk.get(line).unwrap_or_default());
+                let line = self.carry.split().freeze();
+                self.take_line(&line, 0..line.len())?
+            };
+            if frame.is_some() {
+                return Ok(frame);
             }
         }
-        let found = memchr2(b'\n', b'\r', &self.chunk);
-        if self.carry.len() + found.unwrap_or(self.chunk.len()) > self.limit {
-            return Err(Overlong { limit: self.limit });
-        }
-        let Some(length) = found else {
-            self.carry.extend_from_slice(&std::mem::take(&mut self.chunk));
-            return Ok(None);
-        };
-        let head = self.chunk.split_to(length);
-        self.after_cr = self.chunk.split_to(1).first() == Some(&b'\r');
-        if self.carry.is_empty() {
-            return Ok(Some(head));
-        }
-        self.carry.extend_from_slice(&head);
-        Ok(Some(self.carry.split().freeze()))
+        Ok(None)
     }
 
-    fn take_line(&mut self, mut line: Bytes) -> Result<Option<Frame>, Overlong> {
-        if !std::mem::replace(&mut self.started, true) && line.starts_with(b"\xef\xbb\xbf") {
-            let _ = line.split_to(3);
+    /// Takes the line that stands at `place` in `text`.
+    fn take_line(&mut self, text: &Bytes, mut place: Range<usize>) -> Result<Option<Frame>, Overlong> {
+        let mut line = text.get(place.clone()).unwrap_or_default();
+        if !std::mem::replace(&mut self.started, true)
+            && let Some(marked) = line.strip_prefix(b"\xef\xbb\xbf")
+        {
+            place.start += 3;
+            line = marked;
         }
         if line.is_empty() {
             return Ok(self.flush());
         }
-        let (name, value) = match memchr::memchr(b':', &line) {
+        let (name, value) = match memchr::memchr(b':', line) {
             // A comment.
             Some(0) => return Ok(None),
             Some(colon) => {
-                let value = line.slice(colon + 1..);
-                let space = usize::from(value.first() == Some(&b' '));
-                (line.slice(..colon), value.slice(space..))
+                let (name, value) = line.split_at(colon);
+                let space = usize::from(value.get(1) == Some(&b' '));
+                (name, place.start + colon + 1 + space..place.end)
             }
-            None => (line, Bytes::new()),
+            None => (line, place.end..place.end),
         };
-        match &*name {
+        match name {
             // Some servers leave the blank line out: the next event's name ends the event before it.
             b"event" => {
                 let finished = self.data.is_some().then(|| self.flush()).flatten();
-                self.event = Some(value);
+                self.event = Some(text.slice(value));
                 return Ok(finished);
             }
             b"data" => {
                 let joined = match self.data.take() {
-                    None => Data::One(value),
+                    None => Data::One(text.slice(value)),
                     Some(data) => {
                         let mut joined = match data {
                             Data::One(first) => BytesMut::from(&first[..]),
@@ -147,7 +167,7 @@ impl Reader {
                             return Err(Overlong { limit: self.limit });
                         }
                         joined.extend_from_slice(b"\n");
-                        joined.extend_from_slice(&value);
+                        joined.extend_from_slice(text.get(value).unwrap_or_default());
                         Data::Many(joined)
                     }
                 };

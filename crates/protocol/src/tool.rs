@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     item::ClientTool,
     json::{JsonStr, Raw, Shape},
-    shape::{Field, ShapeError, list, object, shape_keep, shape_name, shape_take, view},
+    shape::{Field, ShapeError, list, list_of_present, object, shape_keep, shape_name, shape_take, view},
 };
 
 /// One tool, with the text that it was read from.
@@ -116,11 +116,7 @@ view! {
 impl<'a> Tool<'a> {
     /// Reads a list of tools; null entries are passed by.
     pub fn list(raw: Raw<'a>) -> Result<Vec<Self>, ShapeError> {
-        let tools = list(raw, "an array of tools", |tool| match tool.is_null() {
-            true => Ok(None),
-            false => Self::read(tool).map(Some),
-        })?;
-        Ok(tools.into_iter().flatten().collect())
+        list_of_present(raw, "an array of tools", Self::read)
     }
 
     /// Reads one tool.

@@ -84,12 +84,10 @@ pub fn expect_json(headers: &HeaderMap) -> Result<(), Fault> {
 
 fn is_json(value: &HeaderValue) -> bool {
     let essence = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-    let Some(subtype) = essence.split_at_checked(12).and_then(|(application, subtype)| {
-        application.eq_ignore_ascii_case(b"application/").then(|| subtype.to_ascii_lowercase())
-    }) else {
-        return false;
-    };
-    subtype == b"json" || subtype.ends_with(b"+json")
+    let Some((application, subtype)) = essence.split_at_checked(12) else { return false };
+    let suffix = subtype.get(subtype.len().saturating_sub(5)..).unwrap_or_default();
+    application.eq_ignore_ascii_case(b"application/")
+        && (subtype.eq_ignore_ascii_case(b"json") || suffix.eq_ignore_ascii_case(b"+json"))
 }
 
 fn too_large(limits: BodyLimits) -> Fault {

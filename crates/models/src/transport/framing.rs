@@ -106,6 +106,10 @@ impl Chunked {
         while let Some(&byte) = input.get(used) {
             match &mut self.step {
                 Step::Over => break,
+                Step::NoSize if let Some((chunk, length)) = whole_chunk(input.get(used..).unwrap_or_default()) => {
+                    body.extend_from_slice(chunk);
+                    used += length;
+                }
                 Step::Data(left) => {
                     used += take(left, input.get(used..).unwrap_or_default(), body);
                     if *left == 0 {
@@ -150,6 +154,16 @@ impl Step {
             _ => return Err(BadFraming),
         })
     }
+}
+
+/// A chunk that is here from its size to its end, as nearly all are, and how many bytes that is.
+fn whole_chunk(input: &[u8]) -> Option<(&[u8], usize)> {
+    let digits = input.iter().take(7).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let size = input.get(..digits)?.iter().try_fold(0, |size, byte| Some(size * 16 + digit(*byte)?))?;
+    let start = digits + 2;
+    let end = start + usize::try_from(size).ok().filter(|size| *size > 0)?;
+    let framed = input.get(digits..start)? == b"\r\n" && input.get(end..end + 2)? == b"\r\n";
+    framed.then_some((input.get(start..end)?, end + 2))
 }
 
 fn digit(byte: u8) -> Option<u64> {

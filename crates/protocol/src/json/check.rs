@@ -48,7 +48,7 @@ struct Checker<'a, 's> {
 impl Checker<'_, '_> {
     fn document(&mut self, depth: usize) -> Result<(), Fault> {
         // One entry a level that is open: what it is, and where it is noted.
-        let mut open: Vec<(Shape, usize)> = Vec::new();
+        let mut open: Vec<(Shape, usize)> = Vec::with_capacity(8);
         loop {
             // A value is due.
             self.skip_space();
@@ -120,12 +120,14 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Checks a value without others inside of it, and takes note of it.
+    /// Checks a key, or a value without others inside of it, and takes note of it.
     #[inline]
     fn noted(&mut self, check: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
-        let number = self.open();
+        let start = self.at;
         check(self)?;
-        self.close(number);
+        if let Some(ends) = &mut self.ends {
+            ends.leaf(start, self.at);
+        }
         Ok(())
     }
 
@@ -161,16 +163,20 @@ impl Checker<'_, '_> {
         Ok(())
     }
 
+    #[inline]
     fn string(&mut self) -> Result<(), Fault> {
-        if let Some(quotes) = &mut self.quotes {
-            match quotes.string(self.at) {
-                Some(end) => {
-                    self.at = end;
-                    return Ok(());
-                }
-                None => self.quotes = None,
-            }
+        if let Some(quotes) = &mut self.quotes
+            && let Some(end) = quotes.string(self.at)
+        {
+            self.at = end;
+            return Ok(());
         }
+        self.string_by_bytes()
+    }
+
+    #[cold]
+    fn string_by_bytes(&mut self) -> Result<(), Fault> {
+        self.quotes = None;
         self.at += 1;
         loop {
             self.at += plain_run(self.bytes.get(self.at..).unwrap_or_default());
@@ -242,6 +248,7 @@ impl Checker<'_, '_> {
         }
     }
 
+    #[inline]
     fn skip_space(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
             self.at += 1;

@@ -53,6 +53,7 @@ impl<'a> Quotes<'a> {
     }
 
     /// Looks at the next block.
+    #[inline(never)]
     fn load(&mut self) -> Option<()> {
         let rest = self.text.get(self.seen..).filter(|rest| !rest.is_empty())?;
         let masks = match rest.first_chunk() {

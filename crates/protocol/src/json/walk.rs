@@ -28,20 +28,18 @@ impl Ends {
     /// that notes are taken only as long as values have four bytes each.
     pub(super) fn begin(&mut self, length: usize) {
         self.spans.clear();
+        // Most values of a large text are long, and most of a small one are not.
+        self.spans.reserve(length.min(1024) / 12 + length / 64);
         self.full = u32::try_from(length).is_err();
-        self.most = length / 4 + 64;
+        self.most = if self.full { 0 } else { length / 4 + 64 };
     }
 
-    /// A value begins; gives back its number, which is to be told when it ends.
+    /// A value begins that may hold others; gives back its number, which is to be told when it ends.
     #[inline]
     pub(super) fn open(&mut self, start: usize) -> usize {
-        if self.spans.len() >= self.most {
-            self.full = true;
-        }
-        if !self.full {
-            self.spans.push(Span { start: start as u32, end: 0, next: 0 });
-        }
-        self.spans.len().wrapping_sub(1)
+        let number = self.spans.len();
+        self.push(Span { start: start as u32, end: 0, next: 0 });
+        number
     }
 
     /// The value of this number has ended.
@@ -50,6 +48,21 @@ impl Ends {
         let next = self.spans.len() as u32;
         if let Some(span) = self.spans.get_mut(number) {
             (span.end, span.next) = (end as u32, next);
+        }
+    }
+
+    /// A key, or a value that holds no others.
+    #[inline]
+    pub(super) fn leaf(&mut self, start: usize, end: usize) {
+        let next = self.spans.len() as u32 + 1;
+        self.push(Span { start: start as u32, end: end as u32, next });
+    }
+
+    #[inline]
+    fn push(&mut self, span: Span) {
+        match self.spans.len() < self.most {
+            true => self.spans.push(span),
+            false => self.full = true,
         }
     }
 
@@ -65,37 +78,43 @@ pub(super) struct Cursor<'a> {
     whole: Raw<'a>,
     /// The next value: its number where there are notes, else a byte before it.
     at: usize,
+    /// The number of the first value that is not inside.
+    stop: usize,
+    /// Where the whole begins.
+    start: u32,
 }
 
 impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn inside(whole: Raw<'a>, open: u8) -> Self {
-        match (whole.text.as_bytes().first() == Some(&open), whole.ends) {
-            (true, Some(_)) => Self { whole, at: whole.number as usize + 1 },
-            (true, None) => Self { whole, at: 1 },
-            (false, _) => Self { whole: Raw::unnoted(""), at: 0 },
+        if whole.text.as_bytes().first() != Some(&open) {
+            return Self { whole: Raw::unnoted(""), at: 0, stop: 0, start: 0 };
+        }
+        match whole.ends.and_then(|ends| ends.spans.get(whole.number as usize)) {
+            Some(span) => Self { whole, at: whole.number as usize + 1, stop: span.next as usize, start: span.start },
+            None => Self { whole, at: 1, stop: 0, start: 0 },
         }
     }
 
     #[inline]
     pub(super) fn value(&mut self) -> Option<Raw<'a>> {
         let Some(ends) = self.whole.ends else { return self.scan() };
-        let whole = ends.spans.get(self.whole.number as usize)?;
-        if self.at >= whole.next as usize {
+        if self.at >= self.stop {
             return None;
         }
-        let span = ends.spans.get(self.at)?;
-        let text = self.whole.text.get((span.start - whole.start) as usize..(span.end - whole.start) as usize)?;
-        let number = self.at as u32;
+        let number = self.at;
+        let span = ends.spans.get(number)?;
         self.at = span.next as usize;
-        Some(Raw { text, ends: Some(ends), number })
+        let text = self.whole.text.get((span.start - self.start) as usize..(span.end - self.start) as usize)?;
+        Some(Raw { text, ends: Some(ends), number: number as u32 })
     }
 
     /// The next key and its value.
     #[inline]
     pub(super) fn field(&mut self) -> Option<(JsonStr<'a>, Raw<'a>)> {
-        let key = self.value()?.as_str()?;
-        Some((key, self.value()?))
+        let key = self.value()?.text;
+        let key = key.get(1..key.len().checked_sub(1)?)?;
+        Some((JsonStr(key), self.value()?))
     }
 
     /// The next value at this level; commas and colons count as white space, since the text is valid.
