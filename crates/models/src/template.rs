@@ -30,22 +30,25 @@ impl Template {
         let escaped = text.escaped();
         let start = escaped.as_ptr().addr().checked_sub(frame.data.as_ptr().addr())?;
         let end = start + escaped.len();
-        let (before, after) = (frame.data.get(..start)?, frame.data.get(end..)?);
+        // A copy: the event is a part of everything that came together with it, which would be kept as long as the template.
+        let data = Bytes::copy_from_slice(&frame.data);
+        let (before, after) = (data.get(..start)?, data.get(end..)?);
         let (head, counted) = match find(before, NUMBER) {
             Some(number) => {
                 let digits = before.get(number..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                (frame.data.slice(..number), Some(frame.data.slice(number + digits..start)))
+                (data.slice(..number), Some(data.slice(number + digits..start)))
             }
-            None => (frame.data.slice(..start), None),
+            None => (data.slice(..start), None),
         };
         let (tail, padded) = match find(after, PADDING) {
             Some(padding) => {
                 let length = after.get(padding..)?.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-                (frame.data.slice(end..end + padding), Some(frame.data.slice(end + padding + length..)))
+                (data.slice(end..end + padding), Some(data.slice(end + padding + length..)))
             }
-            None => (frame.data.slice(end..), None),
+            None => (data.slice(end..), None),
         };
-        Some(Self { event: frame.event.clone(), head, counted, tail, padded })
+        let event = frame.event.as_deref().map(Bytes::copy_from_slice);
+        Some(Self { event, head, counted, tail, padded })
     }
 
     /// The text of an event that differs from the template in nothing else.

@@ -126,7 +126,10 @@ impl<'a> Raw<'a> {
 
     /// The value of the first field of this name.
     pub fn get(self, name: &str) -> Option<Raw<'a>> {
-        self.fields().find(|(key, _)| key.is(name)).map(|(_, value)| value)
+        match self.ends {
+            Some(ends) => ends.get(self, name),
+            None => self.fields().find(|(key, _)| key.is(name)).map(|(_, value)| value),
+        }
     }
 
     /// The string, if it is one.
@@ -203,8 +206,12 @@ impl<'a> JsonStr<'a> {
 
     /// Whether the characters are exactly these.
     pub fn is(self, text: &str) -> bool {
-        // An escape is longer than what it stands for.
-        self.0 == text || (self.0.len() > text.len() && self.decode() == text)
+        let (escaped, wanted) = (self.0.as_bytes(), text.as_bytes());
+        // An escape is longer than what it stands for, and what is before it is the same.
+        escaped == wanted
+            || (escaped.len() > wanted.len()
+                && escaped.iter().zip(wanted).find(|(one, other)| one != other).is_none_or(|(byte, _)| *byte == b'\\')
+                && self.decode() == text)
     }
 }
 

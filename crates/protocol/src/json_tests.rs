@@ -141,6 +141,21 @@ fn a_fault_in_a_string_is_told_where_it_is() {
 }
 
 #[test]
+fn a_field_is_found_by_the_characters_of_its_key() {
+    let text = r#"{"":0,"ab":1,"abc":[2],"\u0061bcd":{"ab":3},"a\/b":4,"ab":5}"#;
+    let mut ends = Ends::default();
+    for raw in
+        [Raw::parse(text.as_bytes()).unwrap(), Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap()]
+    {
+        let found = ["", "ab", "abc", "abcd", "a/b", "a", "abcde"].map(|name| raw.get(name).map(Raw::text));
+        let expected = [Some("0"), Some("1"), Some("[2]"), Some(r#"{"ab":3}"#), Some("4"), None, None];
+        assert_eq!(found, expected);
+        assert_eq!(raw.get("abcd").and_then(|inner| inner.get("ab")).map(Raw::text), Some("3"));
+        assert_eq!(raw.get("abc").and_then(|list| list.get("ab")), None);
+    }
+}
+
+#[test]
 fn a_syntax_error_names_its_line() {
     let error = Raw::parse(b"{\n  \"a\": 1,\n  oops\n}").unwrap_err();
     assert_eq!(error.to_string(), "expected a key in quotes at line 3 (byte 14)");

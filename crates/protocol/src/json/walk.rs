@@ -66,6 +66,27 @@ impl Ends {
         }
     }
 
+    /// The value of the first field of this name in `object`, looked up without making a value of every other one.
+    pub(super) fn get<'a>(&'a self, object: Raw<'a>, name: &str) -> Option<Raw<'a>> {
+        let whole = self.spans.get(object.number as usize).filter(|_| object.text.starts_with('{'))?;
+        let text = |span: &Span, quotes: u32| {
+            let place = (span.start + quotes - whole.start) as usize..(span.end - quotes - whole.start) as usize;
+            object.text.get(place)
+        };
+        let mut number = object.number + 1;
+        while number < whole.next {
+            let key = self.spans.get(number as usize)?;
+            let value = self.spans.get(key.next as usize)?;
+            // Most keys differ in their length already, and a key that is not longer has no escape.
+            let length = (key.end - key.start) as usize - 2;
+            if length >= name.len() && JsonStr(text(key, 1)?).is(name) {
+                return Some(Raw { text: text(value, 0)?, ends: Some(self), number: key.next });
+            }
+            number = value.next;
+        }
+        None
+    }
+
     /// The notes, if they are whole.
     pub(super) fn noted(&self) -> Option<&Self> {
         (!self.full).then_some(self)
