@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelError, ModelEvent, Prepared, Seal, unwrap_custom};
-use amalgam_protocol::{Frame, Json, JsonStr, Literal, Raw, Usage, Writer};
+use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Usage, Writer};
 use bytes::Bytes;
 
 use crate::decode::Decode;
@@ -392,7 +392,9 @@ impl Decode for Decoder {
         if self.done || &*frame.data == b"[DONE]" {
             return Ok(());
         }
-        let raw = Raw::parse(&frame.data).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+        let mut ends = Ends::default();
+        let raw = Raw::parse_large(&frame.data, DEFAULT_DEPTH, &mut ends)
+            .map_err(|error| ModelError::Unreadable(error.to_string()))?;
         let kind = match raw.get_str("type") {
             Some(kind) => kind,
             None => String::from_utf8_lossy(frame.event.as_deref().unwrap_or_default()),
@@ -405,7 +407,9 @@ impl Decode for Decoder {
     }
 
     fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        let raw = Raw::parse(&body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+        let mut ends = Ends::default();
+        let raw = Raw::parse_large(&body, DEFAULT_DEPTH, &mut ends)
+            .map_err(|error| ModelError::Unreadable(error.to_string()))?;
         if raw.get_str("type").as_deref() == Some("error") || raw.get("error").is_some() {
             return Err(refusal(raw));
         }

@@ -325,7 +325,8 @@ impl Decode for Decoder {
                     }
                     return Ok(());
                 }
-                let raw = Raw::parse(&frame.data).map_err(unreadable)?;
+                let mut ends = Ends::default();
+                let raw = Raw::parse_large(&frame.data, DEFAULT_DEPTH, &mut ends).map_err(unreadable)?;
                 let before = events.len();
                 self.chunk(raw, &frame.data, events)?;
                 self.template = match events.get(before..) {

@@ -414,7 +414,8 @@ impl Decode for Decoder {
             return Ok(());
         }
         self.last = None;
-        let raw = match Raw::parse_within(&frame.data, DEPTH) {
+        let mut ends = Ends::default();
+        let raw = match Raw::parse_large(&frame.data, DEPTH, &mut ends) {
             Ok(raw) if raw.shape() == Shape::Object => raw,
             // O-20: one event that cannot be read does not spoil the others.
             _ => {

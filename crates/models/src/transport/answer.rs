@@ -186,6 +186,8 @@ impl<D: Decode> Answer<D> {
         if let Some(tap) = &self.tap {
             tap.hear(&piece);
         }
+        // A burst brings an event every few hundred bytes.
+        events.reserve(piece.len() / 256);
         self.reader.push(piece.into());
         while let Some(frame) = self.reader.frame().map_err(|error| ModelError::TooLarge(error.to_string()))? {
             self.decoder.frame(frame, events)?;

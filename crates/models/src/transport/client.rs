@@ -1,4 +1,5 @@
 //! Makes connections to one upstream and uses them for one request after the other.
+#![expect(clippy::disallowed_types, reason = "this is the one way out to upstreams")]
 
 use std::{error::Error, future::Future, sync::Arc, sync::LazyLock, time::Duration};
 

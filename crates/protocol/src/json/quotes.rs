@@ -56,24 +56,37 @@ impl<'a> Quotes<'a> {
     #[inline(never)]
     fn load(&mut self) -> Option<()> {
         let rest = self.text.get(self.seen..).filter(|rest| !rest.is_empty())?;
-        let masks = match rest.first_chunk() {
-            Some(block) => masks(block),
+        match rest.first_chunk() {
+            Some(block) => self.look(block),
             None => {
                 // Spaces at the end change nothing: they are neither quotes nor forbidden.
                 let mut block = [b' '; 64];
                 block.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
-                masks(&block)
+                self.look(&block);
             }
-        };
+        }
+        Some(())
+    }
+
+    #[inline]
+    fn look(&mut self, block: &[u8; 64]) {
+        let masks = masks(block);
         self.block = self.seen;
         self.seen += 64;
         let escaped = self.escaped(masks.backslash);
         self.quotes = masks.quote & !escaped;
-        // Every quote turns the inside out: a running parity of the quotes is the inside of the strings.
-        let inside = parities(self.quotes) ^ self.inside;
-        self.inside = 0_u64.wrapping_sub(inside >> 63);
-        self.faulty |= masks.control & inside != 0 || (escaped != 0 && !self.escapes_are_good(escaped));
-        Some(())
+        let mut inside = self.inside;
+        if self.quotes != 0 {
+            // Every quote turns the inside out: a running parity of the quotes is the inside of the strings.
+            inside ^= parities(self.quotes);
+            self.inside = 0_u64.wrapping_sub(inside >> 63);
+        }
+        self.faulty |= masks.control & inside != 0;
+        if escaped != 0 {
+            // Nearly all are line ends, quotes and backslashes; only the others are looked at one by one.
+            let odd = escaped & !(masks.quote | masks.backslash | equal(block, b'n'));
+            self.faulty |= odd != 0 && !self.escapes_are_good(odd);
+        }
     }
 
     /// The bytes that a backslash stands before which is not escaped itself.
@@ -89,7 +102,7 @@ impl<'a> Quotes<'a> {
         (EVEN ^ (even_runs << 1)) & follows
     }
 
-    /// Whether every escaped byte of the block is one that may be escaped.
+    /// Whether these bytes of the block may be escaped.
     fn escapes_are_good(&self, mut escaped: u64) -> bool {
         let mut good = true;
         while escaped != 0 {
@@ -125,19 +138,26 @@ fn parities(mut bits: u64) -> u64 {
     bits
 }
 
-/// Sixteen bytes a step.
 #[inline]
 fn masks(block: &[u8; 64]) -> Masks {
-    let mut masks = Masks { quote: 0, backslash: 0, control: 0 };
-    let (sixteens, _) = block.as_chunks::<16>();
-    for (step, sixteen) in sixteens.iter().enumerate() {
-        let bytes = u8x16::from(*sixteen);
-        let put = |found: u8x16| u64::from(found.to_bitmask()) << (16 * step);
-        masks.quote |= put(bytes.simd_eq(u8x16::splat(b'"')));
-        masks.backslash |= put(bytes.simd_eq(u8x16::splat(b'\\')));
-        masks.control |= put(bytes.min(u8x16::splat(0x1f)).simd_eq(bytes));
+    Masks {
+        quote: equal(block, b'"'),
+        backslash: equal(block, b'\\'),
+        control: bits(block, |bytes| bytes.min(u8x16::splat(0x1f)).simd_eq(bytes)),
     }
-    masks
+}
+
+#[inline]
+fn equal(block: &[u8; 64], byte: u8) -> u64 {
+    bits(block, |bytes| bytes.simd_eq(u8x16::splat(byte)))
+}
+
+/// Asks sixteen bytes at a time.
+#[inline]
+fn bits(block: &[u8; 64], is: impl Fn(u8x16) -> u8x16) -> u64 {
+    let (sixteens, _) = block.as_chunks::<16>();
+    let found = sixteens.iter().enumerate();
+    found.fold(0, |bits, (step, bytes)| bits | (u64::from(is(u8x16::from(*bytes)).to_bitmask()) << (16 * step)))
 }
 
 #[cfg(test)]

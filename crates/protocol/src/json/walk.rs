@@ -69,18 +69,20 @@ impl Ends {
     /// The value of the first field of this name in `object`, looked up without making a value of every other one.
     pub(super) fn get<'a>(&'a self, object: Raw<'a>, name: &str) -> Option<Raw<'a>> {
         let whole = self.spans.get(object.number as usize).filter(|_| object.text.starts_with('{'))?;
-        let text = |span: &Span, quotes: u32| {
-            let place = (span.start + quotes - whole.start) as usize..(span.end - quotes - whole.start) as usize;
-            object.text.get(place)
-        };
+        let bytes = object.text.as_bytes();
         let mut number = object.number + 1;
         while number < whole.next {
             let key = self.spans.get(number as usize)?;
             let value = self.spans.get(key.next as usize)?;
-            // Most keys differ in their length already, and a key that is not longer has no escape.
-            let length = (key.end - key.start) as usize - 2;
-            if length >= name.len() && JsonStr(text(key, 1)?).is(name) {
-                return Some(Raw { text: text(value, 0)?, ends: Some(self), number: key.next });
+            let (start, end) = ((key.start - whole.start) as usize + 1, (key.end - whole.start) as usize - 1);
+            // Most keys differ in their length or their first letter already, and a key that is not longer has no escape.
+            let first = bytes.get(start).filter(|_| end > start);
+            if end - start >= name.len()
+                && (first == name.as_bytes().first() || first == Some(&b'\\'))
+                && JsonStr(object.text.get(start..end)?).is(name)
+            {
+                let place = (value.start - whole.start) as usize..(value.end - whole.start) as usize;
+                return Some(Raw { text: object.text.get(place)?, ends: Some(self), number: key.next });
             }
             number = value.next;
         }
