@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     framing::Framing,
-    head::{self, Head, Parsed, Terms},
+    head::{self, HEAD_BYTES, Head, Parsed, Terms},
     pool::Pool,
 };
 
@@ -165,6 +165,10 @@ impl Asking {
                     Err(error) => return Poll::Ready(Err(Broken::Head(error))),
                     Ok(None) if self.partial.is_empty() => self.partial.extend_from_slice(arrived),
                     Ok(None) => {}
+                }
+                // Interim answers count too: there is no end to them otherwise.
+                if self.partial.len() > HEAD_BYTES {
+                    return Poll::Ready(Err(Broken::Head(head::too_large())));
                 }
             }
         })

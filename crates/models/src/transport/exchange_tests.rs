@@ -110,6 +110,19 @@ async fn a_body_that_is_cut_or_wrongly_framed_is_an_error() {
 }
 
 #[tokio::test]
+async fn interim_answers_without_end_are_refused() {
+    let (server, client) = Server::start().await;
+    let upstream = async {
+        let mut stream = server.accept().await;
+        hear(&mut stream).await;
+        // Until the client has closed.
+        while stream.write_all(&b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1000)).await.is_ok() {}
+    };
+    let (answer, ()) = tokio::join!(ask(&client), upstream);
+    assert!(matches!(answer, Err(ModelError::TooLarge(_))), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_connection_is_left_when_the_upstream_closed_it_or_said_more_than_its_answer() {
     let (server, client) = Server::start().await;
     for after in ["", "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad"] {

@@ -50,7 +50,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, ModelError> {
         Ok(httparse::Status::Complete(length)) if length <= HEAD_BYTES => length,
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES => return Ok(Parsed::Partial),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
-            return Err(ModelError::TooLarge(format!("a head of more than {HEAD_BYTES} bytes or {FIELDS} fields")));
+            return Err(too_large());
         }
         Err(error) => return Err(unreadable(error)),
     };
@@ -125,6 +125,10 @@ impl Head {
         }
         Ok(length)
     }
+}
+
+pub(super) fn too_large() -> ModelError {
+    ModelError::TooLarge(format!("a head of more than {HEAD_BYTES} bytes or {FIELDS} fields"))
 }
 
 fn unreadable(why: impl std::fmt::Display) -> ModelError {
