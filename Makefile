@@ -9,16 +9,20 @@ LISTEN ?= 127.0.0.1:8080
 # More arguments for the server (make run ARGS="--config amalgam.toml") or the benchmark (make bench ARGS=--quick).
 ARGS ?=
 
+# How often `make soak` kills a server, on each of the two stores.
+CYCLES ?= 1000
+
 target := $(or $(CARGO_TARGET_DIR),target)
 
 say = printf '\n==> %s\n' "$(1)"
 
-.PHONY: help run test check bench fmt clean
+.PHONY: help run test check soak bench fmt clean
 
 help:
 	@echo "make run     build and serve on http://$(LISTEN) with the demo model"
 	@echo "make test    install what the tests need, then run all of them"
 	@echo "make check   the quick loop: format, lints, documentation, Rust tests"
+	@echo "make soak    kill servers under load, $(CYCLES) times, and check what they promised"
 	@echo "make bench   measure against a bare pass-through in the same run"
 	@echo "make fmt     format the code"
 	@echo "make clean   remove what was built and installed"
@@ -50,6 +54,10 @@ check:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	@$(call say,Rust tests)
 	scripts/rust-tests.sh
+
+soak:
+	@scripts/setup.sh test
+	scripts/soak.sh $(CYCLES)
 
 bench:
 	@scripts/setup.sh build

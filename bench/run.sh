@@ -1,6 +1,9 @@
 #!/bin/sh
 # Builds the server and the benchmark in release mode and prints the report. Arguments go to `amalgam-bench report`
 # (--quick, --gate, --out FILE, --self-check). A quiet machine gives better figures; ratios survive a busy one.
+#
+# Stored turns are measured on SQLite, and on the PostgreSQL server that AMALGAM_BENCH_POSTGRES names; where that is not set
+# and PostgreSQL is installed, on a server of our own, which flushes to the disk.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,4 +15,15 @@ fi
 
 target="${CARGO_TARGET_DIR:-target}/release"
 cargo build --release --quiet -p amalgam -p amalgam-bench
-exec "$target/amalgam-bench" report --amalgam "$target/amalgam" "$@"
+set -- "$target/amalgam-bench" report --amalgam "$target/amalgam" "$@"
+
+if [ -n "${AMALGAM_BENCH_POSTGRES:-}" ] || ! command -v psql >/dev/null || ! scripts/postgres.sh find >/dev/null; then
+    exec "$@"
+fi
+unset AMALGAM_TEST_POSTGRES
+# shellcheck disable=SC2016
+exec scripts/postgres.sh run sh -c '
+    set -eu
+    psql --quiet --dbname "$AMALGAM_TEST_POSTGRES" --command "ALTER SYSTEM SET fsync = on" --command "SELECT pg_reload_conf()" >/dev/null
+    AMALGAM_BENCH_POSTGRES=$AMALGAM_TEST_POSTGRES exec "$@"
+' bench "$@"

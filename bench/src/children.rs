@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use tokio::task::spawn_blocking;
 
 use crate::client::KEY;
@@ -15,6 +15,15 @@ use crate::mock::MODELS;
 
 /// A release build on an idle machine is ready within a tenth of this.
 const START_TIME: Duration = Duration::from_secs(20);
+
+/// Where a server keeps its state.
+#[derive(Clone, Copy)]
+pub(crate) enum Store<'a> {
+    /// In a file of this folder, beside the configuration.
+    File(&'a str),
+    /// In this database.
+    Url(&'a str),
+}
 
 /// A running server. Dropping it ends the process.
 pub(crate) struct Server {
@@ -39,13 +48,22 @@ impl Server {
     }
 
     /// The server under test, with one upstream of each kind at the mock.
-    pub(crate) async fn start_amalgam(binary: &Path, mock: SocketAddr, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start_amalgam(
+        binary: &Path,
+        mock: SocketAddr,
+        folder: &Path,
+        store: Store<'_>,
+    ) -> anyhow::Result<Self> {
         let config_file = folder.join("amalgam.toml");
-        fs::write(&config_file, config(mock)).context("writing the configuration")?;
+        let data = folder.join(match store {
+            Store::File(name) => name,
+            Store::Url(_) => "data",
+        });
+        fs::write(&config_file, config(mock, store)).context("writing the configuration")?;
         let log_file = folder.join("amalgam.log");
         let log = File::options().create(true).append(true).open(&log_file).context("creating the log file")?;
         let mut command = Command::new(binary);
-        command.arg("serve").arg("--config").arg(&config_file).arg("--data").arg(folder.join("data"));
+        command.arg("serve").arg("--config").arg(&config_file).arg("--data").arg(&data);
         command.args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(log);
         // Settings of the person at the keyboard must not change what is measured.
         for (name, _) in std::env::vars_os() {
@@ -86,13 +104,27 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Ends it as an operator would, and waits until it has put its things in order.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        let told = Command::new("kill").arg(self.pid().to_string()).status().context("running kill")?;
+        ensure!(told.success(), "the server could not be told to stop");
+        let until = tokio::time::Instant::now() + START_TIME;
+        while self.child.try_wait().context("waiting for the server")?.is_none() {
+            ensure!(tokio::time::Instant::now() < until, "the server did not stop within {START_TIME:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         end(&mut self.child);
     }
 }
 
-/// Killing is enough: nothing is stored that anybody reads again.
+/// Killing is enough: nobody reads again what it has stored.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
@@ -105,10 +137,14 @@ fn address_in(line: &str) -> anyhow::Result<SocketAddr> {
     address.parse().with_context(|| format!("`{address}` is no address"))
 }
 
-fn config(mock: SocketAddr) -> String {
+fn config(mock: SocketAddr, store: Store<'_>) -> String {
+    let store = match store {
+        Store::File(_) => String::new(),
+        Store::Url(url) => format!("[store]\nurl = \"{url}\"\n\n"),
+    };
     let models = MODELS.map(|name| format!("\"{name}\"")).join(", ");
     format!(
-        "[tenants.demo]\nid = 1\nkeys = [\"{KEY}\"]\n\n\
+        "{store}[tenants.demo]\nid = 1\nkeys = [\"{KEY}\"]\n\n\
          [upstreams.chat]\nkind = \"chat\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
          [upstreams.resp]\nkind = \"responses\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
          [limits]\nmax_in_flight = 4096\n"

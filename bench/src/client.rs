@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::answers::TOKENS;
-use crate::requests::Scenario;
+use crate::requests::{self, Keeping, Scenario};
 use crate::sse::SseCount;
 
 /// The key that every request carries.
@@ -37,9 +37,19 @@ impl Job {
         Self {
             address,
             authorization: format!("Bearer {KEY}"),
-            body: scenario.body(prefix),
+            body: scenario.body(prefix, Keeping::Unstored),
             streamed: scenario.streamed(),
         }
+    }
+
+    /// The same, stored or not.
+    pub(crate) fn kept(address: SocketAddr, prefix: &str, scenario: Scenario, keeping: Keeping) -> Self {
+        Self { body: scenario.body(prefix, keeping), ..Self::new(address, prefix, scenario) }
+    }
+
+    /// A turn of a stored chain, behind `previous`.
+    pub(crate) fn chained(address: SocketAddr, prefix: &str, previous: Option<&str>) -> Self {
+        Self { body: requests::chained_body(prefix, previous), ..Self::new(address, prefix, Scenario::Plain) }
     }
 
     pub(crate) fn with_key(mut self, key: &str) -> Self {
@@ -94,6 +104,12 @@ impl Connection {
         let body = response.into_body().collect().await.context("reading the refusal")?.to_bytes();
         let text: String = String::from_utf8_lossy(&body).chars().take(300).collect();
         bail!("answered {status}: {text}")
+    }
+
+    /// One request and its whole answer.
+    pub(crate) async fn ask(&mut self, job: &Job) -> anyhow::Result<Bytes> {
+        let response = self.send(job).await?;
+        Ok(response.into_body().collect().await.context("reading the answer")?.to_bytes())
     }
 
     /// One request, its answer read to the end and checked.

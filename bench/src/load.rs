@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::args::Args;
 use crate::client::{Connection, Exchange, Job};
-use crate::requests::Scenario;
+use crate::requests::{Keeping, Scenario};
 use crate::stats;
 
 /// What a load brought back.
@@ -173,10 +173,11 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let connections: usize = args.value("--connections")?.unwrap_or(16);
     let seconds: f64 = args.value("--seconds")?.unwrap_or(5.0);
     let rate: Option<u32> = args.value("--rate")?;
+    let keeping = if args.flag("--stored") { Keeping::Stored } else { Keeping::Unstored };
     let key: Option<String> = args.value("--key")?;
     args.finish()?;
     let duration = Duration::try_from_secs_f64(seconds).context("--seconds")?;
-    let mut job = Job::new(address, &prefix, scenario);
+    let mut job = Job::kept(address, &prefix, scenario, keeping);
     if let Some(key) = &key {
         job = job.with_key(key);
     }

@@ -21,6 +21,7 @@ mod children;
 mod client;
 mod load;
 mod mock;
+mod postgres;
 mod process;
 mod raw;
 mod report;
@@ -39,14 +40,15 @@ const USAGE: &str = "\
 amalgam-bench mock   [--port N] [--with-parent]
 amalgam-bench raw    --upstream HOST:PORT [--port N] [--with-parent]
 amalgam-bench load   --target HOST:PORT [--scenario plain|large|burst|paced|slow] [--prefix UPSTREAM/]
-                     [--connections 16] [--seconds 5] [--rate PER_SECOND] [--key KEY]
+                     [--connections 16] [--seconds 5] [--rate PER_SECOND] [--key KEY] [--stored]
 amalgam-bench report [--amalgam target/release/amalgam] [--out FILE] [--quick] [--gate] [--self-check]
 
 mock    answers /v1/chat/completions, /v1/responses and /v1/models; the model name chooses the pace
 raw     passes every request on to the upstream, frame by frame
 load    closed loop on N connections, or open loop when --rate is given
 report  measures the server against raw; --self-check measures raw against raw (the noise of this machine),
-        --gate fails when a target is missed
+        --gate fails when a target is missed; stored turns are measured on PostgreSQL too where AMALGAM_BENCH_POSTGRES
+        names a server (bench/run.sh starts one)
 --with-parent ends the process when its standard input closes
 ";
 

@@ -3,11 +3,13 @@
 //! The body's `stream` chooses JSON or events, the model name chooses the pace: `paced` sends 50 tokens a second,
 //! `slow` two, everything else sends the whole stream at once. Every frame leaves as a write of its own, because
 //! that is how providers send tokens and it is what a server has to cope with. Requests that do not have the
-//! shape of their API are refused, so a server under test cannot win by sending nonsense.
+//! shape of their API are refused, so a server under test cannot win by sending nonsense. `GET /heard` tells how many
+//! bytes of requests there were so far.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -44,6 +46,8 @@ pub(crate) struct Mock {
     response: Bytes,
     response_stream: Arc<Script>,
     models: Bytes,
+    /// Bytes of request bodies.
+    heard: AtomicU64,
 }
 
 impl Mock {
@@ -55,6 +59,7 @@ impl Mock {
             response: answers::response(),
             response_stream: Arc::new(answers::response_script()),
             models: answers::models(&MODELS),
+            heard: AtomicU64::new(0),
         }
     }
 }
@@ -80,6 +85,9 @@ pub(crate) async fn answer(mock: Arc<Mock>, request: Request<Incoming>) -> Answe
     let (head, body) = request.into_parts();
     match (head.method, head.uri.path()) {
         (Method::GET, "/v1/models") => return json(StatusCode::OK, mock.models.clone()),
+        (Method::GET, "/heard") => {
+            return json(StatusCode::OK, Bytes::from(mock.heard.load(Ordering::Relaxed).to_string()));
+        }
         (Method::POST, "/v1/chat/completions" | "/v1/responses") => {}
         (_, path) => return refused(StatusCode::NOT_FOUND, &format!("nothing at {path}")),
     }
@@ -87,6 +95,7 @@ pub(crate) async fn answer(mock: Arc<Mock>, request: Request<Incoming>) -> Answe
         Ok(body) => body.to_bytes(),
         Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("the body broke off: {error}")),
     };
+    mock.heard.fetch_add(body.len() as u64, Ordering::Relaxed);
     let asked: Asked = match serde_json::from_slice(&body) {
         Ok(asked) => asked,
         Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("not a request: {error}")),

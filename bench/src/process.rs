@@ -49,6 +49,18 @@ impl CpuSnapshot {
     }
 }
 
+/// The process that started this one.
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
+    parent_from_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The processes that `parent` started and that still run.
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
+}
+
 /// Resident memory in bytes, exact where the kernel offers it.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let exact = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok().and_then(|text| kilobytes(&text, "Rss:"));
@@ -69,6 +81,11 @@ fn ticks_from_stat(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
+fn parent_from_stat(stat: &str) -> Option<u32> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 fn run_time(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -87,6 +104,7 @@ mod tests {
         let stat = "4711 (tokio) work (er) S 1 4711 4711 0 -1 4194560 900 0 3 0 125 37 0 0 20 0 4 0 812 90 50";
 
         assert_eq!(ticks_from_stat(stat), Some(162));
+        assert_eq!(parent_from_stat(stat), Some(1));
         assert_eq!(ticks_from_stat("4711 (cut) S 1 2"), None);
         assert_eq!(ticks_from_stat(""), None);
     }
@@ -130,6 +148,7 @@ mod tests {
             }
         };
 
+        assert!(parent_of(pid).is_some_and(|parent| children_of(parent).contains(&pid)));
         assert!(used < Duration::from_secs(60));
         assert!(resident_bytes(pid).unwrap() > 100_000);
     }

@@ -3,24 +3,33 @@
 //! Rounds alternate between the pass-through and the server, so that a busy neighbour on the machine hits both, and a
 //! ratio is taken within a round. Figures of different runs are not comparable; ratios are.
 
+mod chain;
 mod cpu;
 mod latency;
 mod memory;
 mod probe;
+mod stored;
 mod table;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Args;
-use crate::children::{Scratch, Server};
-use crate::requests::Scenario;
+use crate::children::{Scratch, Server, Store};
+use crate::client::Job;
+use crate::postgres::Database;
+use crate::requests::{Keeping, Scenario};
 
 pub(crate) struct Options {
     amalgam: PathBuf,
@@ -48,6 +57,10 @@ struct Plan {
     latency_rounds: usize,
     latency_round: Duration,
     open_streams: usize,
+    /// Turns of a chain whose cost is measured, beside the first and the tenth.
+    chain_turns: &'static [usize],
+    /// Responses that each connection stores before the database is measured.
+    size_requests: u32,
 }
 
 const FULL: Plan = Plan {
@@ -59,6 +72,8 @@ const FULL: Plan = Plan {
     latency_rounds: 3,
     latency_round: Duration::from_millis(1500),
     open_streams: 1000,
+    chain_turns: &[100, 1000],
+    size_requests: 100,
 };
 
 const QUICK: Plan = Plan {
@@ -70,15 +85,31 @@ const QUICK: Plan = Plan {
     latency_rounds: 1,
     latency_round: Duration::from_millis(500),
     open_streams: 1000,
+    chain_turns: &[100],
+    size_requests: 25,
 };
 
 /// A way through which the same request reaches the same mock.
+#[derive(Clone)]
 struct Route {
     label: &'static str,
     address: SocketAddr,
     /// What stands before the model's name.
     prefix: &'static str,
     pid: u32,
+    keeping: Keeping,
+    /// The database that the server uses beside its own process.
+    database: Option<Arc<Database>>,
+}
+
+impl Route {
+    fn unstored(label: &'static str, address: SocketAddr, prefix: &'static str, pid: u32) -> Self {
+        Self { label, address, prefix, pid, keeping: Keeping::Unstored, database: None }
+    }
+
+    fn job(&self, scenario: Scenario) -> Job {
+        Job::kept(self.address, self.prefix, scenario, self.keeping)
+    }
 }
 
 /// All figures of a run.
@@ -86,6 +117,8 @@ struct Findings {
     cpu: Vec<cpu::CpuRow>,
     latency: Vec<latency::LatencyRow>,
     memory: Vec<memory::MemoryRow>,
+    /// Nothing for a pass-through.
+    stored: Option<stored::Findings>,
 }
 
 pub(crate) async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
@@ -125,11 +158,16 @@ async fn measure(options: &Options) -> anyhow::Result<ExitCode> {
         }
     }
     progress(started_at, "answers are right on every route");
-    let cpu = cpu::measure(options, &routes, started_at).await?;
-    let direct = Route { label: "direct", address: mock.address, prefix: "", pid: mock.pid() };
-    let latency = latency::measure(plan, &direct, &routes, started_at).await?;
+    let cpu = cpu::measure(plan, &routes, &cpu::unstored(options), None, started_at).await?;
+    let direct = Route::unstored("direct", mock.address, "", mock.pid());
+    let latency = latency::measure(plan, &direct, &routes, &latency::TRAFFIC, started_at).await?;
+    drop(subject);
+    let stored = match (options.subject, routes.first()) {
+        (Subject::Amalgam, Some(raw)) => Some(stored::measure(&stage, raw, started_at).await?),
+        _ => None,
+    };
 
-    let findings = Findings { cpu, latency, memory };
+    let findings = Findings { cpu, latency, memory, stored };
     let text = table::markdown(options, &findings, started_at.elapsed());
     print!("{text}");
     if let Some(file) = &options.out {
@@ -159,17 +197,29 @@ impl Stage<'_> {
 
     async fn start_subject(&self) -> anyhow::Result<Server> {
         match self.options.subject {
-            Subject::Amalgam => {
-                Server::start_amalgam(&self.options.amalgam, self.mock.address, &self.scratch.path).await
-            }
+            Subject::Amalgam => self.start_stored(Store::File("data")).await,
             Subject::Itself => self.start_raw().await,
         }
     }
 
+    /// The server with a store of its own.
+    async fn start_stored(&self, store: Store<'_>) -> anyhow::Result<Server> {
+        Server::start_amalgam(&self.options.amalgam, self.mock.address, &self.scratch.path, store).await
+    }
+
+    /// Bytes of requests that the mock has got so far.
+    async fn heard(&self) -> anyhow::Result<u64> {
+        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let address = format!("http://{}/heard", self.mock.address).parse().context("the mock's address")?;
+        let answer = client.get(address).await.context("asking the mock")?;
+        let answer = answer.into_body().collect().await.context("asking the mock")?.to_bytes();
+        String::from_utf8_lossy(&answer).parse().context("the mock's count is no number")
+    }
+
     /// The pass-through first, then the ways through the subject.
     fn routes(&self, raw: &Server, subject: &Server) -> Vec<Route> {
-        let mut routes = vec![Route { label: "raw", address: raw.address, prefix: "", pid: raw.pid() }];
-        let through = |label, prefix| Route { label, address: subject.address, prefix, pid: subject.pid() };
+        let mut routes = vec![Route::unstored("raw", raw.address, "", raw.pid())];
+        let through = |label, prefix| Route::unstored(label, subject.address, prefix, subject.pid());
         match self.options.subject {
             Subject::Amalgam => {
                 routes.push(through("amalgam → chat", "chat/"));
@@ -186,7 +236,8 @@ impl Findings {
     fn missed(&self) -> Vec<String> {
         let cpu = self.cpu.iter().flat_map(|row| row.missed());
         let memory = self.memory.iter().flat_map(|row| row.missed());
-        cpu.chain(memory).collect()
+        let stored = self.stored.iter().flat_map(stored::Findings::missed);
+        cpu.chain(memory).chain(stored).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The requests that the load consists of, as real clients write them: `type` first in every item, nothing stored.
+//! The requests that the load consists of, as real clients write them: `type` first in every item.
 
 use bytes::Bytes;
 
@@ -19,6 +19,13 @@ pub(crate) enum Scenario {
     Slow,
 }
 
+/// Whether a response is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Unstored,
+    Stored,
+}
+
 impl Scenario {
     pub(crate) fn streamed(self) -> bool {
         match self {
@@ -37,7 +44,8 @@ impl Scenario {
     }
 
     /// The body of `POST /v1/responses`. `prefix` is the `UPSTREAM/` that a gateway needs before the model's name.
-    pub(crate) fn body(self, prefix: &str) -> Bytes {
+    pub(crate) fn body(self, prefix: &str, keeping: Keeping) -> Bytes {
+        let stored = keeping == Keeping::Stored;
         let model = quoted(&format!("{prefix}{}", self.model()));
         let streamed = self.streamed();
         let (instructions, input, tools) = match self {
@@ -46,9 +54,17 @@ impl Scenario {
         };
         let instructions = quoted(instructions);
         Bytes::from(format!(
-            r#"{{"model":{model},"instructions":{instructions},"input":{input},"tools":{tools},"tool_choice":"auto","parallel_tool_calls":true,"store":false,"stream":{streamed}}}"#
+            r#"{{"model":{model},"instructions":{instructions},"input":{input},"tools":{tools},"tool_choice":"auto","parallel_tool_calls":true,"store":{stored},"stream":{streamed}}}"#
         ))
     }
+}
+
+/// The next turn of a stored chain; the first one without `previous`.
+pub(crate) fn chained_body(prefix: &str, previous: Option<&str>) -> Bytes {
+    let model = quoted(&format!("{prefix}{}", Scenario::Plain.model()));
+    let input = question();
+    let previous = previous.map_or_else(String::new, |id| format!(r#","previous_response_id":{}"#, quoted(id)));
+    Bytes::from(format!(r#"{{"model":{model},"input":{input}{previous},"store":true}}"#))
 }
 
 impl std::str::FromStr for Scenario {
@@ -135,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_large_request_is_an_agent_history_of_forty_items_and_a_hundred_kilobytes() {
-        let body = Scenario::Large.body("chat/");
+        let body = Scenario::Large.body("chat/", Keeping::Unstored);
         let request: Value = serde_json::from_slice(&body).unwrap();
 
         assert!((95_000..=108_000).contains(&body.len()), "{} bytes", body.len());
@@ -148,12 +164,24 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_stored_and_streams_ask_for_a_stream() {
+    fn only_what_is_kept_is_stored_and_streams_ask_for_a_stream() {
         for scenario in [Scenario::Plain, Scenario::Large, Scenario::Burst, Scenario::Paced, Scenario::Slow] {
-            let request: Value = serde_json::from_slice(&scenario.body("")).unwrap();
+            for (keeping, stored) in [(Keeping::Unstored, false), (Keeping::Stored, true)] {
+                let request: Value = serde_json::from_slice(&scenario.body("", keeping)).unwrap();
 
-            assert_eq!(request["store"], false);
-            assert_eq!(request["stream"], scenario.streamed());
+                assert_eq!(request["store"], stored);
+                assert_eq!(request["stream"], scenario.streamed());
+            }
         }
+    }
+
+    #[test]
+    fn a_chain_goes_on_from_the_response_before() {
+        let first: Value = serde_json::from_slice(&chained_body("chat/", None)).unwrap();
+        let second: Value = serde_json::from_slice(&chained_body("chat/", Some("resp_1"))).unwrap();
+
+        assert!(first.get("previous_response_id").is_none());
+        assert_eq!(second["previous_response_id"], "resp_1");
+        assert_eq!((&second["model"], &second["store"]), (&Value::from("chat/plain"), &Value::from(true)));
     }
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::{Plan, Route, progress};
-use crate::client::Job;
 use crate::load::{self, Clients, Until};
 use crate::requests::Scenario;
 use crate::stats;
@@ -16,17 +15,18 @@ pub(super) struct LatencyRow {
     pub(super) label: &'static str,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
-    /// Beyond the same requests sent straight to the mock; `None` for those.
+    /// Beyond the same requests on the route that comes first; `None` for that one.
     pub(super) added_ms: Option<(f64, f64)>,
 }
 
-struct Traffic {
-    name: &'static str,
-    scenario: Scenario,
-    rate: u32,
+/// One kind of traffic at one rate.
+pub(super) struct Traffic {
+    pub(super) name: &'static str,
+    pub(super) scenario: Scenario,
+    pub(super) rate: u32,
 }
 
-const TRAFFIC: [Traffic; 3] = [
+pub(super) const TRAFFIC: [Traffic; 3] = [
     Traffic { name: "plain, 200/s", scenario: Scenario::Plain, rate: 200 },
     Traffic { name: "plain, 500/s", scenario: Scenario::Plain, rate: 500 },
     Traffic { name: "burst streams, 100/s, first token", scenario: Scenario::Burst, rate: 100 },
@@ -36,11 +36,12 @@ pub(super) async fn measure(
     plan: &Plan,
     direct: &Route,
     routes: &[Route],
+    traffic: &[Traffic],
     started_at: Instant,
 ) -> anyhow::Result<Vec<LatencyRow>> {
     let routes: Vec<&Route> = std::iter::once(direct).chain(routes).collect();
     let mut rows = Vec::new();
-    for traffic in &TRAFFIC {
+    for traffic in traffic {
         let mut samples: Vec<Vec<(f64, f64)>> = routes.iter().map(|_| Vec::new()).collect();
         for _ in 0..plan.latency_rounds {
             for (route, taken) in routes.iter().zip(&mut samples) {
@@ -64,7 +65,7 @@ pub(super) async fn measure(
 
 /// Median and 99th percentile of one round.
 async fn sample(plan: &Plan, route: &Route, traffic: &Traffic) -> anyhow::Result<(f64, f64)> {
-    let job = Job::new(route.address, route.prefix, traffic.scenario);
+    let job = route.job(traffic.scenario);
     let mut clients = Clients::open(&job, plan.connections).await?;
     clients.closed_loop(&job, Until::Requests(2), Duration::ZERO).await.checked()?;
     let tally = load::open_loop(&job, traffic.rate, plan.latency_round, clients.into_connections()).await.checked()?;

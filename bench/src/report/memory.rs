@@ -67,7 +67,7 @@ async fn row(route: &Route, streams: usize, judged: bool) -> anyhow::Result<Memo
     let idle = resident_bytes(route.pid)?;
     probe::check(route, Scenario::Burst).await?;
 
-    let open = OpenStreams::open(&Job::new(route.address, route.prefix, Scenario::Slow), streams).await?;
+    let open = OpenStreams::open(&route.job(Scenario::Slow), streams).await?;
     let loaded = resident_bytes(route.pid)?;
     open.leave().await?;
     Ok(MemoryRow {

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::Route;
 use crate::answers::{ANSWER, TOKENS};
-use crate::client::{Connection, Job};
+use crate::client::Connection;
 use crate::requests::Scenario;
 
 /// Fails unless the answer is the mock's: its text, its usage and, streamed, the same text in the deltas.
 pub(super) async fn check(route: &Route, scenario: Scenario) -> anyhow::Result<()> {
-    let job = Job::new(route.address, route.prefix, scenario);
+    let job = route.job(scenario);
     let response = Connection::open(&job).await?.send(&job).await?;
     let body = response.into_body().collect().await.context("reading the answer")?.to_bytes();
     let text = std::str::from_utf8(&body).context("the answer is no text")?;

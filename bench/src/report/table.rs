@@ -1,5 +1,7 @@
 //! The report as Markdown, readable in a terminal too.
 
+mod stored;
+
 use std::fmt::Write;
 use std::fs;
 use std::process::Command;
@@ -23,12 +25,15 @@ pub(super) fn markdown(options: &Options, findings: &Findings, took: Duration) -
     text.push_str(&costs(&findings.cpu));
     text.push_str(&latencies(&findings.latency));
     text.push_str(&memory(&findings.memory));
+    if let Some(findings) = &findings.stored {
+        text.push_str(&stored::tables(findings));
+    }
     text
 }
 
 fn circumstances(plan: &Plan, took: Duration) -> String {
     format!(
-        "- date: {}\n- commit: {}\n- machine: {}\n- run: {} ({} rounds, {:.0} s in all), {} connections, {TOKENS}-token answers, nothing stored\n",
+        "- date: {}\n- commit: {}\n- machine: {}\n- run: {} ({} rounds, {:.0} s in all), {} connections, {TOKENS}-token answers\n",
         output_of("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(|| "unknown".to_owned()),
         commit(),
         machine(),
@@ -40,7 +45,7 @@ fn circumstances(plan: &Plan, took: Duration) -> String {
 }
 
 fn ratios(rows: &[CpuRow]) -> String {
-    let mut text = String::from("\n## CPU relative to the bare pass-through\n\n");
+    let mut text = String::from("\n## CPU relative to the bare pass-through, nothing stored\n\n");
     let labels: Vec<&str> = rows.iter().take(1).flat_map(|row| &row.cells).skip(1).map(|cell| cell.label).collect();
     let _ = writeln!(text, "| | {} | target | met |", labels.join(" | "));
     let _ = writeln!(text, "| --- |{} --- | --- |", " --- |".repeat(labels.len()));
@@ -167,12 +172,18 @@ mod tests {
 
     #[test]
     fn a_missed_ratio_is_marked_and_the_pass_through_has_none() {
-        let cell =
-            |label, micros_per_request, ratio| CpuCell { label, micros_per_request, micros_per_token: None, ratio };
+        let cell = |label, micros_per_request, ratio| CpuCell {
+            label,
+            micros_per_request,
+            micros_per_token: None,
+            database_micros: None,
+            ratio,
+        };
         let high = Ratio { median: 1.6, smallest: 1.5, largest: 1.7 };
         let row = CpuRow {
             scenario: "plain",
             target: Some(1.5),
+            judged: None,
             cells: vec![cell("raw", 60.0, None), cell("own", 96.0, Some(high))],
         };
 
@@ -184,9 +195,14 @@ mod tests {
 
     #[test]
     fn costs_show_tokens_only_for_streams() {
-        let cell =
-            |micros_per_token| CpuCell { label: "raw", micros_per_request: 812.4, micros_per_token, ratio: None };
-        let row = |scenario, tokens| CpuRow { scenario, target: None, cells: vec![cell(tokens)] };
+        let cell = |micros_per_token| CpuCell {
+            label: "raw",
+            micros_per_request: 812.4,
+            micros_per_token,
+            database_micros: None,
+            ratio: None,
+        };
+        let row = |scenario, tokens| CpuRow { scenario, target: None, judged: None, cells: vec![cell(tokens)] };
 
         let text = costs(&[row("plain", None), row("burst", Some(8.124))]);
 

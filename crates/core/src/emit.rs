@@ -216,14 +216,15 @@ impl Emitter {
         self.done();
     }
 
-    /// Ends the response because somebody asked for it: `response.cancelled`, and nothing after it.
+    /// Ends the response because somebody asked for it: `response.incomplete` with status
+    /// `cancelled`, and nothing after it.
     pub fn cancel(&mut self) {
         self.open = None;
         self.waiting.clear();
         self.status = Status::Cancelled;
         self.output.clear();
         self.usage = None;
-        self.life_cycle(EventKind::Cancelled);
+        self.life_cycle(EventKind::Incomplete);
         self.done();
     }
 

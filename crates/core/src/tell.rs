@@ -2,7 +2,7 @@
 
 use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Raw, Settings, Snapshot, Status, Writer};
 
-use crate::store::StoredResponse;
+use crate::store::{StoredResponse, ToldStatus};
 
 impl StoredResponse {
     /// The response object, the same bytes that its caller got.
@@ -32,6 +32,41 @@ impl StoredResponse {
         .write(writer);
     }
 
+    /// A whole stream of a response that has ended, as far as it follows from the response: how it began, its items, how it
+    /// ended. For those whose events are not kept, or were never written.
+    pub fn all_words(&self) -> Vec<u8> {
+        let status = ToldStatus {
+            status: Status::InProgress,
+            completed_at_ms: None,
+            error: None,
+            incomplete_reason: None,
+            usage: None,
+        };
+        let begun = Self { status, output: no_items(), ..self.clone() };
+        let mut writer = Writer::default();
+        let mut sequence = 0;
+        for kind in [EventKind::Created, EventKind::InProgress] {
+            writer.frame(kind.name(), |writer| {
+                writer.key("sequence_number").number(sequence);
+                begun.write(writer.key("response"));
+            });
+            sequence += 1;
+        }
+        for (index, item) in self.output.raw().elements().enumerate() {
+            for kind in [EventKind::ItemAdded, EventKind::ItemDone] {
+                writer.frame(kind.name(), |writer| {
+                    writer.key("sequence_number").number(sequence);
+                    writer.key("output_index").number(index as u64);
+                    writer.key("item").raw(item);
+                });
+                sequence += 1;
+            }
+        }
+        let mut frames = writer.into_bytes();
+        frames.extend_from_slice(&self.last_words(sequence));
+        frames
+    }
+
     /// The frames that end its stream, numbered from `sequence`; nothing while it has not ended.
     ///
     /// They are not kept with the other frames: they follow from the response itself, also when the process that ran it
@@ -42,7 +77,8 @@ impl StoredResponse {
             Status::Queued | Status::InProgress => return Vec::new(),
             Status::Completed => EventKind::Completed,
             Status::Incomplete => EventKind::Incomplete,
-            Status::Cancelled => EventKind::Cancelled,
+            // No specification has an event for it; every client knows this one, and the status inside tells the rest.
+            Status::Cancelled => EventKind::Incomplete,
             Status::Failed => EventKind::Failed,
         };
         if let (Status::Failed, Some(error)) = (self.status.status, &self.status.error) {

@@ -18,6 +18,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// About how many bytes of frames are taken from the store at once.
 const PIECE_BYTES: usize = 256 * 1024;
 
+/// So many events come before anything that the model says.
+const FIRST_WORDS: u64 = 2;
+
 /// How often the store may fail in a row before a follower gives up.
 const PATIENCE: u32 = 30;
 
@@ -112,6 +115,10 @@ impl Follower {
         let by_itself = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
         match by_itself && tail.last.is_none_or(|last| self.next > last + 1) {
             true => Bytes::from_static(DONE),
+            // Its process died before anything was written: whoever comes for all of it gets a stream with a beginning.
+            false if tail.last.is_none() && self.next < FIRST_WORDS => {
+                Bytes::copy_from_slice(behind(&tail.response.all_words(), self.next))
+            }
             false => tail.response.last_words(self.next).into(),
         }
     }

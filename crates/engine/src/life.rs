@@ -120,7 +120,9 @@ impl Engine {
                 self.end_orphans(&mut orphans, runner).await?;
                 store.processes(operator).await
             };
-            let known = match known.await {
+            let known = known.await;
+            self.keeper.store_is_away(known.is_err());
+            let known = match known {
                 Ok(known) => known,
                 Err(error) => {
                     // While the store is away nobody can say anything: nobody is dead for that.

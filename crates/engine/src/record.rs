@@ -2,13 +2,16 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
 use amalgam_core::{
-    BoxFuture, Emitter, Scope, Store, StoreError, array_of, no_items,
+    BoxFuture, Emitter, Fault, Scope, Store, StoreError, array_of, no_items,
     store::{Answer, Begin, Ending, EventChunk, Keyed, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
 };
 use amalgam_protocol::{ErrorObject, Status};
@@ -36,6 +39,8 @@ pub(crate) struct Keeper {
     running: Arc<Mutex<HashMap<String, Running>>>,
     /// Turns that were taken from the queue and are not given back, whether they run yet or not.
     taken: Arc<Mutex<HashSet<String>>>,
+    /// Whether the store could not be used when it was last told that this process lives.
+    away: Arc<AtomicBool>,
 }
 
 /// A turn that runs here.
@@ -48,7 +53,28 @@ struct Running {
 
 impl Keeper {
     pub(crate) fn new(store: Arc<dyn Store>, process: ProcessId, tasks: Tasks) -> Self {
-        Self { store, process, tasks, bodies: Bodies::default(), running: Arc::default(), taken: Arc::default() }
+        Self {
+            store,
+            process,
+            tasks,
+            bodies: Bodies::default(),
+            running: Arc::default(),
+            taken: Arc::default(),
+            away: Arc::default(),
+        }
+    }
+
+    /// Says whether the store could be used just now.
+    pub(crate) fn store_is_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Refuses a turn whose end could not be written anyway: no model works for nothing.
+    pub(crate) fn expect_store(&self) -> Result<(), Fault> {
+        match self.away.load(Ordering::Relaxed) {
+            true => Err(StoreError::Unavailable("it was away a moment ago".to_owned()).into()),
+            false => Ok(()),
+        }
     }
 
     /// A turn from the queue is this process's business for as long as the guard lives.

@@ -149,6 +149,9 @@ impl Engine {
     /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
     /// store; or when none will. Dropping the future ends the call. `tell` says what the store keeps of a fault.
     pub async fn start(&self, mut ask: Ask<'_>, tell: fn(&Fault) -> ErrorObject) -> Result<Run, Fault> {
+        if ask.keep.is_some() {
+            self.keeper.expect_store()?;
+        }
         let place = self.admission.enter()?;
         let started = Instant::now();
         let deadline = tokio::time::Instant::now() + self.settings.turn_deadline;
@@ -231,9 +234,11 @@ impl Engine {
     ) -> Result<Accepted, Unaccepted> {
         let Some(begin) = begin else { return Ok(self.ask_in_turn(ask, calling).await?) };
         let begin = async {
-            match begin.await.map_err(Fault::from)? {
-                Written::Kept => Ok(()),
-                Written::Lost => Err(Unaccepted { fault: Box::new(lost()), ours: false }),
+            match begin.await {
+                Ok(Written::Kept) => Ok(()),
+                Ok(Written::Lost) => Err(Unaccepted { fault: Box::new(lost()), ours: false }),
+                // If it came through all the same, nobody runs it, and it is ended for that.
+                Err(error) => Err(Unaccepted { fault: Box::new(error.into()), ours: false }),
             }
         };
         if ask.waited.is_some() {

@@ -147,6 +147,9 @@ impl Settings {
     pub fn new(request: &CreateResponse<'_>, effective: Effective<'_>) -> Self {
         let mut writer = Writer::with_capacity(1024);
         writer.key("background").bool(effective.background);
+        if let Some(id) = request.conversation.and_then(conversation_id) {
+            writer.key("conversation").object(|writer| writer.key("id").string(&id));
+        }
         write_instructions(writer.key("instructions"), request.instructions.as_ref());
         write_number(writer.key("max_output_tokens"), request.max_output_tokens);
         write_number(writer.key("max_tool_calls"), request.max_tool_calls);
@@ -251,6 +254,15 @@ impl Snapshot<'_> {
             writer.valid(&self.settings.0);
         });
     }
+}
+
+/// `"conv_…"` or `{"id": "conv_…"}`; the empty id names none.
+fn conversation_id(conversation: Raw<'_>) -> Option<Cow<'_, str>> {
+    let id = match conversation.as_str() {
+        Some(id) => Some(id.decode()),
+        None => conversation.get_str("id"),
+    };
+    id.filter(|id| !id.is_empty())
 }
 
 fn filled<'t>(text: &'t Option<Cow<'_, str>>) -> Option<&'t str> {

@@ -13,13 +13,14 @@ mod target;
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, Fetched};
+use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, Fetched, ToolError};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::debug;
 
 use self::connect::{Pinned, Trust};
+pub(crate) use self::exchange::Answer;
 use self::target::{Host, Target};
 
 pub use self::allowed::{Allowed, AllowedError};
@@ -33,7 +34,7 @@ const MAX_IN_FLIGHT: usize = 64;
 pub struct EgressConfig {
     /// Private targets that are reachable all the same, also without TLS.
     pub allow_private: Vec<Allowed>,
-    /// The longest a request may take, from resolving the name to the last byte.
+    /// The longest that fetching an image or a file may take, from resolving the name to the last byte.
     pub timeout: Duration,
 }
 
@@ -48,7 +49,7 @@ impl Default for EgressConfig {
 pub struct Limits {
     /// The largest response body.
     pub bytes: usize,
-    /// The longest it may take; the configured time where that is shorter.
+    /// The longest it may take, from resolving the name to the last byte.
     pub timeout: Duration,
 }
 
@@ -109,7 +110,7 @@ pub struct Egress {
     config: EgressConfig,
     resolver: Arc<dyn Resolve>,
     trust: Trust,
-    in_flight: Semaphore,
+    in_flight: Arc<Semaphore>,
 }
 
 impl Egress {
@@ -120,7 +121,7 @@ impl Egress {
 
     /// A client with a resolver of its own.
     pub fn with_resolver(config: EgressConfig, resolver: Arc<dyn Resolve>) -> Self {
-        Self { config, resolver, trust: Trust::default(), in_flight: Semaphore::new(MAX_IN_FLIGHT) }
+        Self { config, resolver, trust: Trust::default(), in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
     }
 
     /// Sends one request and collects the answer, whatever its status. A redirect is returned, not followed.
@@ -134,20 +135,28 @@ impl Egress {
         body: Bytes,
         limits: Limits,
     ) -> Result<Response<Bytes>, EgressError> {
+        let work = async { self.open(method, url, headers, body, limits.bytes).await?.collect().await };
+        timeout(limits.timeout, work).await.map_err(|_| EgressError::Timeout(limits.timeout))?
+    }
+
+    /// The same up to the head of the answer; whoever reads on sees to the time that it takes.
+    pub(crate) async fn open(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: Bytes,
+        limit: usize,
+    ) -> Result<Answer, EgressError> {
         let target = Target::parse(url)?;
-        let time = limits.timeout.min(self.config.timeout);
-        let work = async {
-            let _turn = self.in_flight.acquire().await.expect("the semaphore is never closed");
-            let pinned = self.pin(&target).await?;
-            let request = exchange::request(&target, method, headers, body);
-            if target.tls {
-                let stream = self.trust.connect(&pinned, &target).await?;
-                exchange::exchange(stream, request, limits.bytes).await
-            } else {
-                exchange::exchange(pinned.connect(&target).await?, request, limits.bytes).await
-            }
-        };
-        timeout(time, work).await.map_err(|_| EgressError::Timeout(time))?
+        let turn = Arc::clone(&self.in_flight).acquire_owned().await.expect("the semaphore is never closed");
+        let pinned = self.pin(&target).await?;
+        let request = exchange::request(&target, method, headers, body);
+        if target.tls {
+            exchange::open(self.trust.connect(&pinned, &target).await?, request, limit, turn).await
+        } else {
+            exchange::open(pinned.connect(&target).await?, request, limit, turn).await
+        }
     }
 
     /// Resolves the host, once, and checks what came out.
@@ -236,6 +245,27 @@ impl From<EgressError> for Fault {
             EgressError::NoRoots(_) => return Self::internal(chain(&error)),
         };
         Self::new(FaultKind::Invalid, message).code(code).detail(chain(&error))
+    }
+}
+
+/// Whether `url` is one that a request could be sent to; where that leads is looked at when it is sent.
+pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    Target::parse(url).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Whether a header of this name is the connection's, and so never the caller's.
+pub(crate) fn is_the_connections(name: &HeaderName) -> bool {
+    exchange::NOT_THE_CALLERS.contains(name)
+}
+
+/// What a tool's caller is told. The model hears neither addresses nor causes.
+impl From<EgressError> for ToolError {
+    fn from(error: EgressError) -> Self {
+        match error {
+            EgressError::TooLarge { .. } => Self::TooLarge,
+            EgressError::Timeout(_) => Self::TimedOut,
+            other => Self::Broken { detail: chain(&other) },
+        }
     }
 }
 

@@ -1,7 +1,14 @@
 //! Tool kinds, and the one way out to addresses that callers name.
-//!
-//! So far only the way out is here.
 
+mod builtin;
+mod catalog;
 mod egress;
+mod http;
+mod text;
+mod validate;
 
+pub use builtin::{Argument, Arguments, Builtin};
+pub use catalog::builtins;
 pub use egress::{Allowed, AllowedError, Egress, EgressConfig, EgressError, Limits, Resolve, SystemResolver};
+pub use self::http::{HeaderText, HttpSettings, HttpTool};
+pub use validate::{Schema, Schemas, check_name};

@@ -112,7 +112,7 @@ for (const kind of KINDS) {
       const tools = { get_weather: weatherTool([]) };
       const messages = [{ role: 'user', content: `weather in Tokyo ${tag}` }];
       const first = await generateText({ model: model(), messages, tools, stopWhen: stepCountIs(4), ...SETTINGS });
-      messages.push(...first.response.messages, { role: 'user', content: `thanks ${tag}` });
+      messages.push(...first.responseMessages, { role: 'user', content: `thanks ${tag}` });
       const second = await generateText({ model: model(), messages, tools, ...SETTINGS });
       assert.equal(second.text, `You said: thanks ${tag} ☕`);
     });

@@ -9,6 +9,9 @@ import { fileURLToPath } from 'node:url';
 
 export const KINDS = ['chat', 'resp', 'anthropic'];
 
+/** Where a gateway can keep things, on this machine. */
+export const STORES = process.env.AMALGAM_TEST_POSTGRES ? ['sqlite', 'postgres'] : ['sqlite'];
+
 const HARNESS = path.join(path.dirname(fileURLToPath(import.meta.url)), '../python/harness.py');
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 
@@ -25,9 +28,13 @@ net.Socket.prototype.connect = function guarded(...args) {
   return connect.apply(this, args);
 };
 
-/** Starts the servers. `stop` ends them and fails when the gateway did not end well or a client tried to leave the machine. */
-export async function start() {
-  const child = spawn(process.env.CLIENTS_PYTHON ?? 'python3', [HARNESS], { stdio: ['pipe', 'pipe', 'inherit'] });
+/**
+ * Starts the servers, with a store of this kind. `stop` ends them and fails when the gateway did not end well or a client
+ * tried to leave the machine.
+ */
+export async function start(store = 'sqlite') {
+  const python = process.env.CLIENTS_PYTHON ?? 'python3';
+  const child = spawn(python, [HARNESS, store], { stdio: ['pipe', 'pipe', 'inherit'] });
   const exited = once(child, 'exit');
   const lines = createInterface({ input: child.stdout });
   const first = await Promise.race([once(lines, 'line'), exited.then(() => null)]);

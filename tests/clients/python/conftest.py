@@ -1,4 +1,4 @@
-"""Fixtures: the scripted upstreams and a gateway per store run once; every test gets a way through them per upstream kind."""
+"""Fixtures: the scripted upstreams and a gateway per store run once; every test gets a way through them per wire."""
 
 import os
 import socket

@@ -18,6 +18,21 @@ def said(body: dict) -> list[tuple[str, str]]:
     return [("system", text) for text in _texts(instructions or [])] + told
 
 
+def thoughts(body: dict) -> int:
+    """How many thoughts a model was given back as its own, not as text."""
+    if "input" in body:
+        return sum(item.get("type") == "reasoning" for item in body["input"])
+    blocks = [block for message in body["messages"] for block in _blocks(message)]
+    return sum("reasoning_content" in message for message in body["messages"]) + sum(
+        block["type"] == "thinking" for block in blocks
+    )
+
+
+def _blocks(message: dict) -> list[dict]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []
+
+
 def _item(item: dict) -> list[tuple[str, str]]:
     kind = item.get("type", "message")
     if kind == "message":
@@ -37,7 +52,7 @@ def _message(message: dict) -> list[tuple[str, str]]:
     if role == "developer":
         role = "system"
     told = []
-    for block in content if isinstance(content, list) else []:
+    for block in _blocks(message):
         if block["type"] == "tool_use":
             told.append(("call", _call(block["name"], json.dumps(block["input"]))))
         elif block["type"] == "tool_result":

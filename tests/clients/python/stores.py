@@ -1,4 +1,4 @@
-"""Where a gateway keeps things: a file of its own, or a database of its own on the server that AMALGAM_TEST_POSTGRES names."""
+"""Where a gateway keeps things: in a file, or in a database on the server that AMALGAM_TEST_POSTGRES names."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ def is_there(store: str) -> bool:
 
 @contextmanager
 def store_settings(store: str):
-    """The environment that makes a gateway use a fresh store of this kind. What a server keeps of it goes at the end."""
+    """The environment that makes a gateway use a fresh store of this kind. A database is dropped at the end."""
     if store == "sqlite":
         # The default: a file in the gateway's own folder.
         yield {}

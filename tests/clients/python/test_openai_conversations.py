@@ -1,7 +1,7 @@
 """The official Python client and the Conversations API: objects, items, and responses that add to them."""
 
 import pytest
-from openai import BadRequestError, NotFoundError
+from openai import APIError, BadRequestError, NotFoundError
 from stores import STORES
 
 pytestmark = pytest.mark.parametrize("store", STORES)
@@ -121,7 +121,7 @@ def test_a_tool_loop_and_its_thoughts_live_in_a_conversation(client, target, tag
 
     assert second.output_text == f"The tools say: rain {tag}"
     kinds = [item.type for item in client.conversations.items.list(made.id, order="asc")]
-    assert kinds == ["message", "reasoning", "function_call", "function_call_output", "message"]
+    assert kinds == ["message", "reasoning", "function_call", "function_call_output", "reasoning", "message"]
 
 
 def test_what_was_deleted_is_not_told_again(client, target, tag):
@@ -141,12 +141,27 @@ def test_a_turn_that_failed_leaves_its_conversation_as_it_was(client, target, ta
 
     with pytest.raises(BadRequestError):
         client.responses.create(model=target.model, input=f"fail with 400 {tag}", conversation=made.id)
-    last = list(
-        client.responses.create(model=target.model, input=f"cut mid-stream {tag}", conversation=made.id, stream=True)
-    )[-1]
+    with pytest.raises(APIError):
+        list(
+            client.responses.create(
+                model=target.model, input=f"cut mid-stream {tag}", conversation=made.id, stream=True
+            )
+        )
 
-    assert last.type == "response.failed"
     assert texts(client.conversations.items.list(made.id)) == [f"before {tag}"]
+
+
+@one_wire
+def test_responses_and_their_conversation_are_deleted_apart(client, target, tag):
+    made = client.conversations.create()
+    first = client.responses.create(model=target.model, input=f"first {tag}", conversation=made.id)
+    second = client.responses.create(model=target.model, input=f"second {tag}", conversation=made.id)
+
+    client.responses.delete(first.id)
+    assert texts(client.conversations.items.list(made.id, order="asc"))[1] == first.output_text
+    client.conversations.delete(made.id)
+
+    assert client.responses.retrieve(second.id) == second
 
 
 @one_wire

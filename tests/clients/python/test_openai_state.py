@@ -1,11 +1,11 @@
-"""The official Python client and what a server keeps for it: retrieve, delete, chains, forks, input items, counts, retries."""
+"""The official Python client and what a server keeps for it: retrieve, delete, chains, items, counts, retries."""
 
 import asyncio
 import json
 
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAI, UnprocessableEntityError
-from said import said
+from said import said, thoughts
 from scripted.model import THOUGHT
 from stores import STORES
 
@@ -23,6 +23,12 @@ one_wire = pytest.mark.parametrize("target", ["chat"], indirect=True)
 
 def echo(text: str) -> str:
     return f"You said: {text} ☕"
+
+
+def without_thoughts(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Without the paragraphs that tell what another model once thought."""
+    bare = [(who, "\n\n".join(part for part in what.split("\n\n") if THOUGHT not in part)) for who, what in told]
+    return [(who, what) for who, what in bare if what]
 
 
 def test_retrieve_gives_what_create_gave(client, target, tag):
@@ -161,6 +167,7 @@ def test_a_tool_loop_with_thoughts_sends_only_what_is_new(client, target, tag):
 
     assert reasoning.summary[0].text == THOUGHT
     assert second.output_text == f"The tools say: rain {tag}"
+    assert thoughts(target.sent(f"rain {tag}")[0]) == 1
     assert third.output_text == echo(f"thanks {tag}")
     assert target.said(f"thanks {tag}") == [
         ("user", f"think about the weather in Rome {tag}"),
@@ -189,8 +196,7 @@ def test_a_chain_goes_on_with_another_model(client, target, upstreams, tag):
         assert last.output_text == f"The tools say: snow {turn} {tag}"
         told += [("user", text), ("call", 'get_weather({"city": "Oslo"})'), ("result", f"snow {turn} {tag}")]
         body = upstreams.recorder.containing(f"snow {turn} {tag}")[0].body
-        # Thoughts of another model may be told as a text of their own; everything else is there and in order.
-        assert [pair for pair in said(body) if THOUGHT not in pair[1]] == told
+        assert without_thoughts(said(body)) == told
         told.append(("assistant", last.output_text))
 
 

@@ -12,12 +12,12 @@ use std::{
 
 use amalgam_testkit::{Amalgam, Gate, Reply, Setup, check, sse};
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::sync::watch;
 
 use self::load::{Calls, Promise, assert_kept, assert_once, load, prepare, repeat, settle};
 use crate::support::{
-    BINARY, Delivery, FINAL, SOON, Script, Wire, World, asking, cancel, ended, eventually, id_of, last_response,
-    retrieved, shared_store, standing, text_of, types,
+    BINARY, Beside, Delivery, FINAL, SOON, Script, Wire, World, asking, beside, cancel, ended, eventually, id_of,
+    last_response, retrieved, say, shared_store, standing, text_of, types,
 };
 
 #[expect(clippy::disallowed_methods, reason = "how long to go on is for whoever runs the tests to say")]
@@ -26,8 +26,8 @@ fn cycles() -> usize {
 }
 
 fn say_how_far(what: &str, cycle: usize, promises: usize) {
-    if cycle % 10 == 0 {
-        eprintln!("{what}: {cycle} of {} deaths, {promises} promises kept", cycles());
+    if cycle.is_multiple_of(10) {
+        say(&format!("{what}: {cycle} of {} deaths, {promises} promises kept", cycles()));
     }
 }
 
@@ -99,29 +99,29 @@ async fn deaths_under_load_beside_a_process_that_lives() {
     prepare(world.upstream(Wire::Chat), world.upstream(Wire::Responses));
     let calls = Calls::new();
     // What died is looked after while the next one is already under load.
-    let mut checks: VecDeque<JoinHandle<usize>> = VecDeque::new();
+    let mut checks: VecDeque<Beside<usize>> = VecDeque::new();
     let mut promises = 0;
     for cycle in 0..cycles() {
         let mut victim = world.another().await;
         let (stopping, stop) = watch::channel(false);
         let client = victim.client();
-        let callers = tokio::spawn(async move { load(&client, cycle, stop).await });
+        let callers = beside(async move { load(&client, cycle, stop).await });
         tokio::time::sleep(some_time(cycle)).await;
         victim.kill();
         let killed = Instant::now();
         stopping.send_replace(true);
-        let promised = callers.await.expect("callers do not panic");
+        let promised = callers.end().await;
         let (world, calls) = (Arc::clone(&world), Arc::clone(&calls));
-        checks.push_back(tokio::spawn(async move { check_beside(&world, &calls, promised, killed).await }));
+        checks.push_back(beside(async move { check_beside(&world, &calls, promised, killed).await }));
         if checks.len() > 12
             && let Some(check) = checks.pop_front()
         {
-            promises += check.await.expect("what was promised is kept");
+            promises += check.end().await;
         }
         say_how_far("beside a process that lives", cycle, promises);
     }
     for check in checks {
-        promises += check.await.expect("what was promised is kept");
+        promises += check.end().await;
     }
     assert!(promises > cycles() * 6, "there was hardly any load: {promises} promises");
     assert_eq!(store.unfinished(), 0, "nothing is stuck, whoever has seen it");
@@ -154,12 +154,12 @@ async fn deaths_under_load_and_a_restart_on_the_same_file() {
     for cycle in 0..cycles() {
         let (stopping, stop) = watch::channel(false);
         let client = world.amalgam.client();
-        let callers = tokio::spawn(async move { load(&client, cycle, stop).await });
+        let callers = beside(async move { load(&client, cycle, stop).await });
         tokio::time::sleep(some_time(cycle)).await;
         world.amalgam.kill();
         let killed = Instant::now();
         stopping.send_replace(true);
-        let promised = callers.await.expect("callers do not panic");
+        let promised = callers.end().await;
         world.start_again().await;
         let client = world.amalgam.client();
         let settled = settle(&client, &promised, killed).await;
@@ -169,10 +169,11 @@ async fn deaths_under_load_and_a_restart_on_the_same_file() {
             assert_kept(&settled, &calls);
         }
         repeat(&client, &promised).await;
-        let mut calls = calls.lock().expect("nobody panicked");
-        calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);
-        assert_once(&promised, &calls);
-        drop(calls);
+        {
+            let mut calls = calls.lock().expect("nobody panicked");
+            calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);
+            assert_once(&promised, &calls);
+        }
         promises += settled.len();
         // A few of each life are looked at again in the next one.
         kept.truncate(20);
@@ -219,7 +220,10 @@ async fn what_a_dead_process_was_doing_fails_and_what_it_had_not_begun_runs() {
         );
         assert!(failed["error"]["message"].as_str().unwrap().contains("stopped"), "{failed}");
         assert!(killed.elapsed() < FINAL, "{:?}", killed.elapsed());
-        // Its stream is told to the end, behind whatever somebody has seen of it.
+        // Its stream is told from the beginning, and to the end behind whatever somebody has seen of it.
+        let told = second.client().get(&format!("/v1/responses/{id}?stream=true")).await;
+        assert_eq!(check::body(&told.body), Vec::<String>::new(), "{}", told.text());
+        assert_eq!(last_response(&told.json_events()), failed);
         let told = second.client().get(&format!("/v1/responses/{id}?stream=true&starting_after=40")).await;
         let events = told.json_events();
         assert_eq!(types(&events), ["error", "response.failed"]);

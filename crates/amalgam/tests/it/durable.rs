@@ -5,8 +5,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    DELIVERIES, Delivery, Said, Script, TestStore, WIRES, Wire, World, asking, assert_refused, ended, id_of, items,
-    retrieved, stores,
+    DELIVERIES, Delivery, Said, Script, TestStore, WIRES, Wire, World, asking, assert_refused, beside, ended, id_of,
+    items, retrieved, stores,
 };
 
 async fn worlds() -> Vec<(World, TestStore)> {
@@ -152,10 +152,10 @@ async fn many_children_at_once_all_build_on_their_parent_alone() {
             let client = world.amalgam.client();
             let request = json!({"input": format!("child {number}"), "previous_response_id": id_of(&root)});
             let request = asking(Wire::Chat, Delivery::Whole, &request);
-            tokio::spawn(async move { (number, client.post_json("/v1/responses", &request).await) })
+            beside(async move { (number, client.post_json("/v1/responses", &request).await) })
         });
         for child in children.collect::<Vec<_>>() {
-            let (number, answer) = child.await.unwrap();
+            let (number, answer) = child.end().await;
             assert_eq!(answer.status, 200, "{} {}", store.name, answer.text());
             let path = format!("/v1/responses/{}/input_items?order=asc", id_of(&answer.json()));
             let list = world.amalgam.client().get(&path).await.json();
@@ -307,12 +307,12 @@ async fn a_caller_that_leaves_a_stream_leaves_a_response_that_was_cancelled() {
         world.upstream(Wire::Chat).enqueue(Reply::hang());
         let whole = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}));
         let client = world.amalgam.client();
-        let leaving = tokio::spawn(async move {
+        let leaving = beside(async move {
             let headers = [("content-type", "application/json")];
             client.request(Method::POST, "/v1/responses", &headers, whole.to_string().into()).await
         });
         world.upstream(Wire::Chat).wait_for_requests(2).await;
-        leaving.abort();
+        leaving.leave().await;
         world.upstream(Wire::Chat).wait_for_disconnect(1).await;
     }
 }
@@ -348,5 +348,5 @@ async fn a_chain_costs_what_is_new_in_each_turn() {
 
 fn bytes_below(folder: &std::path::Path) -> u64 {
     let files = std::fs::read_dir(folder).expect("the data folder is there");
-    files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    files.map(|file| file.and_then(|file| file.metadata()).expect("a file of ours").len()).sum()
 }

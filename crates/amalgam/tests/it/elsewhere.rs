@@ -86,6 +86,31 @@ async fn sealed_thoughts_go_back_to_the_model_that_had_them_and_are_told_by_thei
 }
 
 #[tokio::test]
+async fn thoughts_that_were_asked_for_are_kept_with_what_is_stored() {
+    let world = World::start().await;
+    let ask = async |mut request: Value| {
+        request["model"] = json!("m-responses");
+        world.upstream(Wire::Responses).enqueue(thoughtful());
+        let answer = world.amalgam.client().post_json("/v1/responses", &request).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        (answer.json(), world.sent(Wire::Responses))
+    };
+    let (first, sent) = ask(json!({"input": "What purrs?", "reasoning": {"effort": "low"}})).await;
+    assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
+    let (_, sent) = ask(json!({"input": "And what barks?", "previous_response_id": first["id"]})).await;
+    assert!(sent.to_string().contains("gAAAA-sealed-by-them"), "{sent:#}");
+    // A model that was not told to think may refuse to be asked for its thoughts.
+    assert_eq!(sent.get("include"), None);
+    for request in [
+        json!({"input": "Quick!", "reasoning": {"effort": "none"}}),
+        json!({"input": "Forget it.", "reasoning": {"effort": "low"}, "store": false}),
+    ] {
+        let (_, sent) = ask(request).await;
+        assert_eq!(sent.get("include"), None, "{sent:#}");
+    }
+}
+
+#[tokio::test]
 async fn instructions_do_not_carry_over_and_items_do() {
     let world = World::start().await;
     let first = world

@@ -6,8 +6,8 @@ use amalgam_testkit::{Gate, Reply, Setup, check, sse};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Delivery, SOON, Script, Wire, World, asking, ended, id_of, last_response, retrieved, shared_store, standing,
-    stores, text_of, types,
+    Delivery, SOON, Script, Wire, World, asking, beside, ended, id_of, last_response, retrieved, shared_store,
+    standing, stores, text_of, types,
 };
 
 fn short_drain() -> Setup {
@@ -80,14 +80,14 @@ async fn another_process_takes_over_what_is_handed_over() {
         // Somebody follows it at the other process all the while.
         let follower = (delivery == Delivery::Stream).then(|| {
             let (client, path) = (client.clone(), format!("/v1/responses/{id}?stream=true"));
-            tokio::spawn(async move { client.get(&path).await })
+            beside(async move { client.get(&path).await })
         });
         world.upstream(Wire::Chat).enqueue(answer.reply(Wire::Chat, delivery));
         world.amalgam.stop().await;
         let response = ended(&client, &id).await;
         assert_eq!((&response["status"], text_of(&response).as_str()), (&json!("completed"), "All is well."));
         if let Some(follower) = follower {
-            let told = follower.await.unwrap();
+            let told = follower.end().await;
             assert_eq!(check::body(&told.body), Vec::<String>::new(), "{}", told.text());
             assert_eq!(last_response(&told.json_events()), response);
         }

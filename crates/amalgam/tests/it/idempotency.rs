@@ -6,8 +6,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    DELIVERIES, Delivery, Script, TestStore, Wire, World, asking, assert_refused, ended, id_of, last_response,
-    retrieved, shared_store, standing, stores,
+    DELIVERIES, Delivery, SOON, Script, TestStore, Wire, World, asking, assert_refused, beside, ended, eventually,
+    id_of, last_response, retrieved, shared_store, standing, stores, types,
 };
 
 const REPLAYED: &str = "idempotent-replayed";
@@ -28,10 +28,9 @@ async fn post(client: &Client, key: &str, request: &Value) -> Answer {
 /// Begins to ask and leaves without an answer, once `asked` has happened.
 async fn ask_and_leave(client: &Client, key: &str, request: &Value, asked: impl Future) {
     let (client, key, request) = (client.clone(), key.to_owned(), request.clone());
-    let leaving = tokio::spawn(async move { post(&client, &key, &request).await });
+    let leaving = beside(async move { post(&client, &key, &request).await });
     asked.await;
-    leaving.abort();
-    assert!(leaving.await.is_err_and(|error| error.is_cancelled()), "it left before the answer");
+    leaving.leave().await;
 }
 
 fn final_response(delivery: Delivery, answer: &Answer) -> Value {
@@ -90,14 +89,14 @@ async fn twins(world: &World, servers: &[&Amalgam], delivery: Delivery, kept: bo
     let twins: Vec<_> = (0..TWINS)
         .map(|twin| {
             let (client, key, request) = (servers[twin % servers.len()].client(), key.clone(), request.clone());
-            tokio::spawn(async move { post(&client, &key, &request).await })
+            beside(async move { post(&client, &key, &request).await })
         })
         .collect();
     world.upstream(Wire::Chat).wait_for_requests(before + 1).await;
     gate.open();
     let mut answers = Vec::new();
     for twin in twins {
-        answers.push(twin.await.unwrap());
+        answers.push(twin.end().await);
     }
     let first = answers[0].text();
     assert_eq!(final_response(delivery, &answers[0])["status"], "completed");
@@ -140,13 +139,13 @@ async fn a_key_with_another_body_is_refused() {
         world.upstream(Wire::Chat).enqueue(Script::text(&["x"]).reply(Wire::Chat, Delivery::Whole).behind(&gate));
         let first = {
             let (client, request) = (client.clone(), request.clone());
-            tokio::spawn(async move { post(&client, "k", &request).await })
+            beside(async move { post(&client, "k", &request).await })
         };
         world.upstream(Wire::Chat).wait_for_requests(1).await;
         // While the first is worked on, and after it.
         assert_refused(&post(&client, "k", &other).await, 422, None, "idempotency_mismatch");
         gate.open();
-        assert_eq!(first.await.unwrap().status, 200);
+        assert_eq!(first.end().await.status, 200);
         assert_refused(&post(&client, "k", &other).await, 422, None, "idempotency_mismatch");
         assert_eq!(world.upstream(Wire::Chat).requests().len(), 1, "{}", store.name);
         assert_eq!(post(&client, "k", &request).await.header(REPLAYED), Some("true"));
@@ -229,10 +228,10 @@ async fn a_caller_that_leaves_midway_comes_back_for_the_same_answer() {
                         .await;
                     let twin = {
                         let (client, key, request) = (client.clone(), key.clone(), request.clone());
-                        tokio::spawn(async move { post(&client, &key, &request).await })
+                        beside(async move { post(&client, &key, &request).await })
                     };
                     gate.open();
-                    let answer = twin.await.unwrap();
+                    let answer = twin.end().await;
                     let response = final_response(delivery, &answer);
                     assert_eq!(response["status"], "completed", "{} {key}", store.name);
                     assert_eq!(post(&client, &key, &request).await.text(), answer.text(), "{} {key}", store.name);
@@ -271,7 +270,7 @@ async fn a_twin_takes_over_what_a_dead_process_was_doing() {
         let request = request.clone();
         let headers = [("content-type", "application/json"), ("idempotency-key", "k")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        tokio::spawn(async move {
+        beside(async move {
             let headers: Vec<(&str, &str)> =
                 headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             client.try_request(Method::POST, "/v1/responses", &headers, request.to_string().into()).await
@@ -280,7 +279,7 @@ async fn a_twin_takes_over_what_a_dead_process_was_doing() {
     world.upstream(Wire::Chat).wait_for_requests(1).await;
     world.upstream(Wire::Chat).enqueue(Script::text(&["mine"]).reply(Wire::Chat, Delivery::Whole));
     world.amalgam.kill();
-    assert!(dying.await.unwrap().is_err(), "whoever asked the dead one hears nothing");
+    assert!(dying.end().await.is_err(), "whoever asked the dead one hears nothing");
     let answer = post(&second.client(), "k", &request).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(retrieved(&second.client(), id_of(&answer.json())).await, answer.json());
@@ -311,6 +310,34 @@ async fn a_key_whose_response_was_deleted_says_that_it_is_gone() {
         let path = format!("/v1/responses/{}", id_of(&response));
         client.request(Method::DELETE, &path, &[], Bytes::new()).await;
         assert_refused(&post(&client, "k", &request).await, 404, None, "not_found");
+        assert_eq!(world.upstream(Wire::Chat).requests().len(), 1, "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_told_again_also_when_its_events_are_gone() {
+    // S1: keys are kept for longer than events.
+    for store in stores() {
+        let setup = Setup::new().extra("[retention]\nevents = \"0s\"");
+        let mut world = World::with(store.setup(setup), &[]).await;
+        world.upstream(Wire::Chat).enqueue(Script::text(&["All ", "is well."]).reply(Wire::Chat, Delivery::Stream));
+        let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
+        let first = final_response(Delivery::Stream, &post(&world.amalgam.client(), "k", &request).await);
+        // A process clears away when it starts.
+        world.amalgam.stop().await;
+        world.start_again().await;
+        let client = world.amalgam.client();
+        let path = format!("/v1/responses/{}?stream=true", id_of(&first));
+        eventually("the events to be gone", SOON, async || (client.get(&path).await.status == 400).then_some(())).await;
+        let again = post(&client, "k", &request).await;
+        assert_eq!(again.header(REPLAYED), Some("true"), "{}", store.name);
+        // Its items are told as a whole; the pieces that they came in are not known any more.
+        let events = again.json_events();
+        let life = ["response.created", "response.in_progress"];
+        let items = ["response.output_item.added", "response.output_item.done"];
+        assert_eq!(types(&events), [&life[..], &items, &["response.completed"]].concat(), "{}", store.name);
+        assert!(events.iter().enumerate().all(|(number, event)| event["sequence_number"] == number), "{events:#?}");
+        assert_eq!((&events[3]["item"], last_response(&events)), (&first["output"][0], first.clone()));
         assert_eq!(world.upstream(Wire::Chat).requests().len(), 1, "{}", store.name);
     }
 }

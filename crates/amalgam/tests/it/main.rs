@@ -17,6 +17,7 @@ mod idempotency;
 mod isolation;
 mod keys;
 mod models;
+mod outage;
 mod responses_door;
 mod resume;
 mod retrieve;

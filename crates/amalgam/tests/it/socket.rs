@@ -15,8 +15,8 @@ use tokio_tungstenite::{
 };
 
 use crate::support::{
-    BINARY, Delivery, SOON, Said, Script, WIRES, Wire, World, assert_calm, error_of, items, last_response, stores,
-    text_of, types,
+    Delivery, SOON, Said, Script, WIRES, Wire, World, assert_calm, error_of, items, last_response, stores, text_of,
+    types,
 };
 
 /// A client of a socket.
@@ -25,6 +25,7 @@ struct Socket(WebSocketStream<TcpStream>);
 /// How the server ended a connection, or refused to make it a socket.
 type Closed = Option<u16>;
 
+#[expect(clippy::panic, reason = "a client of a test reports by failing it")]
 impl Socket {
     /// Opens a socket with the tenant's key, if there is one.
     async fn open(amalgam: &Amalgam) -> Self {
@@ -34,11 +35,11 @@ impl Socket {
     /// The same with more headers; else the refusal.
     async fn open_with(amalgam: &Amalgam, headers: &[(&'static str, &str)]) -> Result<Self, http::Response<Vec<u8>>> {
         let url = format!("{}/v1/responses", amalgam.url().replace("http://", "ws://"));
-        let mut request = url.into_client_request().unwrap();
+        let mut request = url.into_client_request().expect("an address");
         for (name, value) in headers {
-            request.headers_mut().insert(*name, value.parse().unwrap());
+            request.headers_mut().insert(*name, value.parse().expect("a header"));
         }
-        let stream = TcpStream::connect(amalgam.url().trim_start_matches("http://")).await.unwrap();
+        let stream = TcpStream::connect(amalgam.url().trim_start_matches("http://")).await.expect("it listens");
         match client_async(request, stream).await {
             Ok((socket, answer)) => {
                 assert!(answer.headers().contains_key("x-request-id"), "{answer:?}");

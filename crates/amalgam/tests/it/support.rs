@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(crate) use cli::Cli;
 pub(crate) use script::{Said, Script};
 pub(crate) use stores::{TestStore, shared_store, stores};
-pub(crate) use waiting::{FINAL, cancel, ended, eventually, id_of, retrieved, standing};
+pub(crate) use waiting::{Beside, FINAL, beside, cancel, ended, eventually, id_of, retrieved, say, standing};
 
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_amalgam");

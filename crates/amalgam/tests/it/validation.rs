@@ -388,7 +388,6 @@ async fn paths_and_methods_that_do_not_exist_are_told_in_the_doors_own_shape() {
         }
     }
     for (method, path) in [
-        (Method::GET, "/v1/responses"),
         (Method::PUT, "/v1/responses"),
         (Method::PATCH, "/v1/responses"),
         (Method::POST, "/v1/models"),

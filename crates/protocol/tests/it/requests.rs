@@ -156,6 +156,24 @@ fn a_response_object_has_all_its_keys_and_repeats_the_request() {
 }
 
 #[test]
+fn a_response_names_the_conversation_that_it_belongs_to() {
+    for (said, told) in [
+        (json!("conv_1"), Some(json!({"id": "conv_1"}))),
+        (json!({"id": "conv_\"1\""}), Some(json!({"id": "conv_\"1\""}))),
+        (json!(""), None),
+        (json!({}), None),
+        (Value::Null, None),
+    ] {
+        read(&json!({"model": "m", "conversation": said}), |request| {
+            let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
+            let text = format!("{{{}}}", str::from_utf8(settings.bytes()).unwrap());
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value.get("conversation"), told.as_ref(), "{said}");
+        });
+    }
+}
+
+#[test]
 fn usage_is_read_in_the_words_of_either_wire() {
     // C-08
     let read = |value: Value| Usage::read(Raw::parse(value.to_string().as_bytes()).unwrap());

@@ -277,8 +277,9 @@ fn full_text(error: &Error) -> String {
 
 fn kind_of(code: &SqlState) -> FailureKind {
     match code.code() {
-        // Shutdown, crash, "starting up", a session that was ended.
-        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => FailureKind::Cut,
+        // Shutdown, crash, "starting up", a session that was ended; statements that were prepared for other tables, or are
+        // not known any more: a new session is as good as any.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "0A000" | "26000" => FailureKind::Cut,
         // Serialisation, deadlock.
         "40001" | "40P01" => FailureKind::Again,
         "23505" => FailureKind::Taken,
@@ -290,5 +291,25 @@ fn kind_of(code: &SqlState) -> FailureKind {
             Some("53" | "58" | "28") => FailureKind::Unavailable,
             _ => FailureKind::Broken,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_done_about_an_error_is_told_by_its_code() {
+        for (codes, kind) in [
+            (&["57P01", "57P03", "08006", "26000"][..], FailureKind::Cut),
+            (&["40001", "40P01"], FailureKind::Again),
+            (&["53100", "53300", "57014", "25006", "28P01", "58030"], FailureKind::Unavailable),
+            (&["23505"], FailureKind::Taken),
+            (&["42P01", "22021", "XX000", "?"], FailureKind::Broken),
+        ] {
+            for code in codes {
+                assert_eq!(kind_of(&SqlState::from_code(code)), kind, "{code}");
+            }
+        }
     }
 }

@@ -1,9 +1,16 @@
 //! Migrations of a database, and whether the server can be relied on.
 
+use std::time::Duration;
+
 use amalgam_core::StoreError;
+use tokio::time;
 use tokio_postgres::Client;
 
-use super::{OpenError, address::Address, connection::Failure};
+use super::{
+    OpenError,
+    address::{Address, Trust},
+    connection::Failure,
+};
 use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus, migrations};
 
 /// Every migration, in order.
@@ -11,6 +18,9 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!("postgres": "V001__state
 
 /// The oldest server that is supported, as the server writes its version.
 const OLDEST: i32 = 150_000;
+
+/// A large database may take its time, and others wait for the one that migrates; but not for ever.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 const VERSION: &str = "SELECT current_setting('server_version_num')::integer, current_setting('server_version')";
 const HISTORY: &str = "
@@ -53,14 +63,28 @@ pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<S
             warnings.push(format!("the PostgreSQL server at {address} runs with {name} = off: {loses}"));
         }
     }
-    if !row.try_get::<_, bool>(3).map_err(failed)? && !address.is_local() {
-        warnings.push(format!("the connection to {address} is not encrypted: say sslmode=verify-full in the address"));
+    let encrypted: bool = row.try_get(3).map_err(failed)?;
+    if !address.is_local() {
+        let missing = match (encrypted, address.trust) {
+            (false, _) => Some("is not encrypted"),
+            (true, Trust::Anybody) => Some("is encrypted, but nobody checks who is at the other end"),
+            (true, Trust::Authority | Trust::Host) => None,
+        };
+        let advice = "say sslmode=verify-full in the address";
+        warnings.extend(missing.map(|missing| format!("the connection to {address} {missing}: {advice}")));
     }
     Ok(warnings)
 }
 
 /// Runs what the database lacks. Whoever comes second waits, and finds nothing to do.
 pub(super) async fn migrate(client: &mut Client) -> Result<(), OpenError> {
+    match time::timeout(LONGEST, run_pending(client)).await {
+        Ok(done) => done,
+        Err(_) => Err(OpenError::Database(Failure::overdue().into())),
+    }
+}
+
+async fn run_pending(client: &mut Client) -> Result<(), OpenError> {
     // Also in one transaction: a script that fails leaves nothing behind.
     let transaction = client.transaction().await.map_err(failed)?;
     transaction.batch_execute(LOCK).await.map_err(failed)?;

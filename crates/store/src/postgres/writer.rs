@@ -179,6 +179,7 @@ impl Writer {
     /// Writes one job that may have happened already (`cut`). An error means that the server cannot be reached.
     async fn write_one(&mut self, job: &mut Job, mut cut: bool) -> Result<(), StoreError> {
         let mut last = None;
+        let mut was_cut = cut;
         for _ in 0..TRIES {
             if cut {
                 match self.look(job).await {
@@ -186,7 +187,7 @@ impl Writer {
                         self.settle(job, Ok(Written::Kept)).await;
                         return Ok(());
                     }
-                    Ok(false) => cut = false,
+                    Ok(false) => {}
                     Err(error) => {
                         self.remember(job, true);
                         job.tell(Err(error.clone()));
@@ -194,30 +195,28 @@ impl Writer {
                     }
                 }
             }
-            match self.attempt(std::slice::from_ref(job)).await {
-                Ok(written) => {
-                    let written = written.first().copied().unwrap_or(Written::Lost);
-                    // A write whose first try was cut and went through after all finds its response ended: by itself.
-                    let own = written == Written::Lost && last.is_some() && self.look(job).await.unwrap_or(false);
-                    self.settle(job, Ok(if own { Written::Kept } else { written })).await;
-                    return Ok(());
-                }
+            let outcome = match self.attempt(std::slice::from_ref(job)).await {
+                Ok(written) => Ok(written.first().copied().unwrap_or(Written::Lost)),
                 Err(Attempt::NoConnection(error)) => {
+                    self.remember(job, was_cut);
                     job.tell(Err(error.clone()));
                     return Err(error);
                 }
                 Err(Attempt::Failed(failure)) => match failure.kind() {
-                    FailureKind::Again => last = Some(failure),
-                    FailureKind::Cut => {
-                        cut = true;
+                    FailureKind::Again | FailureKind::Cut => {
+                        cut = failure.kind() == FailureKind::Cut;
+                        was_cut |= cut;
                         last = Some(failure);
+                        continue;
                     }
-                    FailureKind::Unavailable | FailureKind::Taken | FailureKind::Broken => {
-                        self.settle(job, Err(failure)).await;
-                        return Ok(());
-                    }
+                    FailureKind::Unavailable | FailureKind::Taken | FailureKind::Broken => Err(failure),
                 },
-            }
+            };
+            // The server may have gone on with a try that was cut after we looked: then it is that one which is in the way,
+            // and to be looked for as one that comes again.
+            self.remember(job, was_cut);
+            self.settle(job, outcome).await;
+            return Ok(());
         }
         self.remember(job, cut);
         let error = last.map_or_else(|| StoreError::Unavailable("the write did not go through".to_owned()), Into::into);
@@ -227,19 +226,28 @@ impl Writer {
 
     /// Tells the outcome, and rings for those who wait in this process.
     async fn settle(&mut self, job: &mut Job, outcome: Result<Written, Failure>) {
-        let mut told = outcome.map_err(|failure| (failure.kind(), StoreError::from(failure)));
+        let refused = is_refused(&outcome);
+        let mut told = outcome.map_err(StoreError::from);
         // A write that comes again because nobody could say what became of it.
-        let refused = matches!(told, Ok(Written::Lost) | Err((FailureKind::Taken, _)));
-        if self.unsettled.remove(&job.mark) && refused && self.look(job).await.unwrap_or(false) {
-            told = Ok(Written::Kept);
-        } else if refused && job.write.begin.is_some() {
+        let unsettled = self.unsettled.remove(&job.mark);
+        if refused && unsettled {
+            match self.look(job).await {
+                Ok(true) => told = Ok(Written::Kept),
+                Ok(false) => {}
+                Err(error) => {
+                    self.remember(job, true);
+                    return job.tell(Err(error));
+                }
+            }
+        }
+        if refused && told.is_err() && job.write.begin.is_some() {
             // The id is there already.
             told = Ok(Written::Lost);
         }
-        if told.as_ref().is_ok_and(|written| *written == Written::Kept) {
+        if matches!(told, Ok(Written::Kept)) {
             self.bells.ring([job.write.response_id.as_str()].into_iter().chain(job.is_queued().then_some("")));
         }
-        job.tell(told.map_err(|(_, error)| error));
+        job.tell(told);
     }
 
     /// Whether the write has happened; tries to reach the server for a while.
@@ -299,6 +307,14 @@ impl Writer {
             self.connection = Some(self.connector.connect().await?);
         }
         Ok(())
+    }
+}
+
+/// Whether something that is there already was in the way.
+fn is_refused(outcome: &Result<Written, Failure>) -> bool {
+    match outcome {
+        Ok(written) => *written == Written::Lost,
+        Err(failure) => failure.kind() == FailureKind::Taken,
     }
 }
 

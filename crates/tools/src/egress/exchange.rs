@@ -2,13 +2,17 @@
 
 use std::pin::pin;
 
+use amalgam_core::BoxFuture;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header, response::Parts};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::OwnedSemaphorePermit,
+};
 
 use super::EgressError;
 use super::target::Target;
@@ -19,7 +23,7 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_TRUSTED_LENGTH: usize = 1024 * 1024;
 
 /// Headers of the connection, which is ours, and those that hyper writes by what it sends.
-const NOT_THE_CALLERS: [HeaderName; 10] = [
+pub(super) const NOT_THE_CALLERS: [HeaderName; 10] = [
     header::HOST,
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -50,45 +54,83 @@ pub(super) fn request(target: &Target, method: Method, mut headers: HeaderMap, b
     request
 }
 
-pub(super) async fn exchange<S>(
+/// An answer whose head has arrived. Reading its pieces moves the connection; dropping it closes the connection.
+pub(crate) struct Answer {
+    /// Status and headers.
+    pub(crate) head: Parts,
+    body: Incoming,
+    // Driven here, so that leaving this value ends the connection; there is no task that could outlive it.
+    connection: Option<BoxFuture<'static, ()>>,
+    // The connection lives as long as somebody could send on it.
+    _sender: http1::SendRequest<Full<Bytes>>,
+    // One of the requests under way, until this is dropped.
+    _turn: OwnedSemaphorePermit,
+    limit: usize,
+    left: usize,
+}
+
+/// Sends the request; the answer's body may have at most `limit` bytes.
+pub(super) async fn open<S>(
     stream: S,
     request: Request<Full<Bytes>>,
     limit: usize,
-) -> Result<Response<Bytes>, EgressError>
+    turn: OwnedSemaphorePermit,
+) -> Result<Answer, EgressError>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    let answer = async {
-        let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
-        Ok(Response::from_parts(parts, collect(body, limit).await?))
-    };
-    // Both run here, so that leaving this future ends the connection; there is no task that could outlive it.
-    let (mut answer, mut connection) = (pin!(answer), pin!(connection));
-    tokio::select! {
-        biased;
-        answer = &mut answer => answer,
-        // Its error reaches the answer too; what arrived before the end is still to be read.
-        _ = &mut connection => answer.await,
+    // Its error reaches the answer too; what arrived before the end is still to be read.
+    let mut connection: Option<BoxFuture<'static, ()>> = Some(Box::pin(async {
+        let _ = connection.await;
+    }));
+    let response = driven(&mut connection, sender.send_request(request)).await.map_err(broken)?;
+    let (head, body) = response.into_parts();
+    if body.size_hint().lower() > limit as u64 {
+        return Err(EgressError::TooLarge { limit });
+    }
+    Ok(Answer { head, body, connection, _sender: sender, _turn: turn, limit, left: limit })
+}
+
+impl Answer {
+    /// The next piece of the body; nothing at its end.
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, EgressError> {
+        loop {
+            let Some(frame) = driven(&mut self.connection, self.body.frame()).await else { return Ok(None) };
+            let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
+            match self.left.checked_sub(piece.len()) {
+                Some(left) => self.left = left,
+                None => return Err(EgressError::TooLarge { limit: self.limit }),
+            }
+            return Ok(Some(piece));
+        }
+    }
+
+    /// The whole body.
+    pub(crate) async fn collect(mut self) -> Result<Response<Bytes>, EgressError> {
+        let stated = self.body.size_hint().lower() as usize;
+        let mut whole = BytesMut::with_capacity(stated.min(MAX_TRUSTED_LENGTH));
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(Response::from_parts(self.head, whole.freeze()))
     }
 }
 
-async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, EgressError> {
-    let too_large = || EgressError::TooLarge { limit };
-    let stated = body.size_hint().lower();
-    if stated > limit as u64 {
-        return Err(too_large());
-    }
-    let mut whole = BytesMut::with_capacity((stated as usize).min(MAX_TRUSTED_LENGTH));
-    while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
-        if piece.len() > limit - whole.len() {
-            return Err(too_large());
+/// Waits for `work` while the connection moves.
+async fn driven<T>(connection: &mut Option<BoxFuture<'static, ()>>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    if let Some(moving) = connection {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = moving => {}
         }
-        whole.extend_from_slice(&piece);
+        // A finished future is not asked again.
+        *connection = None;
     }
-    Ok(whole.freeze())
+    work.await
 }
 
 fn broken(error: hyper::Error) -> EgressError {

@@ -128,7 +128,8 @@ impl Promise {
             return Ok(());
         }
         let mut events: Vec<Value> = Vec::new();
-        while let Some(event) = stream.try_next_event().await? {
+        loop {
+            let event = stream.try_next_event().await?.expect("a stream that ends in order ends with [DONE]");
             if event.is_done() {
                 assert_eq!(check::stream(&events), Vec::<String>::new(), "{self:?}");
                 return Ok(());
@@ -142,7 +143,6 @@ impl Promise {
             }
             events.push(event);
         }
-        panic!("{self:?}: a stream ended in order without [DONE]");
     }
 }
 

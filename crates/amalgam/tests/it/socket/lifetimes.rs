@@ -48,10 +48,11 @@ async fn while_a_response_runs_another_one_is_refused_and_the_first_goes_on() {
 
 #[tokio::test]
 async fn whoever_has_seen_the_last_event_may_ask_again_at_once() {
-    let amalgam = Amalgam::start(BINARY, Setup::new()).await;
-    let mut socket = Socket::open(&amalgam).await;
-    for turn in 0..500 {
-        socket.say(&json!({"type": "response.create", "model": "demo", "input": "Hi", "store": false})).await;
+    let world = World::start().await;
+    let mut socket = Socket::open(&world.amalgam).await;
+    for turn in 0..1000 {
+        // No model, so that there is time for many.
+        socket.say(&create(Wire::Chat, json!({"input": "Hi", "store": false, "generate": false}))).await;
         let last = loop {
             let event = socket.event().await;
             if event["type"] == "response.completed" || event["type"] == "error" {
@@ -119,12 +120,13 @@ async fn a_response_that_outlasts_the_drain_is_told_as_failed() {
 
 /// A socket by hand, for clients that behave oddly; with a small window.
 async fn by_hand(amalgam: &Amalgam) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(32 * 1024).unwrap();
-    let mut socket = socket.connect(amalgam.url().trim_start_matches("http://").parse().unwrap()).await.unwrap();
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(32 * 1024).expect("a window");
+    let address = amalgam.url().trim_start_matches("http://").parse().expect("an address");
+    let mut socket = socket.connect(address).await.expect("it listens");
     let head = "GET /v1/responses HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    socket.write_all(head.as_bytes()).await.unwrap();
+    socket.write_all(head.as_bytes()).await.expect("the server takes the request");
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
         answer.push(socket.read_u8().await.expect("an answer"));
@@ -137,10 +139,10 @@ async fn by_hand(amalgam: &Amalgam) -> TcpStream {
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     match payload.len() {
-        short @ 0..=125 => bytes.push(0x80 | u8::try_from(short).unwrap()),
+        short @ 0..=125 => bytes.push(0x80 | short as u8),
         long => {
             bytes.push(0xfe);
-            bytes.extend(u16::try_from(long).unwrap().to_be_bytes());
+            bytes.extend(u16::try_from(long).expect("no test sends more").to_be_bytes());
         }
     }
     bytes.extend([0; 4]);

@@ -20,7 +20,7 @@ pub(crate) fn stores() -> Vec<TestStore> {
 pub(crate) fn shared_store() -> Option<TestStore> {
     let shared = Database::fresh().map(|database| TestStore { name: "postgres", database: Some(database) });
     if shared.is_none() {
-        eprintln!("skipped: AMALGAM_TEST_POSTGRES names no server");
+        super::say("skipped: AMALGAM_TEST_POSTGRES names no server");
     }
     shared
 }

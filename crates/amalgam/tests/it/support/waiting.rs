@@ -6,6 +6,7 @@ use amalgam_testkit::{Answer, Client};
 use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 /// How soon after a death or a signal nothing may be unfinished. P3
 pub(crate) const FINAL: Duration = Duration::from_secs(10);
@@ -58,4 +59,35 @@ pub(crate) async fn cancel(client: &Client, id: &str) -> Answer {
 /// The id of a response.
 pub(crate) fn id_of(response: &Value) -> &str {
     response["id"].as_str().expect("a response has an id")
+}
+
+/// Something that goes on beside the test; dropping it ends it.
+pub(crate) struct Beside<T>(JoinSet<T>);
+
+/// Starts something beside the test.
+pub(crate) fn beside<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Beside<T> {
+    let mut task = JoinSet::new();
+    task.spawn(work);
+    Beside(task)
+}
+
+impl<T: Send + 'static> Beside<T> {
+    /// Waits for its end.
+    pub(crate) async fn end(mut self) -> T {
+        let ended = self.0.join_next().await.expect("one task was started");
+        ended.expect("it ends in order")
+    }
+
+    /// Ends it in the middle; it must not have come to its own end yet.
+    pub(crate) async fn leave(mut self) {
+        self.0.abort_all();
+        let ended = self.0.join_next().await.expect("one task was started");
+        assert!(ended.is_err_and(|error| error.is_cancelled()), "it came to its end too early");
+    }
+}
+
+/// Says something to whoever runs the tests.
+#[expect(clippy::print_stderr, reason = "this is how a test speaks")]
+pub(crate) fn say(what: &str) {
+    eprintln!("{what}");
 }

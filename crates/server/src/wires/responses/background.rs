@@ -63,7 +63,8 @@ async fn run(app: &App, turn: QueuedTurn) {
     match begin(app, &scope, &request, order).await {
         Ok(Begun::Running(running)) => app.engine.run_in_background(running.run, error::object_in_stream).await,
         Ok(Begun::Queued { .. }) => warn!(response.id = response_id, "a turn that waited was put back into the queue"),
-        Err(fault) if matches!(fault.kind, FaultKind::Overloaded | FaultKind::ShuttingDown) => {
+        // It has not begun, and can wait for somebody who has room, and a store.
+        Err(Fault { kind: FaultKind::Overloaded | FaultKind::ShuttingDown | FaultKind::StoreDown, .. }) => {
             app.engine.hand_over(&response_id).await;
         }
         Err(fault) => {

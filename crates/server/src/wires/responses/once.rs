@@ -14,10 +14,11 @@ use amalgam_core::{
     store::{Answer, Claim, Keyed},
 };
 use amalgam_engine::{Frames, Identity};
+use amalgam_protocol::Raw;
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_core::Stream;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
@@ -138,7 +139,7 @@ pub(in crate::wires) async fn claim(
                 return Err(Fault::new(FaultKind::Mismatch, "This Idempotency-Key was used with another body.").into());
             }
             Claim::Done { response_id, answer } => {
-                return replay(app, scope, &response_id, answer).await.map(Standing::Told);
+                return replay(app, scope, &response_id, answer, body).await.map(Standing::Told);
             }
             Claim::Running { response_id } => {
                 let changed = app.store.changed(&response_id);
@@ -253,11 +254,22 @@ fn whole(body: Bytes) -> Answer {
     Answer::Body { status: 200, content_type: "application/json".to_owned(), body }
 }
 
-async fn replay(app: &App, scope: &Scope, response_id: &str, answer: Answer) -> Result<Response, WireError> {
+async fn replay(
+    app: &App,
+    scope: &Scope,
+    response_id: &str,
+    answer: Answer,
+    body: &Bytes,
+) -> Result<Response, WireError> {
     let response = match answer {
         Answer::Stored => {
             let response = app.store.response(scope, response_id).await?;
-            told(app, scope, &response.ok_or_else(|| missing(RESPONSE, response_id))?).await?
+            let response = response.ok_or_else(|| missing(RESPONSE, response_id))?;
+            match !response.streamed && asks_for_stream(body) {
+                // Events are kept for less long than keys: what is left is the beginning and the end.
+                true => event_stream(stream::iter([Bytes::from(response.all_words())])),
+                false => told(app, scope, &response).await?,
+            }
         }
         Answer::Body { status, content_type, body } => {
             let mut response = Response::new(Body::from(body));
@@ -269,6 +281,10 @@ async fn replay(app: &App, scope: &Scope, response_id: &str, answer: Answer) -> 
         }
     };
     Ok(replayed(response))
+}
+
+fn asks_for_stream(body: &Bytes) -> bool {
+    Raw::parse(body).is_ok_and(|body| body.get("stream").is_some_and(|stream| stream.text() == "true"))
 }
 
 fn replayed(mut response: Response) -> Response {

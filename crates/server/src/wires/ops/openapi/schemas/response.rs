@@ -1,4 +1,4 @@
-//! The response object: every key is always there.
+//! The response object: every key is always there, but for the conversation of one that belongs to none.
 
 use serde_json::{Map, Value, json};
 
@@ -15,10 +15,12 @@ fn response() -> Value {
             properties.extend(group);
         }
     }
-    let required: Vec<&String> = properties.keys().collect();
+    let required: Vec<String> = properties.keys().cloned().collect();
+    let conversation = object("The conversation that it belongs to.", &["id"], json!({"id": {"type": "string"}}));
+    properties.insert("conversation".to_owned(), conversation);
     json!({
         "type": "object",
-        "description": "A response. Every key is always there, null where nothing is to be said.",
+        "description": "A response. Every required key is always there, null where nothing is to be said.",
         "required": required,
         "properties": properties,
     })

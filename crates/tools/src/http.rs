@@ -1,0 +1,160 @@
+//! Tools that are a request to an HTTP service.
+//!
+//! A tool is checked when it is made, not when it is called. Arguments fill places that its author left open in the path,
+//! the query and the body; where the request goes and what it is authorised by are the author's alone.
+
+mod answer;
+mod template;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use amalgam_core::{BoxFuture, Handler, ToolCall, ToolError, ToolOutput};
+use amalgam_protocol::{Json, Raw};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use self::answer::ResultPath;
+use self::template::{BodyTemplate, UrlTemplate};
+use crate::egress::{Egress, Limits, is_the_connections};
+
+/// The largest answer that is read.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+const MAX_HEADERS: usize = 32;
+const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What a tool's author writes.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+    pub method: String,
+    /// Where to: `https://host/courses/{course_id}?language={language}`. Arguments fill path and query, never the
+    /// host; a part of the query whose argument is absent is left out.
+    pub url: String,
+    /// Sent with every request, as they are.
+    pub headers: Vec<(String, HeaderText)>,
+    /// The string `"arguments"` for all arguments, or JSON whose strings `"{name}"` are replaced by arguments.
+    pub body: Option<Json>,
+    /// What of the answer is the result: `data.items`, or a JSON pointer such as `/data/items`.
+    pub result_path: Option<String>,
+}
+
+/// The value of a header.
+#[derive(Debug, Clone)]
+pub enum HeaderText {
+    /// Anybody may see it.
+    Plain(String),
+    /// It never comes out again: not in errors, and not in results that repeat it.
+    Secret(SecretString),
+}
+
+impl HeaderText {
+    fn expose(&self) -> &str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Secret(secret) => secret.expose_secret(),
+        }
+    }
+}
+
+/// A tool whose settings hold.
+pub struct HttpTool {
+    method: Method,
+    url: UrlTemplate,
+    headers: HeaderMap,
+    secrets: Vec<SecretString>,
+    body: Option<BodyTemplate>,
+    result_path: ResultPath,
+    egress: Arc<Egress>,
+    timeout: Duration,
+}
+
+impl HttpTool {
+    /// Checks the settings; the error is for whoever wrote them. `timeout` is what the tool's policy says.
+    pub fn new(settings: &HttpSettings, egress: Arc<Egress>, timeout: Duration) -> Result<Self, String> {
+        let known = |method: &&Method| method.as_str().eq_ignore_ascii_case(&settings.method);
+        let method = METHODS.iter().find(known).ok_or("method: GET, POST, PUT, PATCH or DELETE")?.clone();
+        if method == Method::GET && settings.body.is_some() {
+            return Err("body: a GET request has none".to_owned());
+        }
+        let mut secrets = Vec::new();
+        for (_, text) in &settings.headers {
+            if let HeaderText::Secret(secret) = text {
+                secrets.extend(answer::worth_hiding(secret));
+            }
+        }
+        Ok(Self {
+            method,
+            url: UrlTemplate::parse(&settings.url).map_err(|reason| format!("url: {reason}"))?,
+            headers: headers(settings)?,
+            secrets,
+            body: settings.body.clone().map(BodyTemplate::new),
+            result_path: ResultPath::parse(settings.result_path.as_deref())
+                .map_err(|reason| format!("result_path: {reason}"))?,
+            egress,
+            timeout,
+        })
+    }
+
+    async fn call(&self, call: ToolCall<'_>) -> Result<ToolOutput, ToolError> {
+        let url = self.url.fill(call.arguments).map_err(ToolError::Refused)?;
+        let mut headers = self.headers.clone();
+        if self.method != Method::GET && !headers.contains_key(&IDEMPOTENCY_KEY) {
+            // A key of ours is plain text; one that is not cannot be sent, and is no reason to fail.
+            if let Ok(key) = HeaderValue::from_str(call.key) {
+                headers.insert(IDEMPOTENCY_KEY, key);
+            }
+        }
+        let body = match &self.body {
+            Some(body) => {
+                headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+                body.fill(call.arguments)
+            }
+            None => Bytes::new(),
+        };
+        let limits = Limits { bytes: MAX_ANSWER_BYTES, timeout: self.timeout };
+        let response = self.egress.request(self.method.clone(), &url, headers, body, limits).await?;
+        answer::output(&response, &self.result_path, &self.secrets)
+    }
+}
+
+impl Handler for HttpTool {
+    fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(self.call(call))
+    }
+}
+
+impl fmt::Debug for HttpTool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.method, self.url)
+    }
+}
+
+fn headers(settings: &HttpSettings) -> Result<HeaderMap, String> {
+    if settings.headers.len() > MAX_HEADERS {
+        return Err(format!("headers: at most {MAX_HEADERS}"));
+    }
+    let mut headers = HeaderMap::new();
+    for (name, text) in &settings.headers {
+        let told = crate::text::printable(name, 100);
+        let name: HeaderName = name.parse().map_err(|_| format!("headers: `{told}` is no name of a header"))?;
+        if is_the_connections(&name) {
+            return Err(format!("headers: `{told}` belongs to the connection"));
+        }
+        // The text itself may be a secret, and is not repeated.
+        let mut value =
+            HeaderValue::from_str(text.expose()).map_err(|_| format!("headers: the value of `{told}` is not usable"))?;
+        value.set_sensitive(true);
+        if headers.insert(name, value).is_some() {
+            return Err(format!("headers: `{told}` is there twice"));
+        }
+    }
+    headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json, text/plain;q=0.9, */*;q=0.1"));
+    Ok(headers)
+}
+
+/// An argument that is there; null counts as left out.
+fn argument<'a>(arguments: Raw<'a>, name: &str) -> Option<Raw<'a>> {
+    arguments.get(name).filter(|value| !value.is_null())
+}

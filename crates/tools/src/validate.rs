@@ -1,0 +1,96 @@
+//! JSON Schemas of tools: compiled once, within a budget, and asked before anything runs.
+//!
+//! Schemas come from tenants and from other people's servers. What one may cost is settled before it is compiled
+//! (`budget`), patterns run on an engine without backtracking, and nothing is ever fetched to complete a schema.
+
+mod budget;
+mod cache;
+
+use amalgam_core::ArgumentCheck;
+use amalgam_protocol::{Raw, Shape};
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use self::budget::Growth;
+use crate::text;
+
+pub use self::cache::Schemas;
+
+/// The longest name of a tool.
+const MAX_NAME_BYTES: usize = 64;
+/// What one pattern may take once it is compiled.
+const MAX_PATTERN_BYTES: usize = 128 * 1024;
+/// A model repairs what it is told about; it need not be told everything at once.
+const MAX_FAULTS: usize = 5;
+const MAX_FAULT_CHARS: usize = 300;
+
+/// A compiled schema. Cheap to ask, any number of times.
+#[derive(Debug)]
+pub struct Schema {
+    validator: Validator,
+    growth: Growth,
+}
+
+impl Schema {
+    /// Compiles a schema, or says what is wrong with it. This may take milliseconds: see [`Schemas::get`].
+    pub fn compile(schema: Raw<'_>) -> Result<Self, String> {
+        if schema.shape() != Shape::Object {
+            return Err(format!("a schema is an object, not {}", schema.shape().name()));
+        }
+        let value = budget::read(schema)?;
+        let growth = budget::check(&value)?;
+        let validator = jsonschema::options()
+            .offline()
+            .should_validate_formats(false)
+            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES))
+            .build(&value)
+            .map_err(|error| text::printable(&located(error.instance_path().as_str(), &error), MAX_FAULT_CHARS))?;
+        Ok(Self { validator, growth })
+    }
+}
+
+impl ArgumentCheck for Schema {
+    fn check(&self, arguments: Raw<'_>) -> Result<(), String> {
+        if arguments.shape() != Shape::Object {
+            return Err(format!("the arguments are {}; they have to be an object", arguments.shape().name()));
+        }
+        let value: Value = serde_json::from_str(arguments.text())
+            .map_err(|error| format!("the arguments cannot be read: {error}"))?;
+        self.growth.allows(&value)?;
+        let faults: Vec<_> = self
+            .validator
+            .iter_errors(&value)
+            .take(MAX_FAULTS)
+            .map(|fault| {
+                let reason = fault.masked_with("the value");
+                text::printable(&located(fault.instance_path().as_str(), &reason), MAX_FAULT_CHARS)
+            })
+            .collect();
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(faults.join("; ")),
+        }
+    }
+}
+
+/// Checks the name of a tool: what every upstream accepts.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    match name.len() {
+        0 => Err("a tool has a name".to_owned()),
+        length if length > MAX_NAME_BYTES => Err(format!("the name of a tool has at most {MAX_NAME_BYTES} characters")),
+        _ if !name.bytes().all(plain) => Err("the name of a tool is made of a-z, A-Z, 0-9, _ and -".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn located(path: &str, reason: &impl ToString) -> String {
+    match path {
+        "" => reason.to_string(),
+        path => format!("{path}: {}", reason.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[path = "validate_tests.rs"]
+mod tests;

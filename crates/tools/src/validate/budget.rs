@@ -1,0 +1,249 @@
+//! What a schema may cost, settled before it is compiled.
+//!
+//! References are followed here as a validator would follow them. A few kilobytes of references to references can
+//! stand for more work than there is time; so can a schema that reaches itself in several ways, whose cost doubles with
+//! every level of the arguments. The first kind is refused, the second kind takes flat arguments only.
+
+use std::collections::BTreeSet;
+
+use amalgam_protocol::{Raw, Shape};
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
+
+/// Objects in a schema, each of which may be a schema of its own.
+const MAX_NODES: usize = 2_000;
+/// The same with every reference replaced by what it points to.
+const MAX_EXPANDED: usize = 10_000;
+/// Schemas inside one another with references followed: walking them takes a stack.
+const MAX_CHAIN: usize = 200;
+const MAX_BYTES: usize = 256 * 1024;
+/// Each may take its share of memory once it is compiled.
+const MAX_PATTERNS: usize = 64;
+/// Ways back into itself that are told apart; more count as if all met.
+const MAX_RETURNS: usize = 64;
+/// How often the arguments of a schema that meets itself may be looked at.
+const MAX_WORK: u64 = 100_000;
+
+/// Keywords whose value is a schema for the same value.
+const HERE: [&str; 4] = ["not", "if", "then", "else"];
+/// Keywords whose value is a list of schemas for the same value.
+const HERE_MANY: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Keywords whose value names schemas for the same value.
+const HERE_NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
+/// Keywords whose value is a schema, or a list of them, for values inside.
+const INSIDE: [&str; 9] = [
+    "additionalProperties",
+    "additionalItems",
+    "items",
+    "prefixItems",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+];
+/// A step to any value inside.
+const ANY: &str = "*";
+
+/// How the cost of a schema grows with the depth of the arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Growth {
+    /// In how many ways the schema may meet itself at one place.
+    ways: u64,
+}
+
+impl Growth {
+    pub(super) fn allows(self, arguments: &Value) -> Result<(), String> {
+        if self.ways <= 1 {
+            return Ok(());
+        }
+        let deepest = MAX_WORK.ilog(self.ways);
+        match depth(arguments) > deepest {
+            true => Err(format!("the arguments nest deeper than the {deepest} levels that the schema allows")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Reads a schema of bearable size.
+pub(super) fn read(schema: Raw<'_>) -> Result<Value, String> {
+    if schema.text().len() > MAX_BYTES {
+        return Err(format!("the schema has more than {MAX_BYTES} bytes"));
+    }
+    debug_assert_eq!(schema.shape(), Shape::Object, "the caller has looked");
+    serde_json::from_str(schema.text()).map_err(|error| format!("the schema cannot be read: {error}"))
+}
+
+/// Refuses what could take too long, and says how the rest grows.
+pub(super) fn check(schema: &Value) -> Result<Growth, String> {
+    // There, `id` is what `$id` is everywhere else.
+    let drafts = ["draft-03", "draft-04"];
+    if schema.get("$schema").and_then(Value::as_str).is_some_and(|name| drafts.iter().any(|old| name.contains(old))) {
+        return Err("the schema is written for a draft before 6".to_owned());
+    }
+    let mut size = Size::default();
+    size.count(schema, true)?;
+    let mut walk = Walk { root: schema, expanded: 0, under_way: Vec::new(), returns: Vec::new() };
+    walk.schema(schema, &mut Vec::new())?;
+    Ok(Growth { ways: ways(&walk.returns) })
+}
+
+#[derive(Default)]
+struct Size {
+    nodes: usize,
+    patterns: usize,
+}
+
+impl Size {
+    fn count(&mut self, value: &Value, at_root: bool) -> Result<(), String> {
+        match value {
+            Value::Object(fields) => {
+                self.nodes += 1;
+                if self.nodes > MAX_NODES {
+                    return Err(format!("the schema has more than {MAX_NODES} parts"));
+                }
+                self.patterns += usize::from(fields.get("pattern").is_some_and(Value::is_string));
+                self.patterns += fields.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
+                if self.patterns > MAX_PATTERNS {
+                    return Err(format!("the schema has more than {MAX_PATTERNS} patterns"));
+                }
+                // A part with an address of its own gives the references inside it another meaning.
+                if !at_root && fields.get("$id").is_some_and(Value::is_string) {
+                    return Err("only the whole schema may have an `$id`".to_owned());
+                }
+                fields.values().try_for_each(|value| self.count(value, false))
+            }
+            Value::Array(values) => values.iter().try_for_each(|value| self.count(value, false)),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    expanded: usize,
+    /// What references have led into, with the length of the path at that moment.
+    under_way: Vec<(&'a Value, usize)>,
+    /// The paths on which the schema comes back to itself.
+    returns: Vec<Vec<&'a str>>,
+}
+
+impl<'a> Walk<'a> {
+    /// `path` leads from the arguments to the value that `schema` is about.
+    fn schema(&mut self, schema: &'a Value, path: &mut Vec<&'a str>) -> Result<(), String> {
+        let Value::Object(fields) = schema else { return Ok(()) };
+        self.expanded += 1;
+        if self.expanded > MAX_EXPANDED {
+            return Err(format!("the schema has more than {MAX_EXPANDED} parts once its references are followed"));
+        }
+        if let Some((_, since)) = self.under_way.iter().find(|(other, _)| std::ptr::eq(*other, schema)) {
+            let way = path.get(*since..).unwrap_or_default().to_vec();
+            if way.is_empty() {
+                return Err("the schema refers to itself without end".to_owned());
+            }
+            self.returns.push(way);
+            return Ok(());
+        }
+        if self.under_way.len() == MAX_CHAIN {
+            return Err(format!("the schema nests deeper than {MAX_CHAIN} levels once its references are followed"));
+        }
+        self.under_way.push((schema, path.len()));
+        // What is left over is found by asking everything else a second time.
+        let leftovers = fields.contains_key("unevaluatedProperties") || fields.contains_key("unevaluatedItems");
+        for _ in 0..=usize::from(leftovers) {
+            self.here(fields, path)?;
+            self.inside(fields, path)?;
+        }
+        self.under_way.pop();
+        Ok(())
+    }
+
+    fn here(&mut self, fields: &'a Map<String, Value>, path: &mut Vec<&'a str>) -> Result<(), String> {
+        for keyword in ["$dynamicRef", "$recursiveRef"] {
+            if fields.get(keyword).is_some_and(Value::is_string) {
+                return Err(format!("`{keyword}` is not supported"));
+            }
+        }
+        if let Some(Value::String(reference)) = fields.get("$ref") {
+            let target = resolve(self.root, reference)?;
+            self.schema(target, path)?;
+        }
+        for keyword in HERE {
+            if let Some(schema) = fields.get(keyword) {
+                self.schema(schema, path)?;
+            }
+        }
+        for keyword in HERE_MANY {
+            for schema in fields.get(keyword).and_then(Value::as_array).into_iter().flatten() {
+                self.schema(schema, path)?;
+            }
+        }
+        for keyword in HERE_NAMED {
+            for schema in fields.get(keyword).and_then(Value::as_object).into_iter().flat_map(Map::values) {
+                self.schema(schema, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn inside(&mut self, fields: &'a Map<String, Value>, path: &mut Vec<&'a str>) -> Result<(), String> {
+        for (name, schema) in fields.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            self.step(name, schema, path)?;
+        }
+        for schema in fields.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::values) {
+            self.step(ANY, schema, path)?;
+        }
+        for keyword in INSIDE {
+            match fields.get(keyword) {
+                Some(Value::Array(schemas)) => schemas.iter().try_for_each(|schema| self.step(ANY, schema, path))?,
+                Some(schema) => self.step(ANY, schema, path)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &'a str, schema: &'a Value, path: &mut Vec<&'a str>) -> Result<(), String> {
+        path.push(step);
+        let walked = self.schema(schema, path);
+        path.pop();
+        walked
+    }
+}
+
+/// What a reference inside the schema points to. Any other is refused: nothing is fetched.
+fn resolve<'a>(root: &'a Value, reference: &str) -> Result<&'a Value, String> {
+    let told = || crate::text::printable(reference, 100);
+    let pointer = match reference.strip_prefix('#') {
+        Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => pointer,
+        _ => return Err(format!("the reference `{}` leads outside; use `#/$defs/NAME`", told())),
+    };
+    let pointer = percent_decode_str(pointer).decode_utf8().map_err(|_| format!("`{}` is no reference", told()))?;
+    root.pointer(&pointer).ok_or_else(|| format!("the reference `{}` leads nowhere", told()))
+}
+
+/// The most ways that could lead to one place. Ways of different length count together: both may be taken again and
+/// again until they meet.
+fn ways(returns: &[Vec<&str>]) -> u64 {
+    let distinct: BTreeSet<_> = returns.iter().collect();
+    if distinct.len() > MAX_RETURNS {
+        return returns.len() as u64;
+    }
+    let meet = |one: &[&str], other: &[&str]| {
+        one.iter().zip(other).all(|(one, other)| one == other || *one == ANY || *other == ANY)
+    };
+    distinct
+        .iter()
+        .map(|way| returns.iter().filter(|other| meet(way, other)).count() as u64)
+        .max()
+        .unwrap_or_default()
+}
+
+fn depth(value: &Value) -> u32 {
+    let inside = match value {
+        Value::Object(fields) => fields.values().map(depth).max(),
+        Value::Array(values) => values.iter().map(depth).max(),
+        _ => return 0,
+    };
+    inside.unwrap_or_default() + 1
+}

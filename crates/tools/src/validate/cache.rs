@@ -1,0 +1,90 @@
+//! Schemas that were compiled before, by the hash of their text.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use amalgam_protocol::Json;
+use sha2::{Digest as _, Sha256};
+use tokio::task::spawn_blocking;
+
+use super::Schema;
+
+type Hash = [u8; 32];
+
+/// Compiles schemas away from the threads that serve, and keeps those that were used last.
+///
+/// Refusals are kept too: a caller that sends the same bad schema with every request pays for it once.
+#[derive(Debug)]
+pub struct Schemas {
+    capacity: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    entries: HashMap<Hash, Entry>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    compiled: Result<Arc<Schema>, String>,
+    used: u64,
+}
+
+impl Default for Schemas {
+    fn default() -> Self {
+        Self::new(256)
+    }
+}
+
+impl Schemas {
+    /// Keeps at most `capacity` schemas.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity: capacity.max(1), kept: Mutex::default() }
+    }
+
+    /// The compiled schema, or the reason why there is none.
+    pub async fn get(&self, schema: &Json) -> Result<Arc<Schema>, String> {
+        let hash = Sha256::digest(schema.bytes()).into();
+        if let Some(known) = self.kept().take_up(&hash) {
+            return known;
+        }
+        let schema = schema.clone();
+        let compiled = spawn_blocking(move || Schema::compile(schema.raw()).map(Arc::new))
+            .await
+            .unwrap_or_else(|_| Err("the schema cannot be compiled".to_owned()));
+        self.kept().keep(hash, compiled.clone(), self.capacity);
+        compiled
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Every change is whole before anything could panic.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.kept().entries.len()
+    }
+}
+
+impl Kept {
+    fn take_up(&mut self, hash: &Hash) -> Option<Result<Arc<Schema>, String>> {
+        self.uses += 1;
+        let entry = self.entries.get_mut(hash)?;
+        entry.used = self.uses;
+        Some(entry.compiled.clone())
+    }
+
+    fn keep(&mut self, hash: Hash, compiled: Result<Arc<Schema>, String>, capacity: usize) {
+        self.uses += 1;
+        self.entries.insert(hash, Entry { compiled, used: self.uses });
+        while self.entries.len() > capacity {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(hash, _)| *hash);
+            oldest.and_then(|hash| self.entries.remove(&hash));
+        }
+    }
+}
