@@ -158,6 +158,7 @@ impl Sqlite {
             let work = Reader { path: path.clone(), jobs: Arc::clone(&store.reads) };
             store.start("store-reader", move || work.run(connection))?;
         }
+        // The last one: see `Drop`.
         store.start("store-log", move || log.run(path, checkpointer))?;
         Ok(store)
     }
@@ -223,13 +224,15 @@ impl Store for Sqlite {
 impl Drop for Sqlite {
     /// What was accepted is still written.
     fn drop(&mut self) {
-        self.writes.close();
+        // A thread that panicked has nothing left to say.
+        let join = |thread: JoinHandle<()>| drop(thread.join());
         self.reads.close();
         self.log.close();
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has nothing left to say.
-            drop(thread.join());
-        }
+        // The writer was started first and goes last: whoever closes the file last folds the log into it, and two who
+        // close it at once each take the other for the last.
+        self.threads.split_off(self.threads.len().min(1)).into_iter().for_each(join);
+        self.writes.close();
+        self.threads.drain(..).for_each(join);
     }
 }
 

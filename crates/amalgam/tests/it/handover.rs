@@ -52,12 +52,8 @@ async fn a_restarted_process_goes_on_with_background_turns() {
             world.upstream(Wire::Chat).enqueue(answer.reply(Wire::Chat, delivery));
             world.start_again().await;
             let response = ended(&world.amalgam.client(), &id).await;
-            assert_eq!(
-                (&response["status"], text_of(&response).as_str()),
-                (&json!("completed"), "All is well."),
-                "{}",
-                store.name
-            );
+            let told = (response["status"].as_str().unwrap_or_default(), text_of(&response));
+            assert_eq!(told, ("completed", "All is well.".to_owned()), "{} {delivery:?}: {response}", store.name);
             if delivery == Delivery::Stream {
                 let told = world.amalgam.client().get(&format!("/v1/responses/{id}?stream=true")).await;
                 assert_eq!(check::body(&told.body), Vec::<String>::new(), "{} {}", store.name, told.text());

@@ -89,8 +89,10 @@ async fn a_text_comes_back_as_one_message_whole_and_streamed() {
 async fn streamed_and_whole_give_the_same_items() {
     // C-22
     let world = World::start().await;
+    // Thoughts that are kept are sealed, each time into another text.
     let request = json!({
         "input": "Go.",
+        "store": false,
         "reasoning": {"summary": "auto"},
         "tools": [{"type": "function", "name": "look", "parameters": {"type": "object"}}],
     });
@@ -252,7 +254,7 @@ async fn messages_in_every_accepted_spelling_reach_the_upstream() {
 #[tokio::test]
 async fn reasoning_comes_as_summary_events() {
     let world = World::start().await;
-    let request = json!({"input": "Why?", "reasoning": {"effort": "low", "summary": "auto"}});
+    let request = json!({"input": "Why?", "store": false, "reasoning": {"effort": "low", "summary": "auto"}});
     let script = Script::new([Said::thoughts(&["First ", "this."]), Said::text(&["Because."])]);
     for wire in WIRES {
         for delivery in DELIVERIES {

@@ -42,7 +42,10 @@ const DURABILITY: &str = "
 pub(super) async fn check_version(client: &Client) -> Result<(), OpenError> {
     let row = client.query_one(VERSION, &[]).await.map_err(failed)?;
     let number: i32 = row.try_get(0).map_err(failed)?;
-    let version: String = row.try_get(1).map_err(failed)?;
+    refuse_old(number, row.try_get(1).map_err(failed)?)
+}
+
+fn refuse_old(number: i32, version: String) -> Result<(), OpenError> {
     match number < OLDEST {
         true => Err(OpenError::TooOld { version }),
         false => Ok(()),
@@ -137,5 +140,18 @@ fn unavailable(error: tokio_postgres::Error) -> StoreError {
 impl From<MigrationError> for OpenError {
     fn from(error: MigrationError) -> Self {
         Self::Schema(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_before_15_is_refused_by_its_version() {
+        let refused = refuse_old(140_012, "14.12 (Debian)".to_owned()).unwrap_err();
+        assert_eq!(refused.to_string(), "the PostgreSQL server is version 14.12 (Debian), which is older than 15");
+        refuse_old(150_000, "15.0".to_owned()).unwrap();
+        refuse_old(180_001, "18.1".to_owned()).unwrap();
     }
 }

@@ -139,8 +139,10 @@ fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
 #[test]
 fn the_requests_of_the_readme_are_read_by_the_server() {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    // A variable of the shell stands between two quotes of its own.
+    let readme = readme.replace("'$first'", "resp_1");
     let bodies: Vec<&str> = readme.split("-d '").skip(1).map(|rest| rest.split('\'').next().unwrap()).collect();
-    assert!(bodies.len() >= 2);
+    assert!(bodies.len() >= 4);
     for body in bodies {
         assert_valid("CreateResponse", &serde_json::from_str(body).unwrap());
         let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
@@ -349,7 +351,9 @@ fn the_response_has_exactly_the_published_keys() {
     let sent: BTreeSet<&String> = response.as_object().unwrap().keys().collect();
     let document = parsed();
     let shape = &document["components"]["schemas"]["Response"];
-    let published: BTreeSet<&String> = shape["properties"].as_object().unwrap().keys().collect();
+    let mut published: BTreeSet<&String> = shape["properties"].as_object().unwrap().keys().collect();
+    // The one key that is only there when there is something to tell.
+    assert!(published.remove(&"conversation".to_owned()));
     assert_eq!(sent, published);
     assert_eq!(shape["required"].as_array().unwrap().len(), 31);
 }
