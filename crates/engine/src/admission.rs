@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind};
+use amalgam_core::{Fault, FaultKind};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// The room for turns in this process.
@@ -39,13 +39,13 @@ impl Place {
     }
 
     /// Comes back when the turn has to end, whatever it is doing.
-    pub(crate) fn over(&self) -> BoxFuture<'static, Fault> {
+    pub(crate) fn over(&self) -> impl Future<Output = Fault> + Send + 'static {
         let mut over = self.over.clone();
-        Box::pin(async move {
+        async move {
             // The sender is part of the admission that the engine holds.
             let _ = over.wait_for(|over| *over).await;
             shutting_down()
-        })
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Engine {
     }
 
     async fn stream_in_background(&self, run: Run, tell: fn(&Fault) -> ErrorObject) -> bool {
-        let mut over = run.place.over();
+        let mut over = std::pin::pin!(run.place.over());
         let mut stopped = run.stopped();
         let mut frames = run.into_frames(tell);
         let mut can_hand_over = true;

@@ -118,13 +118,18 @@ impl Frames {
 
     /// Lets another process run the turn, if the model has not said anything: then nothing more is written here.
     pub(crate) async fn hand_over(&mut self) -> bool {
-        let fresh = matches!(self.stage, Stage::Running) && !self.run.spoken;
+        let fresh = matches!(self.stage, Stage::Running) && self.is_fresh();
         if let (true, Some(recorder)) = (fresh, &mut self.run.recorder) {
             // Whoever goes on counts the events in the store.
             recorder.flushed().await;
             recorder.forget();
         }
         fresh
+    }
+
+    /// Whether it is a background turn that another process can still begin anew.
+    fn is_fresh(&self) -> bool {
+        self.run.waited.is_some() && !self.run.spoken
     }
 
     fn send(&mut self) -> Poll<Option<Bytes>> {
@@ -246,6 +251,10 @@ impl Frames {
     }
 
     fn poll_over(&mut self, context: &mut Context<'_>) {
+        // Whoever drives it hands it over instead.
+        if self.is_fresh() {
+            return;
+        }
         let rung = self.run.place.is_over() || *self.stopped.borrow();
         if !rung && self.over_wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             return;

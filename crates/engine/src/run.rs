@@ -11,7 +11,7 @@ use amalgam_core::{
     store::{ProcessId, Written},
 };
 use amalgam_protocol::{CreateResponse, ErrorObject, Settings};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
@@ -336,11 +336,19 @@ impl Run {
     /// The whole response. Dropping the future ends the upstream call. `tell` says what the store keeps of a fault.
     pub async fn finish(mut self, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
         let deadline = self.deadline;
-        let over = self.place.over();
-        let driven = tokio::select! {
-            biased;
-            driven = tokio::time::timeout_at(deadline, self.drive()) => driven.unwrap_or_else(|_| Err(past_deadline())),
-            fault = over => Err(fault),
+        // An answer that came whole is here already: it needs no timers.
+        let driven = match self.drive().now_or_never() {
+            Some(driven) => driven,
+            None => {
+                let over = self.place.over();
+                tokio::select! {
+                    biased;
+                    driven = tokio::time::timeout_at(deadline, self.drive()) => {
+                        driven.unwrap_or_else(|_| Err(past_deadline()))
+                    }
+                    fault = over => Err(fault),
+                }
+            }
         };
         self.end(driven, tell).await
     }

@@ -18,8 +18,8 @@ use tracing::{debug, warn};
 
 use super::file;
 
-/// Pages of 4 KiB. From here on there is something to move.
-const WORTH_MOVING: u32 = 1_000;
+/// Pages of 4 KiB. From here on there is something to move: 16 MiB. Pages that many commits change are moved once.
+const WORTH_MOVING: u32 = 4_096;
 /// From here on the writer sees to it that the log starts anew: 64 MiB.
 const LONG: u32 = 16_384;
 /// From here on nothing is written: 1 GiB.

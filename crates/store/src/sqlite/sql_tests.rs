@@ -1,8 +1,8 @@
 use std::{fs, path::Path};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, StatementStatus};
 
-use super::{schema::MIGRATIONS, sql};
+use super::{file, schema::MIGRATIONS, sql};
 
 /// Tables whose rows belong to a user.
 const SCOPED: [&str; 7] =
@@ -103,6 +103,28 @@ fn no_statement_of_a_caller_walks_through_a_table() {
 }
 
 #[test]
+fn no_statement_is_planned_for_each_value_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("amalgam.db");
+    file::create(&path).unwrap();
+    let connection = file::open_writer(&path, None).unwrap();
+    for migration in MIGRATIONS {
+        connection.execute_batch(migration.sql).unwrap();
+    }
+    for (_, name, text) in sql::ALL {
+        let mut statement = connection.prepare(text).unwrap();
+        for value in ["a", "b", "c"] {
+            for index in 1..=statement.parameter_count() {
+                statement.raw_bind_parameter(index, value).unwrap();
+            }
+            // Some columns refuse such a value. It is planned all the same.
+            let _ = statement.raw_query().next();
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{name}");
+    }
+}
+
+#[test]
 fn statements_are_literals_and_nothing_is_formatted_into_them() {
     // S11: kinds of statements can only be made in `sql.rs`, from literals. Elsewhere a connection is given text of its
     // own for transactions, settings and migrations alone.
@@ -114,7 +136,7 @@ fn statements_are_literals_and_nothing_is_formatted_into_them() {
         if name.ends_with("_tests.rs") {
             continue;
         }
-        for (number, line) in source.lines().enumerate() {
+        for (number, line) in source.lines().take_while(|line| *line != "#[cfg(test)]").enumerate() {
             let formats = line.contains("format!") || line.contains("concat") || line.contains("push_str");
             let keyword = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WHERE ", "PRAGMA "];
             let is_sql = keyword.iter().any(|keyword| line.contains(keyword));

@@ -2,58 +2,21 @@
 //!
 //! No test here names a public address: should a guard fail, the test fails, and nothing leaves the machine.
 
-use std::{
-    collections::VecDeque,
-    io,
-    net::IpAddr,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, Fetched};
+use amalgam_core::{Fault, FaultKind, Fetch, Fetched};
 use amalgam_testkit::{Reply, Upstream};
-use amalgam_tools::{Egress, EgressConfig, EgressError, Limits, Resolve};
+use amalgam_tools::{Egress, EgressConfig, EgressError, Limits};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
+use ::http::{HeaderMap, HeaderValue, Method};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
 
+use crate::calls::{Script, config};
+
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand so on";
-
-/// Gives one scripted answer after the other and writes down what it was asked.
-#[derive(Default)]
-struct Script {
-    answers: Mutex<VecDeque<Vec<IpAddr>>>,
-    asked: Mutex<Vec<String>>,
-}
-
-impl Script {
-    fn new(answers: &[&[&str]]) -> Arc<Self> {
-        let answers = answers.iter().map(|answer| answer.iter().map(|address| address.parse().unwrap()).collect());
-        Arc::new(Self { answers: Mutex::new(answers.collect()), asked: Mutex::default() })
-    }
-
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
-    }
-}
-
-impl Resolve for Script {
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        self.asked.lock().unwrap().push(name.to_owned());
-        let answer = self.answers.lock().unwrap().pop_front();
-        Box::pin(async move { answer.ok_or_else(|| io::ErrorKind::NotFound.into()) })
-    }
-}
-
-fn config(allow_private: &[String]) -> EgressConfig {
-    EgressConfig {
-        allow_private: allow_private.iter().map(|text| text.parse().unwrap()).collect(),
-        timeout: Duration::from_secs(5),
-    }
-}
 
 /// A client that may reach exactly this server.
 fn allowed(upstream: &Upstream) -> Egress {

@@ -5,4 +5,6 @@
     reason = "helpers of tests; the lint spares only test functions themselves"
 )]
 
+mod calls;
 mod egress;
+mod http;
