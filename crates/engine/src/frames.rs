@@ -282,7 +282,7 @@ impl Frames {
 }
 
 /// Says why the turn has to end, once it has to.
-async fn ended_from_outside(place: BoxFuture<'static, Fault>, mut stopped: watch::Receiver<bool>) -> Fault {
+async fn ended_from_outside(place: impl Future<Output = Fault>, mut stopped: watch::Receiver<bool>) -> Fault {
     tokio::select! {
         fault = place => fault,
         () = stop(&mut stopped) => lost(),

@@ -18,12 +18,16 @@ use tracing::{debug, warn};
 
 use super::file;
 
-/// Pages of 4 KiB. From here on there is something to move: 16 MiB. Pages that many commits change are moved once.
-const WORTH_MOVING: u32 = 4_096;
+/// Pages of 8 KiB. So many new ones are worth a move: 16 MiB. Pages that many commits change are moved once.
+const WORTH_MOVING: u32 = 2_048;
 /// From here on the writer sees to it that the log starts anew: 64 MiB.
-const LONG: u32 = 16_384;
+const LONG: u32 = 8_192;
+/// It does so when no more than this is left to move, which takes it no time.
+const LITTLE: u32 = 256;
+/// And from here on in any case: 128 MiB.
+const TOO_LONG: u32 = 2 * LONG;
 /// From here on nothing is written: 1 GiB.
-const ENDLESS: u32 = 262_144;
+const ENDLESS: u32 = 131_072;
 /// How long the writer waits for readers when it wants the log to start anew.
 const RESTART_WAIT: Duration = Duration::from_millis(100);
 
@@ -40,6 +44,8 @@ pub(super) enum LogState {
 #[derive(Debug)]
 pub(super) struct Log {
     pages: Arc<AtomicU32>,
+    /// How long it was when pages were last moved.
+    tended: AtomicU32,
     /// Where the writer tries again to start the log anew.
     next_try: AtomicU32,
     call: Mutex<Call>,
@@ -54,7 +60,13 @@ struct Call {
 
 impl Log {
     pub(super) fn new() -> Self {
-        Self { pages: Arc::default(), next_try: AtomicU32::new(LONG), call: Mutex::default(), called: Condvar::new() }
+        Self {
+            pages: Arc::default(),
+            tended: AtomicU32::new(0),
+            next_try: AtomicU32::new(LONG),
+            call: Mutex::default(),
+            called: Condvar::new(),
+        }
     }
 
     /// Learns from every commit of `connection` how long the log is.
@@ -76,13 +88,20 @@ impl Log {
     /// Called by the writer between commits.
     pub(super) fn keep_short(&self, connection: &Connection) {
         let pages = self.pages.load(Ordering::Relaxed);
-        if pages < WORTH_MOVING {
-            return;
+        match due(pages, self.tended.load(Ordering::Relaxed), self.next_try.load(Ordering::Relaxed)) {
+            Due::Nothing => {}
+            Due::Forget => self.tended.store(0, Ordering::Relaxed),
+            Due::Move => self.call(),
+            Due::StartAnew => self.start_anew(connection, pages),
         }
-        self.lock().wanted = true;
-        self.called.notify_one();
-        if pages >= self.next_try.load(Ordering::Relaxed) {
-            self.start_anew(connection, pages);
+    }
+
+    fn call(&self) {
+        let mut call = self.lock();
+        if !call.wanted {
+            call.wanted = true;
+            drop(call);
+            self.called.notify_one();
         }
     }
 
@@ -94,6 +113,7 @@ impl Log {
         match restarted {
             Ok(_) => {
                 self.pages.store(0, Ordering::Relaxed);
+                self.tended.store(0, Ordering::Relaxed);
                 self.next_try.store(LONG, Ordering::Relaxed);
             }
             Err(error) => {
@@ -113,7 +133,11 @@ impl Log {
             }
             let Some(connection) = &slot else { continue };
             match connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
-                Ok((log, moved)) => debug!(log, moved, "the store's log was moved"),
+                Ok((log, moved)) => {
+                    debug!(log, moved, "the store's log was moved");
+                    // Also where somebody reads and not all could be moved: the next try is due with the next pages.
+                    self.tended.store(u32::try_from(log).unwrap_or(0), Ordering::Relaxed);
+                }
                 Err(error) => {
                     warn!("the store's log could not be moved: {error}");
                     slot = None;
@@ -139,5 +163,53 @@ impl Log {
 
     fn lock(&self) -> MutexGuard<'_, Call> {
         self.call.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the log needs after a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// It has started anew by itself.
+    Forget,
+    /// There is something to move.
+    Move,
+    /// It is long enough to start anew.
+    StartAnew,
+}
+
+/// What a log of `pages` needs that was last tended when it had `tended`.
+fn due(pages: u32, tended: u32, next_try: u32) -> Due {
+    if pages < tended {
+        return Due::Forget;
+    }
+    let new = pages - tended;
+    if pages >= next_try && (new <= LITTLE || pages >= TOO_LONG) {
+        return Due::StartAnew;
+    }
+    if new >= WORTH_MOVING { Due::Move } else { Due::Nothing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_moved_for_new_pages_and_not_for_every_commit() {
+        assert_eq!(due(WORTH_MOVING - 1, 0, LONG), Due::Nothing);
+        assert_eq!(due(WORTH_MOVING, 0, LONG), Due::Move);
+        assert_eq!(due(WORTH_MOVING + 1, WORTH_MOVING, LONG), Due::Nothing);
+        assert_eq!(due(2 * WORTH_MOVING, WORTH_MOVING, LONG), Due::Move);
+        assert_eq!(due(5, WORTH_MOVING, LONG), Due::Forget);
+    }
+
+    #[test]
+    fn a_long_log_starts_anew_when_little_is_left_to_move_and_at_last_in_any_case() {
+        assert_eq!(due(LONG, LONG - LITTLE, LONG), Due::StartAnew);
+        assert_eq!(due(LONG, LONG - LITTLE - 1, LONG), Due::Nothing);
+        assert_eq!(due(LONG, 0, LONG), Due::Move);
+        assert_eq!(due(TOO_LONG, 0, LONG), Due::StartAnew);
+        assert_eq!(due(TOO_LONG, 0, TOO_LONG + 1), Due::Move);
+        assert_eq!(due(ENDLESS, 0, ENDLESS), Due::StartAnew);
     }
 }

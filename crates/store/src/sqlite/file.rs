@@ -14,6 +14,8 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
 /// Room for every statement that there is.
 const STATEMENTS: usize = 160;
+/// A turn's items fit on a page with others; on one of half the size most would need a page of their own beside it.
+const PAGE_BYTES: i64 = 8 * 1024;
 const WRITER_CACHE_KIB: i64 = 8 * 1024;
 const READER_CACHE_KIB: i64 = 2 * 1024;
 /// A log that grew beyond this is cut when it starts anew.
@@ -32,6 +34,8 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
 pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    // Only a database that is being made takes it.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     switch_to_log(&connection)?;
     // A commit is acknowledged when the log is on disk (S6), and nothing less.
     connection.pragma_update(None, "synchronous", "FULL")?;
