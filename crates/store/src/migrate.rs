@@ -75,8 +75,19 @@ pub enum MigrationError {
     },
 }
 
+/// What to do with migrations that a database lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Migrations {
+    /// They are run.
+    #[default]
+    Run,
+    /// The database is refused.
+    Require,
+}
+
 impl Migration {
     /// The migration in the file `name`, whose version is the three digits behind its `V`.
+    #[expect(clippy::panic, reason = "runs while the binary is built: a name that is wrong does not compile")]
     pub const fn embedded(name: &'static str, sql: &'static str) -> Self {
         let [b'V', hundreds @ b'0'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'_', b'_', ..] = name.as_bytes()
         else {

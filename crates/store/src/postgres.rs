@@ -40,6 +40,8 @@ use crate::{
     migrate::{MigrationError, MigrationStatus},
 };
 
+pub use crate::migrate::Migrations;
+
 /// How a database is used.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -74,16 +76,6 @@ impl Default for Options {
             migrations: Migrations::Run,
         }
     }
-}
-
-/// What to do with migrations that a database lacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Migrations {
-    /// They are run.
-    #[default]
-    Run,
-    /// The database is refused.
-    Require,
 }
 
 /// Why a database could not be opened. Says nothing of the password.

@@ -47,6 +47,7 @@ use crate::{
 };
 
 pub use self::file::LockError;
+pub use crate::migrate::Migrations;
 
 /// How a database is used.
 #[derive(Debug, Clone)]
@@ -60,16 +61,6 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
-}
-
-/// What to do with migrations that a database lacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Migrations {
-    /// They are run.
-    #[default]
-    Run,
-    /// The database is refused.
-    Require,
 }
 
 impl Default for Options {

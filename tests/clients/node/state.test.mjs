@@ -199,6 +199,21 @@ for (const store of STORES) {
           assert.equal((await servers.records(tag)).length, 1);
         });
 
+        test('stream helper ends with a response that was cancelled', async () => {
+          const stream = client.responses.stream({ model, input: `talk slowly ${newTag()}`, background: true });
+          let id;
+          let cancelled;
+          stream.once('response.created', (event) => {
+            id = event.response.id;
+          });
+          stream.once('response.output_text.delta', () => {
+            cancelled = client.responses.cancel(id);
+          });
+          const final = await stream.finalResponse();
+          assert.equal((await cancelled).status, 'cancelled');
+          assert.deepEqual([final.id, final.status], [id, 'cancelled']);
+        });
+
         test('responses add to their conversation', async () => {
           const tag = newTag();
           const { id } = await client.conversations.create({});

@@ -152,14 +152,13 @@ fn taken(database: Database<'_>, scope: &Scope, id: &str, items: &[NewItem]) -> 
 /// Adds items at the end; tells of one that was passed over because its id is there.
 fn add(database: Database<'_>, scope: &Scope, id: &str, items: &[NewItem]) -> Result<Added, Failure> {
     let mut added = Added::All;
-    let mut place = database.user(scope, sql::NEXT_PLACE, &[&id])?.first(|row| Ok(row.get::<_, i64>(0)?))?.unwrap_or(0);
-    for item in items {
+    let next = database.user(scope, sql::NEXT_PLACE, &[&id])?.first(|row| Ok(row.get::<_, i64>(0)?))?.unwrap_or(0);
+    for (place, item) in (next..).zip(items) {
         let text = item.item.raw().text();
         let new = database.user(scope, sql::ADD_CONVERSATION_ITEM, &[&id, &place, &item.id, &text])?.run()?;
         if new == 0 {
             added = Added::Taken(item.id.clone());
         }
-        place += 1;
     }
     Ok(added)
 }
