@@ -140,12 +140,7 @@ impl Transport {
     }
 
     /// Sends until there is a 2xx head, or an error that another try would not mend.
-    async fn send(
-        &self,
-        head: Bytes,
-        body: &Bytes,
-        tap: Option<&Tap>,
-    ) -> Result<((Head, Body), Permit), ModelError> {
+    async fn send(&self, head: Bytes, body: &Bytes, tap: Option<&Tap>) -> Result<((Head, Body), Permit), ModelError> {
         self.budget.deposit();
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;

@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use self::answer::ResultPath;
 use self::template::{BodyTemplate, UrlTemplate};
 use crate::egress::{Egress, Limits, is_the_connections};
+use crate::secrets::Secrets;
 
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -63,7 +64,7 @@ pub struct HttpTool {
     method: Method,
     url: UrlTemplate,
     headers: HeaderMap,
-    secrets: Vec<SecretString>,
+    secrets: Secrets,
     body: Option<BodyTemplate>,
     result_path: ResultPath,
     egress: Arc<Egress>,
@@ -78,10 +79,10 @@ impl HttpTool {
         if method == Method::GET && settings.body.is_some() {
             return Err("body: a GET request has none".to_owned());
         }
-        let mut secrets = Vec::new();
+        let mut secrets = Secrets::default();
         for (_, text) in &settings.headers {
             if let HeaderText::Secret(secret) = text {
-                secrets.extend(answer::worth_hiding(secret));
+                secrets.add(secret);
             }
         }
         Ok(Self {
@@ -143,8 +144,8 @@ fn headers(settings: &HttpSettings) -> Result<HeaderMap, String> {
             return Err(format!("headers: `{told}` belongs to the connection"));
         }
         // The text itself may be a secret, and is not repeated.
-        let mut value =
-            HeaderValue::from_str(text.expose()).map_err(|_| format!("headers: the value of `{told}` is not usable"))?;
+        let mut value = HeaderValue::from_str(text.expose())
+            .map_err(|_| format!("headers: the value of `{told}` is not usable"))?;
         value.set_sensitive(true);
         if headers.insert(name, value).is_some() {
             return Err(format!("headers: `{told}` is there twice"));

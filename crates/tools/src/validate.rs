@@ -11,15 +11,16 @@ use amalgam_protocol::{Raw, Shape};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use self::budget::Growth;
+use self::budget::Cost;
 use crate::text;
 
 pub use self::cache::Schemas;
 
 /// The longest name of a tool.
 const MAX_NAME_BYTES: usize = 64;
-/// What one pattern may take once it is compiled.
-const MAX_PATTERN_BYTES: usize = 128 * 1024;
+/// What one pattern may take once it is compiled, and while it runs.
+const MAX_PATTERN_BYTES: usize = 256 * 1024;
+const MAX_RUNNING_BYTES: usize = 128 * 1024;
 /// A model repairs what it is told about; it need not be told everything at once.
 const MAX_FAULTS: usize = 5;
 const MAX_FAULT_CHARS: usize = 300;
@@ -28,7 +29,7 @@ const MAX_FAULT_CHARS: usize = 300;
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
-    growth: Growth,
+    cost: Cost,
 }
 
 impl Schema {
@@ -38,14 +39,16 @@ impl Schema {
             return Err(format!("a schema is an object, not {}", schema.shape().name()));
         }
         let value = budget::read(schema)?;
-        let growth = budget::check(&value)?;
+        let cost = budget::check(&value)?;
         let validator = jsonschema::options()
             .offline()
             .should_validate_formats(false)
-            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES))
+            .with_pattern_options(
+                PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_RUNNING_BYTES),
+            )
             .build(&value)
             .map_err(|error| text::printable(&located(error.instance_path().as_str(), &error), MAX_FAULT_CHARS))?;
-        Ok(Self { validator, growth })
+        Ok(Self { validator, cost })
     }
 }
 
@@ -54,9 +57,9 @@ impl ArgumentCheck for Schema {
         if arguments.shape() != Shape::Object {
             return Err(format!("the arguments are {}; they have to be an object", arguments.shape().name()));
         }
-        let value: Value = serde_json::from_str(arguments.text())
-            .map_err(|error| format!("the arguments cannot be read: {error}"))?;
-        self.growth.allows(&value)?;
+        let value: Value =
+            serde_json::from_str(arguments.text()).map_err(|error| format!("the arguments cannot be read: {error}"))?;
+        self.cost.allows(&value)?;
         let faults: Vec<_> = self
             .validator
             .iter_errors(&value)

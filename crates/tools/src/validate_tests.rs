@@ -62,7 +62,10 @@ fn a_bad_schema_is_refused_with_a_reason() {
         (json!({"properties": {"a": {"pattern": "([a-z]{500}){500}"}}}), "/properties/a/pattern"),
         (json!({"$ref": "#/$defs/absent"}), "leads nowhere"),
         (json!({"$ref": "#"}), "without end"),
-        (json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}), "without end"),
+        (
+            json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+            "without end",
+        ),
         (json!({"properties": {"a": {"$id": "https://b.example/", "$ref": "#/x"}}}), "`$id`"),
         (json!({"$schema": "http://json-schema.org/draft-04/schema#"}), "draft"),
         (json!({"properties": {"a": {"$dynamicRef": "#x"}}}), "`$dynamicRef`"),
@@ -171,4 +174,19 @@ async fn a_schema_is_compiled_once_and_the_one_used_longest_ago_is_forgotten() {
     // The first was used after the second, so the second had to go.
     assert!(Arc::ptr_eq(&first, &schemas.get(&one).await.unwrap()));
     assert!(!Arc::ptr_eq(&second, &schemas.get(&two).await.unwrap()));
+}
+
+#[tokio::test]
+async fn schemas_with_patterns_take_more_room() {
+    let schemas = Schemas::new(6);
+    let json = |value: Value| Json::parse(&value.to_string().into()).unwrap();
+    for n in 0..10 {
+        schemas.get(&json(json!({"description": n.to_string()}))).await.unwrap();
+    }
+    assert_eq!(schemas.len(), 6);
+    for n in 0..10 {
+        let part = json!({"pattern": "a"});
+        schemas.get(&json(json!({"description": n.to_string(), "properties": {"a": part}}))).await.unwrap();
+    }
+    assert_eq!(schemas.len(), 2);
 }

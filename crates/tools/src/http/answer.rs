@@ -4,15 +4,11 @@ use amalgam_core::{ToolError, ToolOutput};
 use amalgam_protocol::{Json, Raw, Shape, Writer};
 use bytes::Bytes;
 use http::{Response, header};
-use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::text;
+use crate::{secrets::Secrets, text};
 
 /// How much of an error page the model is shown.
 const MAX_REASON_CHARS: usize = 200;
-/// What is shorter would be found in texts that have nothing to do with it.
-const MIN_SECRET_BYTES: usize = 8;
-const HIDDEN: &str = "[redacted]";
 
 /// Steps into the answer.
 pub(super) struct ResultPath {
@@ -47,7 +43,7 @@ impl ResultPath {
 pub(super) fn output(
     response: &Response<Bytes>,
     path: &ResultPath,
-    secrets: &[SecretString],
+    secrets: &Secrets,
 ) -> Result<ToolOutput, ToolError> {
     let status = response.status();
     let refused = |reason: String| Err(ToolError::Refused(reason));
@@ -55,8 +51,8 @@ pub(super) fn output(
         return refused(format!("the service answered with status {}; redirects are not followed", status.as_u16()));
     }
     if !status.is_success() {
-        let page = hide(&String::from_utf8_lossy(response.body()), secrets);
-        let page = text::printable(&page, MAX_REASON_CHARS);
+        let page = String::from_utf8_lossy(response.body());
+        let page = text::printable(&secrets.hide(&page), MAX_REASON_CHARS);
         let colon = if page.is_empty() { "" } else { ": " };
         return refused(format!("the service answered with status {}{colon}{page}", status.as_u16()));
     }
@@ -67,7 +63,7 @@ pub(super) fn output(
     }
 }
 
-fn read(response: &Response<Bytes>, secrets: &[SecretString]) -> Result<Json, ToolError> {
+fn read(response: &Response<Bytes>, secrets: &Secrets) -> Result<Json, ToolError> {
     let refused = |reason: &str| Err(ToolError::Refused(reason.to_owned()));
     let body = response.body();
     let media_type = media_type(response);
@@ -81,14 +77,15 @@ fn read(response: &Response<Bytes>, secrets: &[SecretString]) -> Result<Json, To
         return Ok(Json::from_writer(writer));
     }
     let is_json = media_type == "application/json" || media_type.ends_with("+json");
+    // A service that repeats what it was sent must not hand our credential to the model.
     let text = match std::str::from_utf8(body) {
-        Ok(text) => hide(text, secrets),
-        Err(_) if media_type.starts_with("text/") => hide(&String::from_utf8_lossy(body), secrets),
+        Ok(text) => secrets.hide(text).into_owned(),
+        Err(_) if media_type.starts_with("text/") => secrets.hide(&String::from_utf8_lossy(body)).into_owned(),
         Err(_) => return refused("the service answered with neither JSON nor text"),
     };
     if is_json || media_type.is_empty() {
-        match Json::parse(&Bytes::from(text.clone())) {
-            Ok(json) => return Ok(json),
+        match Raw::parse(text.as_bytes()) {
+            Ok(json) => return Ok(Json::from(json)),
             Err(_) if is_json => return refused("the service answered with invalid or too deep JSON"),
             Err(_) => {}
         }
@@ -101,20 +98,4 @@ fn read(response: &Response<Bytes>, secrets: &[SecretString]) -> Result<Json, To
 fn media_type(response: &Response<Bytes>) -> String {
     let value = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-/// The parts of a secret header that must not come back: all of it, and what follows a scheme such as `Bearer`.
-pub(super) fn worth_hiding(secret: &SecretString) -> Vec<SecretString> {
-    let whole = secret.expose_secret();
-    let credential = whole.split_once(' ').map(|(_, credential)| credential.trim());
-    let parts = [Some(whole), credential].into_iter().flatten();
-    parts.filter(|part| part.len() >= MIN_SECRET_BYTES).map(SecretString::from).collect()
-}
-
-/// A service that repeats what it was sent must not hand our credential to the model.
-fn hide(text: &str, secrets: &[SecretString]) -> String {
-    secrets.iter().fold(text.to_owned(), |text, secret| match text.contains(secret.expose_secret()) {
-        true => text.replace(secret.expose_secret(), HIDDEN),
-        false => text,
-    })
 }

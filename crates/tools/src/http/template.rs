@@ -54,10 +54,7 @@ impl UrlTemplate {
         self.assemble(|name| Ok(argument(arguments, name).map(plain)))
     }
 
-    fn assemble<'a>(
-        &self,
-        value: impl Fn(&str) -> Result<Option<Cow<'a, str>>, String>,
-    ) -> Result<String, String> {
+    fn assemble<'a>(&self, value: impl Fn(&str) -> Result<Option<Cow<'a, str>>, String>) -> Result<String, String> {
         let mut url = self.origin.clone();
         for piece in &self.path {
             match piece {

@@ -45,14 +45,16 @@ const INSIDE: [&str; 9] = [
 /// A step to any value inside.
 const ANY: &str = "*";
 
-/// How the cost of a schema grows with the depth of the arguments.
+/// What a schema costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Growth {
+pub(super) struct Cost {
     /// In how many ways the schema may meet itself at one place.
     ways: u64,
+    /// Patterns, which take most of the memory once they are compiled.
+    pub(super) patterns: usize,
 }
 
-impl Growth {
+impl Cost {
     pub(super) fn allows(self, arguments: &Value) -> Result<(), String> {
         if self.ways <= 1 {
             return Ok(());
@@ -74,8 +76,8 @@ pub(super) fn read(schema: Raw<'_>) -> Result<Value, String> {
     serde_json::from_str(schema.text()).map_err(|error| format!("the schema cannot be read: {error}"))
 }
 
-/// Refuses what could take too long, and says how the rest grows.
-pub(super) fn check(schema: &Value) -> Result<Growth, String> {
+/// Refuses what could take too long, and says what the rest costs.
+pub(super) fn check(schema: &Value) -> Result<Cost, String> {
     // There, `id` is what `$id` is everywhere else.
     let drafts = ["draft-03", "draft-04"];
     if schema.get("$schema").and_then(Value::as_str).is_some_and(|name| drafts.iter().any(|old| name.contains(old))) {
@@ -85,7 +87,7 @@ pub(super) fn check(schema: &Value) -> Result<Growth, String> {
     size.count(schema, true)?;
     let mut walk = Walk { root: schema, expanded: 0, under_way: Vec::new(), returns: Vec::new() };
     walk.schema(schema, &mut Vec::new())?;
-    Ok(Growth { ways: ways(&walk.returns) })
+    Ok(Cost { ways: ways(&walk.returns), patterns: size.patterns })
 }
 
 #[derive(Default)]
@@ -232,11 +234,7 @@ fn ways(returns: &[Vec<&str>]) -> u64 {
     let meet = |one: &[&str], other: &[&str]| {
         one.iter().zip(other).all(|(one, other)| one == other || *one == ANY || *other == ANY)
     };
-    distinct
-        .iter()
-        .map(|way| returns.iter().filter(|other| meet(way, other)).count() as u64)
-        .max()
-        .unwrap_or_default()
+    distinct.iter().map(|way| returns.iter().filter(|other| meet(way, other)).count() as u64).max().unwrap_or_default()
 }
 
 fn depth(value: &Value) -> u32 {

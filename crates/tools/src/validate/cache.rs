@@ -25,23 +25,25 @@ pub struct Schemas {
 #[derive(Debug, Default)]
 struct Kept {
     entries: HashMap<Hash, Entry>,
+    weight: usize,
     uses: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     compiled: Result<Arc<Schema>, String>,
+    weight: usize,
     used: u64,
 }
 
 impl Default for Schemas {
     fn default() -> Self {
-        Self::new(256)
+        Self::new(512)
     }
 }
 
 impl Schemas {
-    /// Keeps at most `capacity` schemas.
+    /// Keeps at most `capacity` schemas; each pattern in one counts as two more, for the memory that it takes.
     pub fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(1), kept: Mutex::default() }
     }
@@ -81,10 +83,14 @@ impl Kept {
 
     fn keep(&mut self, hash: Hash, compiled: Result<Arc<Schema>, String>, capacity: usize) {
         self.uses += 1;
-        self.entries.insert(hash, Entry { compiled, used: self.uses });
-        while self.entries.len() > capacity {
+        let weight = 1 + 2 * compiled.as_ref().map_or(0, |schema| schema.cost.patterns);
+        self.weight += weight;
+        let replaced = self.entries.insert(hash, Entry { compiled, weight, used: self.uses });
+        self.weight -= replaced.map_or(0, |entry| entry.weight);
+        while self.weight > capacity {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(hash, _)| *hash);
-            oldest.and_then(|hash| self.entries.remove(&hash));
+            let Some(entry) = oldest.and_then(|hash| self.entries.remove(&hash)) else { return };
+            self.weight -= entry.weight;
         }
     }
 }

@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
+use ::http::{HeaderMap, HeaderValue, Method};
 use amalgam_core::{Fault, FaultKind, Fetch, Fetched};
 use amalgam_testkit::{Reply, Upstream};
 use amalgam_tools::{Egress, EgressConfig, EgressError, Limits};
 use bytes::Bytes;
-use ::http::{HeaderMap, HeaderValue, Method};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,

@@ -8,3 +8,5 @@
 mod calls;
 mod egress;
 mod http;
+mod mcp_http;
+mod mcp_stdio;

@@ -1,0 +1,281 @@
+//! MCP over streamable HTTP: one POST a message, answered as JSON or as a stream of events.
+//!
+//! Everything passes the guarded way out. What authorises us is the server's own credential; no caller's ever is.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+use std::time::Duration;
+
+use amalgam_core::ToolError;
+use amalgam_protocol::{Json, Raw, Reader};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::{runtime::Handle, task::JoinSet, time::timeout};
+
+use super::rpc::{self, Failure, Message, broken};
+use crate::egress::{Answer, Egress, check_url};
+use crate::secrets::Secrets;
+
+/// The most that one answer may have, with everything that is said on the way.
+const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
+/// The most that one message may have.
+const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+/// A server that keeps asking us in the middle of its answer gets no further replies.
+const MAX_REPLIES: usize = 16;
+const MAX_SESSION_BYTES: usize = 1024;
+/// Cancellations under way at once; further ones are not sent, which costs the server some work in vain.
+const MAX_GOODBYES: usize = 32;
+const GOODBYE: Duration = Duration::from_secs(5);
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+/// A server behind a URL.
+pub(super) struct HttpLink {
+    peer: Arc<Peer>,
+    secrets: Secrets,
+    session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    next_id: AtomicU64,
+    /// Counts how often the server said that its tools have changed.
+    changes: AtomicU64,
+    goodbyes: Mutex<JoinSet<()>>,
+}
+
+struct Peer {
+    egress: Arc<Egress>,
+    url: String,
+    headers: HeaderMap,
+}
+
+struct Session {
+    id: Option<HeaderValue>,
+    protocol: &'static str,
+}
+
+enum Asked {
+    Answered(Json),
+    /// The server does not know our session, and so has done nothing.
+    Forgotten,
+}
+
+impl HttpLink {
+    pub(super) fn new(egress: Arc<Egress>, url: String, authorization: Option<&SecretString>) -> Result<Self, String> {
+        check_url(&url)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        let mut secrets = Secrets::default();
+        if let Some(authorization) = authorization {
+            secrets.add(authorization);
+            let text = authorization.expose_secret();
+            let mut value = HeaderValue::from_str(text).map_err(|_| "the authorization is not usable")?;
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        Ok(Self {
+            peer: Arc::new(Peer { egress, url, headers }),
+            secrets,
+            session: tokio::sync::Mutex::default(),
+            next_id: AtomicU64::new(1),
+            changes: AtomicU64::new(0),
+            goodbyes: Mutex::default(),
+        })
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Asks, in a new session if the server has forgotten ours.
+    pub(super) async fn ask(&self, method: &'static str, params: Raw<'_>) -> Result<Json, Failure> {
+        for _ in 0..2 {
+            let session = self.session().await?;
+            match self.ask_in(&session, method, params).await? {
+                Asked::Answered(result) => return Ok(result),
+                Asked::Forgotten => self.forget(&session).await,
+            }
+        }
+        Err(broken("the MCP server forgets its sessions at once").into())
+    }
+
+    /// Ends the session, as far as the server cares.
+    pub(super) async fn close(&self) {
+        let Some(session) = self.session.lock().await.take() else { return };
+        if session.id.is_some() {
+            // Some servers keep clients from ending sessions; they will forget it by themselves.
+            let _ = timeout(GOODBYE, self.peer.send(Method::DELETE, Some(&session), Bytes::new())).await;
+        }
+    }
+
+    async fn ask_in(&self, session: &Arc<Session>, method: &'static str, params: Raw<'_>) -> Result<Asked, Failure> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut interest = Interest { link: self, session, id, ended: false };
+        let answered = self.exchange(Some(session), id, rpc::request(id, method, params)).await;
+        interest.ended = true;
+        answered.map(|(_, asked)| asked)
+    }
+
+    /// The session that we are in. Whoever comes first opens it, the others wait for that.
+    async fn session(&self) -> Result<Arc<Session>, Failure> {
+        let mut session = self.session.lock().await;
+        if let Some(session) = &*session {
+            return Ok(Arc::clone(session));
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let request = rpc::request(id, "initialize", rpc::introduction().raw());
+        let (head, asked) = self.exchange(None, id, request).await?;
+        let Asked::Answered(introduction) = asked else {
+            return Err(broken("no MCP server is at this address").into());
+        };
+        let protocol = rpc::agreed(introduction.raw())?;
+        let id = head.get(SESSION_ID).filter(|id| id.len() <= MAX_SESSION_BYTES && id.to_str().is_ok()).cloned();
+        let opened = Arc::new(Session { id, protocol });
+        let told = rpc::notice("notifications/initialized", Raw::EMPTY_OBJECT);
+        let answer = self.peer.send(Method::POST, Some(&opened), told).await?;
+        if !answer.head.status.is_success() {
+            return Err(broken(format!("the MCP server answered with status {}", answer.head.status)).into());
+        }
+        *session = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    async fn forget(&self, forgotten: &Arc<Session>) {
+        let mut session = self.session.lock().await;
+        if session.as_ref().is_some_and(|session| Arc::ptr_eq(session, forgotten)) {
+            *session = None;
+        }
+    }
+
+    async fn exchange(
+        &self,
+        session: Option<&Session>,
+        id: u64,
+        request: Bytes,
+    ) -> Result<(HeaderMap, Asked), Failure> {
+        let answer = self.peer.send(Method::POST, session, request).await?;
+        let status = answer.head.status;
+        if status == StatusCode::NOT_FOUND && session.is_none_or(|session| session.id.is_some()) {
+            return Ok((HeaderMap::new(), Asked::Forgotten));
+        }
+        if !status.is_success() {
+            return Err(broken(format!("the MCP server answered with status {status}")).into());
+        }
+        let head = answer.head.headers.clone();
+        let kind = head.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let result = match kind.split(';').next().unwrap_or_default().trim() {
+            "text/event-stream" => self.read_stream(answer, session, id).await?,
+            "application/json" => {
+                let response = answer.collect().await.map_err(ToolError::from)?;
+                let (found, _) = self.look(response.body(), id)?;
+                found.ok_or_else(|| broken("the MCP server answered something else"))?
+            }
+            _ => return Err(broken("the MCP server answered with neither JSON nor events").into()),
+        };
+        Ok((head, Asked::Answered(result)))
+    }
+
+    async fn read_stream(&self, mut answer: Answer, session: Option<&Session>, id: u64) -> Result<Json, Failure> {
+        let mut reader = Reader::new(MAX_MESSAGE_BYTES);
+        let mut replies_left = MAX_REPLIES;
+        loop {
+            let piece = answer.piece().await.map_err(ToolError::from)?;
+            let at_end = piece.is_none();
+            if let Some(piece) = piece {
+                reader.push(piece);
+            }
+            while let Some(frame) = match at_end {
+                true => reader.end(),
+                false => reader.frame().map_err(|_| ToolError::TooLarge)?,
+            } {
+                // An event without data only marks a place in the stream.
+                if frame.data.is_empty() {
+                    continue;
+                }
+                let (found, replies) = self.look(&frame.data, id)?;
+                if let Some(found) = found {
+                    return Ok(found);
+                }
+                for reply in replies.into_iter().take(replies_left) {
+                    replies_left -= 1;
+                    self.peer.send(Method::POST, session, reply).await?;
+                }
+            }
+            if at_end {
+                return Err(broken("the MCP server ended its stream before the answer").into());
+            }
+        }
+    }
+
+    /// Looks for the answer in a text, and at what else it holds: the replies to what the server asks on the way.
+    fn look(&self, text: &[u8], id: u64) -> Result<(Option<Json>, Vec<Bytes>), Failure> {
+        if text.len() > MAX_MESSAGE_BYTES {
+            return Err(ToolError::TooLarge.into());
+        }
+        let text = std::str::from_utf8(text).map_err(|_| broken("the MCP server sent no UTF-8"))?;
+        // A server that repeats our credential must not hand it to the model.
+        let text = self.secrets.hide(text);
+        let whole =
+            Raw::parse(text.as_bytes()).map_err(|error| broken(format!("the MCP server sent no JSON: {error}")))?;
+        let (mut found, mut replies) = (None, Vec::new());
+        for message in rpc::messages(whole) {
+            match message {
+                Message::Answer { id: other, result } if other == id => {
+                    found = Some(Json::from(result.map_err(Failure::Said)?));
+                }
+                Message::Request { id, method } => replies.push(rpc::reply(id, &method)),
+                Message::Notice { method } if method == "notifications/tools/list_changed" => {
+                    self.changes.fetch_add(1, Ordering::Relaxed);
+                }
+                Message::Answer { .. } | Message::Notice { .. } => {}
+            }
+        }
+        Ok((found, replies))
+    }
+
+    /// Tells the server that nobody waits any more. Called while something is dropped, so it only starts to.
+    fn say_goodbye(&self, session: &Arc<Session>, id: u64) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut goodbyes = self.goodbyes.lock().unwrap_or_else(PoisonError::into_inner);
+        while goodbyes.try_join_next().is_some() {}
+        if goodbyes.len() >= MAX_GOODBYES {
+            return;
+        }
+        let (peer, session) = (Arc::clone(&self.peer), Arc::clone(session));
+        let goodbye = async move {
+            // It is a courtesy: nobody is left who could be told that it failed.
+            let _ = timeout(GOODBYE, peer.send(Method::POST, Some(&session), rpc::cancelled(id))).await;
+        };
+        goodbyes.spawn_on(goodbye, &runtime);
+    }
+}
+
+impl Peer {
+    async fn send(&self, method: Method, session: Option<&Session>, body: Bytes) -> Result<Answer, ToolError> {
+        let mut headers = self.headers.clone();
+        if let Some(session) = session {
+            headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(session.protocol));
+            if let Some(id) = &session.id {
+                headers.insert(SESSION_ID, id.clone());
+            }
+        }
+        Ok(self.egress.open(method, &self.url, headers, body, MAX_ANSWER_BYTES).await?)
+    }
+}
+
+/// Somebody waits for an answer. Dropped before it came, the server is told.
+struct Interest<'a> {
+    link: &'a HttpLink,
+    session: &'a Arc<Session>,
+    id: u64,
+    ended: bool,
+}
+
+impl Drop for Interest<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.link.say_goodbye(self.session, self.id);
+        }
+    }
+}
