@@ -55,8 +55,13 @@ pub(super) struct Cost {
 }
 
 impl Cost {
+    /// Whether one place of the arguments may be looked at in several ways.
+    pub(super) fn meets_itself(self) -> bool {
+        self.ways > 1
+    }
+
     pub(super) fn allows(self, arguments: &Value) -> Result<(), String> {
-        if self.ways <= 1 {
+        if !self.meets_itself() {
             return Ok(());
         }
         let deepest = MAX_WORK.ilog(self.ways);
