@@ -11,7 +11,7 @@ use std::{
 use amalgam_core::{Catalog, Clock, Seal, Store};
 use amalgam_engine::Engine;
 
-use crate::auth::Auth;
+use crate::{auth::Auth, body::BodyLimits};
 
 /// The bounds of what is taken from outside.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,13 @@ pub struct Limits {
     pub schema_nodes: usize,
     /// Bytes of one text.
     pub string_bytes: usize,
+}
+
+impl Limits {
+    /// How large a body with images and files may be, and how slowly it may come.
+    pub(crate) fn whole_body(&self) -> BodyLimits {
+        BodyLimits { bytes: self.body_bytes + self.media_bytes, pause: self.body_pause }
+    }
 }
 
 /// What the binary joins.

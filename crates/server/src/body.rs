@@ -5,8 +5,9 @@
 use std::{pin::pin, time::Duration};
 
 use amalgam_core::{Fault, FaultKind};
+use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, header, request::Parts};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
@@ -24,6 +25,13 @@ pub struct BodyLimits {
     pub bytes: usize,
     /// The longest pause before a piece; also how far the whole may fall behind 1 KiB a second.
     pub pause: Duration,
+}
+
+/// Reads the body of a request that has to be JSON by its content type; the head is handed back with it.
+pub(crate) async fn read_json(request: Request, limits: BodyLimits) -> Result<(Parts, Bytes), Fault> {
+    let (head, body) = request.into_parts();
+    expect_json(&head.headers)?;
+    Ok((head, read(body, limits).await?))
 }
 
 /// Collects a body. A body that came in one piece is handed on without a copy.

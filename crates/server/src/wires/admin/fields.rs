@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     app::App,
-    body::{BodyLimits, expect_json, read},
+    body::{BodyLimits, read_json},
 };
 
 /// The largest body of an administrative request.
@@ -20,10 +20,8 @@ pub(super) struct Fields(Map<String, Value>);
 impl Fields {
     /// Reads the body of a request that may have these fields.
     pub(super) async fn read(app: &App, request: Request, known: &[&str]) -> Result<Self, Fault> {
-        let (head, body) = request.into_parts();
-        expect_json(&head.headers)?;
         let limits = BodyLimits { bytes: LARGEST.min(app.limits.body_bytes), pause: app.limits.body_pause };
-        let body = read(body, limits).await?;
+        let (_, body) = read_json(request, limits).await?;
         let value = serde_json::from_slice(&body).map_err(|_| {
             Fault::new(FaultKind::Invalid, "We could not parse the JSON body of your request.").code("invalid_json")
         })?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::{
     app::App,
-    body::{BodyLimits, expect_json, read as read_body},
+    body::read_json,
     wires::responses::{
         bounds::{self, Tally},
         error,
@@ -19,10 +19,7 @@ pub(super) const MOST_ITEMS: usize = 20;
 
 /// Reads the body whole.
 pub(super) async fn read(app: &App, request: Request) -> Result<Bytes, Fault> {
-    let (head, body) = request.into_parts();
-    expect_json(&head.headers)?;
-    let limits = &app.limits;
-    read_body(body, BodyLimits { bytes: limits.body_bytes + limits.media_bytes, pause: limits.body_pause }).await
+    Ok(read_json(request, app.limits.whole_body()).await?.1)
 }
 
 /// Checks that the body is JSON; an empty one says nothing, like an empty object.

@@ -8,7 +8,6 @@ use std::{borrow::Cow, sync::Arc};
 use amalgam_core::{
     CallKind, Candidate, Delivery, Entry, Fault, FaultKind, History, IdKind, Ids, Loss, Scope, Stem, TenantState,
     compaction::{self, Kept, Summary},
-    normalise,
     window::Spoken,
 };
 use amalgam_engine::{Ask, Identity};
@@ -33,7 +32,7 @@ use super::{
 };
 use crate::{
     app::App,
-    body::{BodyLimits, expect_json, read},
+    body::read_json,
     wires::{WireError, answer},
 };
 
@@ -46,11 +45,7 @@ pub(super) async fn compact(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let (head, body) = request.into_parts();
-    expect_json(&head.headers)?;
-    let limits = &app.limits;
-    let most = BodyLimits { bytes: limits.body_bytes + limits.media_bytes, pause: limits.body_pause };
-    let body = read(body, most).await?;
+    let (head, body) = read_json(request, app.limits.whole_body()).await?;
     let strict = is_strict(&head.headers);
     let compacted = |identity| compacted(&app, &scope, &body, strict, identity);
     let Compacted { object, losses } = match once::key(&head.headers)? {
@@ -91,10 +86,9 @@ async fn compacted(
     let prior = gather(app, scope, &request, raw, None).await?;
     let own = prior.own_input()?;
     let said = prior.input(request.input.as_ref())?;
-    let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
+    let sent = request.input.as_ref();
     let seal_context = scope.seal_context();
-    compaction::open_all(&mut history, &*app.seal, &seal_context)
-        .map_err(|closed| turn::closed_item(raw, own.as_ref().or(request.input.as_ref()), &closed))?;
+    let mut history = turn::history(app, &seal_context, &request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
 
     let mut ids = Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within);
     let kept = keep(app, candidate, &history, &mut ids).await?;

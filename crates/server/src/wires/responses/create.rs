@@ -15,11 +15,7 @@ use super::{
     once,
     turn::{Order, begin},
 };
-use crate::{
-    app::App,
-    body::{BodyLimits, expect_json, read},
-    wires::WireError,
-};
+use crate::{app::App, body::read_json, wires::WireError};
 
 const STRICT: HeaderName = HeaderName::from_static("amalgam-strict");
 
@@ -29,11 +25,7 @@ pub(super) async fn create(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let (head, body) = request.into_parts();
-    expect_json(&head.headers)?;
-    let limits = &app.limits;
-    let most = BodyLimits { bytes: limits.body_bytes + limits.media_bytes, pause: limits.body_pause };
-    let body = read(body, most).await?;
+    let (head, body) = read_json(request, app.limits.whole_body()).await?;
     let strict = is_strict(&head.headers);
     if let Some(key) = once::key(&head.headers)? {
         return once::create(&app, &scope, key, strict, body).await;

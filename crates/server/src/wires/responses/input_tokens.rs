@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use amalgam_core::{Delivery, Fault, ModelRequest, Scope, TenantState, compaction, normalise};
+use amalgam_core::{Delivery, Fault, ModelRequest, Scope, TenantState};
 use amalgam_protocol::{CreateResponse, Ends, Raw, Writer};
 use axum::{
     Extension,
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::{bounds, convert, error, gather::gather, turn};
 use crate::{
     app::App,
-    body::{BodyLimits, expect_json, read},
+    body::read_json,
     wires::{WireError, answer},
 };
 
@@ -24,11 +24,7 @@ pub(super) async fn count(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let (head, body) = request.into_parts();
-    expect_json(&head.headers)?;
-    let limits = &app.limits;
-    let most = BodyLimits { bytes: limits.body_bytes + limits.media_bytes, pause: limits.body_pause };
-    let body = read(body, most).await?;
+    let (_, body) = read_json(request, app.limits.whole_body()).await?;
     let tokens = tokens(&app, &scope, &body).await?;
     let mut writer = Writer::with_capacity(64);
     writer.object(|writer| {
@@ -52,10 +48,9 @@ async fn tokens(app: &App, scope: &Scope, body: &Bytes) -> Result<u64, Fault> {
     let prior = gather(app, scope, &request, raw, None).await?;
     let own = prior.own_input()?;
     let said = prior.input(request.input.as_ref())?;
-    let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
+    let sent = request.input.as_ref();
     let seal_context = scope.seal_context();
-    compaction::open_all(&mut history, &*app.seal, &seal_context)
-        .map_err(|closed| turn::closed_item(raw, own.as_ref().or(request.input.as_ref()), &closed))?;
+    let history = turn::history(app, &seal_context, &request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
     let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
     let prepared = candidate.model.prepare(&ModelRequest {
         model: &candidate.name,

@@ -46,7 +46,6 @@ use super::{
 use crate::{
     app::App,
     auth::{Admission, Door},
-    body::BodyLimits,
     layers,
     listener::{Switch, Switched},
     wires::WireError,
@@ -116,8 +115,7 @@ enum Turn {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn new(app: Arc<App>, asked: http::request::Parts, stream: S, draining: watch::Receiver<bool>) -> Self {
-        let limits = &app.limits;
-        let most = BodyLimits { bytes: limits.body_bytes + limits.media_bytes, pause: limits.body_pause };
+        let most = app.limits.whole_body();
         let now = Instant::now();
         Self {
             strict: is_strict(&asked.headers),

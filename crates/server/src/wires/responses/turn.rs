@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use amalgam_core::{
-    Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, Stem,
+    Delivery, Emitter, Fault, FaultKind, History, Ids, Scope, Start, Stem,
     compaction::{self, Unopened},
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
@@ -126,9 +126,8 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
         .then(|| Unkept { before: prior.kept_before().to_vec(), input: numbered(&mut ids) });
     let said = prior.input(request.input.as_ref())?;
     let said = said.as_ref().or(request.input.as_ref());
-    let mut history = normalise(request.instructions.as_ref(), said);
     let seal_context = scope.seal_context();
-    compaction::open_all(&mut history, &*app.seal, &seal_context).map_err(|closed| closed_item(raw, own, &closed))?;
+    let history = history(app, &seal_context, &request, raw, own, said)?;
     let ready = (!order.generate).then(|| silent::candidates(&route));
     let ask = Ask {
         identity: order.identity,
@@ -208,8 +207,23 @@ async fn enqueue(
     })
 }
 
+/// Everything that is said, fit for any upstream: calls paired, our own summaries opened. `said` is all of it, `own` what
+/// the request brought, `body` the text that it was read from.
+pub(super) fn history<'a>(
+    app: &App,
+    seal_context: &str,
+    request: &'a CreateResponse<'a>,
+    body: Raw<'_>,
+    own: Option<&Input<'_>>,
+    said: Option<&'a Input<'a>>,
+) -> Result<History<'a>, Fault> {
+    let mut history = normalise(request.instructions.as_ref(), said);
+    compaction::open_all(&mut history, &*app.seal, seal_context).map_err(|closed| closed_item(body, own, &closed))?;
+    Ok(history)
+}
+
 /// A compaction item that is not this tenant's, or not whole.
-pub(super) fn closed_item(body: Raw<'_>, own: Option<&Input<'_>>, closed: &Unopened<'_>) -> Fault {
+fn closed_item(body: Raw<'_>, own: Option<&Input<'_>>, closed: &Unopened<'_>) -> Fault {
     let item = match own {
         Some(Input::Items(items)) => items.iter().find(|item| std::ptr::eq(item.raw.text(), closed.item.text())),
         _ => None,
