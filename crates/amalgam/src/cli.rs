@@ -23,6 +23,10 @@ pub(crate) enum Command {
     Tenants(cmd::tenants::TenantsArgs),
     /// Make, list and revoke keys; rotate the master key
     Keys(cmd::keys::KeysArgs),
+    /// List, keep, try and take away the tools of the bank
+    Tools(cmd::tools::ToolsArgs),
+    /// List the calls that wait for somebody to agree, and decide about them
+    Approvals(cmd::approvals::ApprovalsArgs),
     /// Bring the store's schema up to date
     Migrate(cmd::migrate::MigrateArgs),
     /// Remove what turns have written, or everything

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod approvals;
 pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod doctor;
@@ -9,4 +10,5 @@ pub(crate) mod openapi;
 pub(crate) mod reset;
 pub(crate) mod serve;
 pub(crate) mod tenants;
+pub(crate) mod tools;
 pub(crate) mod version;

@@ -64,6 +64,7 @@ pub(crate) struct Config {
     /// At least one; in the order in which they are asked whether they serve a model.
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) models: Vec<Model>,
+    pub(crate) mcp: Vec<Mcp>,
     pub(crate) limits: Limits,
     pub(crate) egress: Egress,
 }
@@ -182,6 +183,23 @@ pub(crate) struct Model {
     pub(crate) structured_output: bool,
 }
 
+/// An MCP server whose tools turns may use.
+#[derive(Debug, Clone)]
+pub(crate) struct Mcp {
+    pub(crate) name: String,
+    pub(crate) reached: Reached,
+    pub(crate) timeout: Duration,
+    /// None: all.
+    pub(crate) tenants: Option<Vec<i64>>,
+}
+
+/// How an MCP server is reached.
+#[derive(Debug, Clone)]
+pub(crate) enum Reached {
+    Process { command: String, args: Vec<String>, env: BTreeMap<String, Secret> },
+    Http { url: String, authorization: Option<Secret> },
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) max_in_flight: usize,
@@ -194,6 +212,14 @@ pub(crate) struct Limits {
     pub(crate) tools: usize,
     pub(crate) schema_nodes: usize,
     pub(crate) string_bytes: u64,
+    pub(crate) tool_iterations: u32,
+    pub(crate) tool_calls: u32,
+    pub(crate) tool_calls_at_once: u32,
+    pub(crate) parallel_tools: usize,
+    pub(crate) tool_output_bytes: u64,
+    /// None: any number.
+    pub(crate) turn_tokens: Option<u32>,
+    pub(crate) approval_deadline: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -223,6 +249,16 @@ impl Config {
     }
 }
 
+impl Mcp {
+    /// A variable that has a secret of the server, and is not set: the server cannot be used.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        match &self.reached {
+            Reached::Process { env, .. } => env.values().find_map(Secret::missing),
+            Reached::Http { authorization, .. } => authorization.as_ref().and_then(Secret::missing),
+        }
+    }
+}
+
 impl Upstream {
     pub(crate) fn kind(&self) -> Kind {
         match self.speaks {
@@ -244,15 +280,20 @@ impl Upstream {
 }
 
 impl Remote {
-    /// Host and port, the scheme's own port where none is written.
+    /// Where it is.
     pub(crate) fn host_and_port(&self) -> Option<(String, u16)> {
-        let uri: http::Uri = self.base_url.parse().ok()?;
-        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-        // Brackets belong to the address, not to the host.
-        Some((uri.host()?.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
+        host_and_port(&self.base_url)
     }
 
     pub(crate) fn encrypted(&self) -> bool {
         self.base_url.starts_with("https:")
     }
+}
+
+/// Host and port of an address, the scheme's own port where none is written.
+pub(crate) fn host_and_port(url: &str) -> Option<(String, u16)> {
+    let uri: http::Uri = url.parse().ok()?;
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+    // Brackets belong to the address, not to the host.
+    Some((uri.host()?.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
 }

@@ -1,15 +1,19 @@
-//! What commands on tenants, keys and the store share: the configuration, the store that it names, and time.
+//! What commands on tenants, keys, tools and the store share: the configuration, the store that it names, and time.
 
 use std::sync::Arc;
 
-use amalgam_core::{Clock as _, Store};
+use amalgam_core::{Clock as _, Operator, Rights, Scope, Store, TenantState};
 use amalgam_server::Pepper;
+use anyhow::Context as _;
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Sources};
 use crate::storage::{self, For, Opened};
 use crate::terminal::tell;
 use crate::wire_up::{self, SystemClock};
+
+/// Who is written down to have done what a command does.
+const NAME: &str = "operator";
 
 /// The operator's place, on the machine of the server or on one that reaches its database.
 pub(crate) struct Desk {
@@ -31,6 +35,26 @@ impl Desk {
     /// What hashes of keys are made with.
     pub(crate) async fn pepper(&self) -> anyhow::Result<Pepper> {
         Ok(Pepper::of(&*self.store, &wire_up::sealer(&self.config)?).await?)
+    }
+
+    /// The operator in the place of a tenant's administrator.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whoever has the configuration and the store is authenticated by that"
+    )]
+    pub(crate) async fn administrator(&self, tenant_id: i64) -> anyhow::Result<Scope> {
+        let tenant = self.store.tenant(Operator::of_this_process(), tenant_id).await?;
+        let tenant = tenant.with_context(|| format!("there is no tenant {tenant_id}"))?;
+        Ok(Scope::authenticated(tenant.id, NAME, tenant.state, Rights::ADMIN))
+    }
+
+    /// The operator of the whole installation, in no tenant's place.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whoever has the configuration and the store is authenticated by that"
+    )]
+    pub(crate) fn operator(&self) -> Scope {
+        Scope::authenticated(0, NAME, TenantState::Stored, Rights::OPERATOR)
     }
 }
 

@@ -54,6 +54,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Tenants(args) => runtime()?.block_on(cmd::tenants::run(args)),
         Command::Keys(args) => runtime()?.block_on(cmd::keys::run(args)),
+        Command::Tools(args) => runtime()?.block_on(cmd::tools::run(args)),
+        Command::Approvals(args) => runtime()?.block_on(cmd::approvals::run(args)),
         Command::Migrate(args) => runtime()?.block_on(cmd::migrate::run(args)),
         Command::Reset(args) => runtime()?.block_on(cmd::reset::run(args)),
         Command::Check(args) => runtime()?.block_on(cmd::check::run(args)),

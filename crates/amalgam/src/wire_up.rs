@@ -1,22 +1,26 @@
 //! Joins everything: configuration, store, upstreams, sealing, the way out, engine and server.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use amalgam_core::{Clock, Fetch, Seal, Store, store::ProcessId, store::TenancyStore};
-use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings};
+use amalgam_core::{
+    Clock, Fetch, Seal, Store, Toolbox,
+    store::{BankStore, ProcessId, TenancyStore},
+    turn::Caps,
+};
+use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, ToolLimits};
 use amalgam_models::{Dialect, Key, Registry, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
     App, Auth, AuthParts, Issued, JwksPlace, JwtSettings, Limits, ListenerConfig, Parts, Pepper, PepperError,
 };
 use amalgam_store::{KeyRing, Sealer};
-use amalgam_tools::{Egress, EgressConfig};
+use amalgam_tools::{Egress, EgressConfig, McpProcess, McpServer, McpSettings, OperatorServer, RegistryParts};
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 use tracing::error;
 
 use crate::{
     catalog::Names,
-    config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Secret, Speaks},
+    config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Mcp, Reached, Secret, Speaks},
     storage::{self, For, Opened},
     tenancy::{self, Tenancy},
 };
@@ -28,6 +32,8 @@ pub(crate) struct Joined {
     /// The door that lets turns in.
     pub(crate) admission: Admission,
     pub(crate) auth: Auth,
+    /// Holds processes and sessions, which end with the server.
+    pub(crate) tools: Arc<amalgam_tools::Registry>,
     /// How long things are kept.
     pub(crate) life: LifeSettings,
     /// The key of a new store, to be shown once.
@@ -52,8 +58,7 @@ pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
 
     let upstreams = config.upstreams.iter().map(upstream).collect();
     let registry = Registry::build(upstreams, Arc::clone(&seal)).context("preparing the upstreams")?;
-    let egress =
-        Egress::new(EgressConfig { allow_private: config.egress.allow_private.clone(), ..EgressConfig::default() });
+    let tools = toolbox(config, &store, &seal, &clock)?;
     let names = Names::new(config, Arc::new(registry), clock.now_ms() / 1000);
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
@@ -64,7 +69,7 @@ pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
         jwt: config.jwt.as_ref().map(jwt).transpose()?,
     });
     let admission = Admission::new(config.limits.max_in_flight);
-    let engine = engine(config, &admission, &clock, Arc::new(egress), &store);
+    let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
     let app = App::new(Parts {
         engine: engine.clone(),
         catalog: Arc::new(names),
@@ -72,6 +77,7 @@ pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
         store,
         clock,
         seal,
+        toolbox: Arc::clone(&tools) as Arc<dyn Toolbox>,
         limits: limits(config),
     });
     let life = LifeSettings {
@@ -80,7 +86,7 @@ pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
         responses: config.retention.responses,
         alone,
     };
-    Ok(Joined { app: Arc::new(app), engine, admission, auth, life, first_key })
+    Ok(Joined { app: Arc::new(app), engine, admission, auth, tools, life, first_key })
 }
 
 fn engine(
@@ -95,10 +101,86 @@ fn engine(
         turn_deadline: config.limits.turn_deadline,
         keepalive: config.limits.keepalive,
         transcripts: kept,
+        tools: tool_limits(config),
     };
     // A new name each time: what an earlier run of this process left is not ours.
     let process = ProcessId(rand::random());
     Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process)
+}
+
+fn tool_limits(config: &Config) -> ToolLimits {
+    let limits = &config.limits;
+    ToolLimits {
+        caps: Caps {
+            rounds: limits.tool_iterations,
+            calls: limits.tool_calls,
+            calls_at_once: limits.tool_calls_at_once,
+            tokens: limits.turn_tokens.map(u64::from),
+            // The rest of the time is for the model's last words.
+            time: limits.turn_deadline / 5 * 4,
+            ..Caps::default()
+        },
+        parallel: limits.parallel_tools,
+        output_bytes: usize::try_from(limits.tool_output_bytes).unwrap_or(usize::MAX),
+        approval_deadline: limits.approval_deadline,
+    }
+}
+
+/// All tools of this installation. Nothing is started or connected before a turn needs it.
+pub(crate) fn toolbox(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    seal: &Arc<dyn Seal>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Arc<amalgam_tools::Registry>> {
+    let servers: anyhow::Result<BTreeMap<_, _>> =
+        config.mcp.iter().map(|mcp| Ok((mcp.name.clone(), operator_server(mcp)?))).collect();
+    Ok(Arc::new(amalgam_tools::Registry::new(RegistryParts {
+        store: Arc::clone(store) as Arc<dyn BankStore>,
+        seal: Arc::clone(seal),
+        egress: Arc::new(egress(config)),
+        builtins: amalgam_tools::builtins(clock),
+        servers: servers?,
+        clock: Arc::clone(clock),
+    })))
+}
+
+/// The way out to addresses that callers and tenants name.
+fn egress(config: &Config) -> Egress {
+    Egress::new(EgressConfig { allow_private: config.egress.allow_private.clone(), ..EgressConfig::default() })
+}
+
+/// The way out to one address that the operator has named, wherever it is.
+fn egress_to(url: &str) -> anyhow::Result<Egress> {
+    let uri: http::Uri = url.parse().context("it is not valid")?;
+    let host = uri.host().context("it has no host")?;
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    let target = format!("{host}:{port}").parse()?;
+    Ok(Egress::new(EgressConfig { allow_private: vec![target], ..EgressConfig::default() }))
+}
+
+fn operator_server(mcp: &Mcp) -> anyhow::Result<OperatorServer> {
+    let tenants = mcp.tenants.clone();
+    if let Some(variable) = mcp.missing() {
+        return Ok(OperatorServer { server: Err(format!("the variable {variable} is not set")), tenants });
+    }
+    let (label, timeout) = (mcp.name.clone(), mcp.timeout);
+    let known = |secret: &Secret| secret.value().cloned();
+    let server = match &mcp.reached {
+        Reached::Process { command, args, env } => {
+            let env = env.iter().filter_map(|(name, value)| Some((name.clone(), known(value)?))).collect();
+            McpServer::start(McpProcess { label, command: command.clone(), args: args.clone(), env, timeout })
+        }
+        Reached::Http { url, authorization } => {
+            let authorization = authorization.as_ref().and_then(known);
+            let egress = egress_to(url).with_context(|| format!("reading the address of the MCP server {label}"))?;
+            let settings =
+                McpSettings { label, url: url.clone(), authorization, headers: Vec::new(), tenant_id: None, timeout };
+            McpServer::connect(settings, Arc::new(egress))
+                .map_err(|fault| anyhow::anyhow!("MCP server {}: {}: {}", mcp.name, fault.field, fault.reason))?
+        }
+    };
+    Ok(OperatorServer { server: Ok(server), tenants })
 }
 
 /// What seals and opens, with the master keys of this installation; they are made at the first start.
@@ -117,12 +199,7 @@ fn jwt(jwt: &config::Jwt) -> anyhow::Result<JwtSettings> {
         None => None,
         Some(KeySetAt::File(path)) => Some(JwksPlace::File(path.clone())),
         Some(KeySetAt::Url(url)) => {
-            // The operator has named this one address, wherever it is.
-            let uri: http::Uri = url.parse().context("reading the address of the set of keys")?;
-            let host = uri.host().context("the address of the set of keys has no host")?;
-            let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
-            let target = format!("{host}:{port}").parse().context("reading the address of the set of keys")?;
-            let egress = Egress::new(EgressConfig { allow_private: vec![target], ..EgressConfig::default() });
+            let egress = egress_to(url).context("reading the address of the set of keys")?;
             Some(JwksPlace::Url { url: url.clone(), fetch: Arc::new(egress) })
         }
     };

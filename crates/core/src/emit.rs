@@ -4,6 +4,7 @@
 //! gets the same state without frames, so that streamed and not streamed cannot differ.
 
 mod calls;
+mod hosted;
 mod items;
 mod passing;
 mod said;
@@ -19,6 +20,7 @@ use crate::{
     tell::error_frame,
     toolset::CallKind,
 };
+pub use hosted::{ShownCall, ShownEnd};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
 
 /// Turns what a model says into the events and the object of one response.
@@ -35,7 +37,10 @@ pub struct Emitter {
     open: Option<Open>,
     /// Calls that have begun while another one was not complete.
     waiting: VecDeque<OpenCall>,
+    /// What the model's call that runs has cost.
     usage: Option<Usage>,
+    /// What the calls before it have cost.
+    earlier: Option<Usage>,
     status: Status,
     error: Option<ErrorObject>,
     incomplete_reason: Option<String>,
@@ -88,6 +93,7 @@ impl Emitter {
             open: None,
             waiting: VecDeque::new(),
             usage: None,
+            earlier: None,
             status: Status::InProgress,
             error: None,
             incomplete_reason: None,
@@ -171,9 +177,24 @@ impl Emitter {
         self.sequence
     }
 
-    /// What the turn cost, once the upstream has said it.
+    /// What the turn has cost, all calls of a model together, as far as the upstream has said it.
     pub fn usage(&self) -> Option<Usage> {
+        match (self.earlier, self.usage) {
+            (Some(earlier), Some(usage)) => Some(earlier.plus(usage)),
+            (earlier, usage) => earlier.or(usage),
+        }
+    }
+
+    /// What the model's call that runs has cost.
+    pub fn usage_of_call(&self) -> Option<Usage> {
         self.usage
+    }
+
+    /// The model's answer is over, and the response is not: whatever is open is closed.
+    pub fn end_round(&mut self) {
+        self.close();
+        self.earlier = self.usage();
+        self.usage = None;
     }
 
     /// The items that are complete.
@@ -211,7 +232,7 @@ impl Emitter {
         self.status = Status::Failed;
         self.error = Some(error);
         self.output.clear();
-        self.usage = None;
+        (self.usage, self.earlier) = (None, None);
         self.life_cycle(EventKind::Failed);
         self.done();
     }
@@ -223,7 +244,7 @@ impl Emitter {
         self.waiting.clear();
         self.status = Status::Cancelled;
         self.output.clear();
-        self.usage = None;
+        (self.usage, self.earlier) = (None, None);
         self.life_cycle(EventKind::Incomplete);
         self.done();
     }
@@ -270,7 +291,7 @@ impl Emitter {
             error: self.error.as_ref(),
             incomplete_reason: self.incomplete_reason.as_deref(),
             output: &self.output,
-            usage: self.usage,
+            usage: self.usage(),
             settings: &self.settings,
         }
     }

@@ -50,6 +50,10 @@ pub enum FaultKind {
     UpstreamBroken,
     /// The upstream stayed silent for too long.
     UpstreamTimeout,
+    /// A server whose tools the caller wants could not be asked for them.
+    ToolServer,
+    /// A tool failed that must not.
+    ToolFailed,
     /// The turn ran past its own deadline.
     Deadline,
     /// The caller left, or asked for an end.

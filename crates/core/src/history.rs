@@ -84,6 +84,8 @@ pub struct Call<'a> {
     pub namespace: Option<Cow<'a, str>>,
     /// What it was asked.
     pub payload: Payload<'a>,
+    /// Whether a server of ours ran it: then `item` is no `function_call`, and the call is told by its parts.
+    pub hosted: bool,
 }
 
 /// What a tool is asked.
@@ -110,4 +112,6 @@ pub struct Output<'a> {
     pub renamed: bool,
     /// What came out.
     pub content: Content<'a>,
+    /// Whether a server of ours ran the call: then `item` is the call as well.
+    pub hosted: bool,
 }

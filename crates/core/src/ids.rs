@@ -41,6 +41,14 @@ pub enum IdKind {
     Compaction,
     /// `key`
     Key,
+    /// `mcp`: a call that the server ran.
+    McpCall,
+    /// `mcpl`
+    McpListTools,
+    /// `mcpr`
+    McpApprovalRequest,
+    /// `try`: a call outside of any turn.
+    Trial,
     /// `item`: an item of a kind that has no prefix of its own.
     Item,
 }
@@ -64,6 +72,10 @@ impl IdKind {
             Self::Conversation => "conv",
             Self::Compaction => "cmp",
             Self::Key => "key",
+            Self::McpCall => "mcp",
+            Self::McpListTools => "mcpl",
+            Self::McpApprovalRequest => "mcpr",
+            Self::Trial => "try",
             Self::Item => "item",
         }
     }

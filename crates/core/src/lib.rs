@@ -17,9 +17,11 @@ mod tap;
 mod tell;
 mod tool;
 mod toolset;
+pub mod turn;
+mod units;
 
 pub use catalog::{Candidate, Catalog, ModelCard, Route};
-pub use emit::{Emitter, Start};
+pub use emit::{Emitter, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind};
 pub use history::{Call, Entry, History, Output, Payload, normalise, window};
 pub use ids::{IdKind, Ids, Stem};
@@ -36,5 +38,9 @@ pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use store::{Store, StoreError};
 pub use tap::{Heard, Tap};
 pub use tell::{array_of, no_items};
-pub use tool::{ArgumentCheck, Handler, OnError, Policy, ServerTool, ToolCall, ToolError, ToolOutput};
+pub use tool::{
+    AllowedNames, ArgumentCheck, AskedApproval, AskedServer, AskedTool, BANK_LABEL, BankFault, BuiltinWords, Decider,
+    Equipped, Handler, OnError, Policy, SecretText, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
+};
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};
+pub use units::{duration_from_text, duration_to_text};

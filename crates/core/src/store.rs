@@ -4,6 +4,7 @@
 //! another tenant or user looks exactly like a missing one. Ids and times are made by the caller. What a method has
 //! acknowledged is on disk.
 
+mod bank;
 mod conversations;
 mod processes;
 mod responses;
@@ -17,6 +18,9 @@ use crate::{
     ports::BoxFuture,
 };
 
+pub use bank::{
+    Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, ToolOutcome, ToolRun, ToolStatistics,
+};
 pub use conversations::{Added, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page};
 pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention};
 pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, StoredResponse, ToldStatus};
@@ -30,7 +34,7 @@ pub use turns::{
 pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// A database, behind everything that it is asked for.
-pub trait Store: ResponseStore + TurnStore + ConversationStore + TenancyStore + ProcessStore {
+pub trait Store: ResponseStore + TurnStore + ConversationStore + BankStore + TenancyStore + ProcessStore {
     /// Registers interest in one response (or, with an empty id, in queued turns) at the moment of the call, and comes back
     /// when something about it may have changed, in this process or, where the engine can tell, in another one. It may come
     /// early and it may never come: whoever waits has a timer too, and looks again.

@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use amalgam_protocol::{Json, Raw};
 
-use crate::{ports::BoxFuture, scope::Scope};
+use crate::{fault::Fault, ports::BoxFuture, scope::Scope, store::BankTool};
 
 /// A tool as one turn has it.
 #[derive(Clone)]
@@ -46,8 +46,8 @@ pub struct Policy {
     pub on_error: OnError,
     /// What the model is told after a call that went well.
     pub after_call_instruction: Option<String>,
-    /// Whether somebody has to agree first.
-    pub requires_approval: bool,
+    /// Who has to agree first, if anybody has to.
+    pub requires_approval: Option<Decider>,
 }
 
 impl Default for Policy {
@@ -57,8 +57,32 @@ impl Default for Policy {
             idempotent: false,
             on_error: OnError::Continue,
             after_call_instruction: None,
-            requires_approval: false,
+            requires_approval: None,
         }
+    }
+}
+
+/// Who may agree to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Decider {
+    /// The user whose turn it is, or an administrator of its tenant.
+    Caller,
+    /// An administrator of the tenant.
+    Admin,
+}
+
+impl Decider {
+    /// The name that it is stored under.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Caller, Self::Admin].into_iter().find(|known| known.name() == name)
     }
 }
 
@@ -137,4 +161,161 @@ pub trait Handler: Send + Sync {
 pub trait ArgumentCheck: Send + Sync {
     /// What is wrong, with its path; nothing when all is well.
     fn check(&self, arguments: Raw<'_>) -> Result<(), String>;
+}
+
+/// The label of tools that are in the bank.
+pub const BANK_LABEL: &str = "bank";
+
+/// A tool of a request that this server may have to run.
+#[derive(Debug, Clone)]
+pub enum AskedTool {
+    /// `{"type": "function", "name"}` and nothing more: maybe one of the bank's.
+    Named(String),
+    /// `{"type": "mcp"}`
+    Mcp(AskedServer),
+}
+
+/// An MCP server as a request names it.
+#[derive(Clone)]
+pub struct AskedServer {
+    /// What it is called in this request.
+    pub label: String,
+    /// Where it is; none for one that the operator has under this label.
+    pub url: Option<String>,
+    /// What is told about it.
+    pub description: Option<String>,
+    /// The credential for it, which the caller sends along.
+    pub authorization: Option<SecretText>,
+    /// Further headers for it.
+    pub headers: Vec<(String, SecretText)>,
+    /// The only tools that may be used; none for all.
+    pub allowed: Option<AllowedNames>,
+    /// Which calls somebody has to agree to.
+    pub approval: AskedApproval,
+}
+
+/// A text that never comes out again.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(pub String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("***")
+    }
+}
+
+impl fmt::Debug for AskedServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "MCP server {}", self.label)
+    }
+}
+
+/// A choice among a server's tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllowedNames {
+    /// These; empty for any.
+    pub names: Vec<String>,
+    /// Only those that say that they change nothing.
+    pub read_only: bool,
+}
+
+impl AllowedNames {
+    /// Whether a tool is one of these.
+    pub fn allow(&self, name: &str, read_only: bool) -> bool {
+        (self.names.is_empty() || self.names.iter().any(|known| known == name)) && (read_only || !self.read_only)
+    }
+}
+
+/// Which calls of a server somebody has to agree to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum AskedApproval {
+    /// All of them.
+    #[default]
+    Always,
+    /// None.
+    Never,
+    /// Those in the first list, and those that are not in the second where there is only that.
+    Some {
+        /// Calls that need it.
+        always: Option<AllowedNames>,
+        /// Calls that do not.
+        never: Option<AllowedNames>,
+    },
+}
+
+impl AskedApproval {
+    /// Whether a call of this tool has to be agreed to.
+    pub fn is_due(&self, name: &str, read_only: bool) -> bool {
+        let among = |names: &Option<AllowedNames>| names.as_ref().is_some_and(|names| names.allow(name, read_only));
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Some { always, never } => among(always) || !among(never),
+        }
+    }
+}
+
+/// What a tool of a request turns out to be.
+#[derive(Debug, Clone)]
+pub enum Equipped {
+    /// Nothing of ours: it stays the client's, as it was sent.
+    Unknown,
+    /// The bank has it, and the client runs it.
+    Client {
+        /// What the model is told about it.
+        description: Option<String>,
+        /// The JSON Schema of its arguments.
+        parameters: Json,
+    },
+    /// This server runs it.
+    Server(Box<ServerTool>),
+    /// A server's tools, as far as the request allows them.
+    Listed {
+        /// The tools as an `mcp_list_tools` item shows them: a JSON array of `{name, description, input_schema, annotations}`.
+        shown: Json,
+        /// What may be called.
+        tools: Vec<ServerTool>,
+    },
+}
+
+/// Where the tools of a turn come from: the bank, MCP servers, what is built in.
+pub trait Toolbox: Send + Sync {
+    /// What each of these is, in the same order. Fails with [`crate::FaultKind::ToolServer`] when a server cannot be asked.
+    fn equip<'a>(&'a self, scope: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>>;
+
+    /// A tool of the bank, active or not, ready to be run; nothing when nothing can run it.
+    fn prepare<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<Option<ServerTool>, Fault>>;
+
+    /// A tool's settings as they are kept: secrets sealed for the bank that it is in. One that comes as `***` is the one of
+    /// the tool that was there before.
+    fn seal_settings(&self, scope: &Scope, tool: &BankTool, before: Option<&BankTool>) -> Result<Json, BankFault>;
+
+    /// A tool's settings as they are shown: each secret as `***`.
+    fn show_settings(&self, tool: &BankTool) -> Json;
+
+    /// What a built-in tool says about itself; nothing when there is none of this name.
+    fn builtin(&self, name: &str) -> Option<BuiltinWords>;
+
+    /// Checks a tool before it is kept, its settings sealed already; the error names the field that is wrong.
+    fn check<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<(), BankFault>>;
+}
+
+/// What a built-in tool says about itself, for whoever puts it into a bank without words of their own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BuiltinWords {
+    /// What the model is told about it.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Json,
+    /// When and how to use it, for the prompt.
+    pub guidance: Option<String>,
+}
+
+/// What is wrong with a tool that is to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BankFault {
+    /// The field: `parameters`, `settings.url`.
+    pub field: String,
+    /// What is wrong with it.
+    pub reason: String,
 }

@@ -2,15 +2,11 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{Candidate, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared};
-use amalgam_protocol::{Content, PartKind};
+use amalgam_core::{Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared};
+use amalgam_protocol::{Content, CreateResponse, PartKind};
 use tracing::{debug, warn};
 
-use crate::{
-    calls::Calling,
-    fitting::Fitting,
-    run::{Ask, Engine},
-};
+use crate::{calls::Calling, fitting::Fitting, run::Engine};
 
 /// The most bytes that one fetched image may have.
 const IMAGE_BYTES: usize = 20 * 1024 * 1024;
@@ -18,9 +14,28 @@ const IMAGE_BYTES: usize = 20 * 1024 * 1024;
 /// The most images that are fetched for one turn.
 const IMAGES_PER_TURN: usize = 32;
 
+/// One call of a model, whichever of those that may answer takes it.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// Who may answer, in this order.
+    pub candidates: &'a [Candidate],
+    /// Everything that the caller set.
+    pub request: &'a CreateResponse<'a>,
+    /// What is said.
+    pub history: &'a History<'a>,
+    /// How the caller wants its answer.
+    pub delivery: Delivery,
+    /// Whom sealed content is bound to.
+    pub seal_context: &'a str,
+    /// Whether a loss is a fault.
+    pub strict: bool,
+    /// What was lost before this point.
+    pub losses: Vec<Loss>,
+}
+
 impl Engine {
     /// Asks one candidate after the other until one accepts.
-    pub(crate) async fn ask_in_turn(&self, ask: &Ask<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+    pub(crate) async fn ask_in_turn(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
         let mut last = None;
         for (index, candidate) in ask.candidates.iter().enumerate() {
             match self.ask_one(ask, candidate, calling).await {
@@ -43,7 +58,12 @@ impl Engine {
         Err(last.unwrap_or_else(|| Fault::internal("a route without candidates")))
     }
 
-    async fn ask_one(&self, ask: &Ask<'_>, candidate: &Candidate, calling: &mut Calling) -> Result<Accepted, Failed> {
+    async fn ask_one(
+        &self,
+        ask: &Question<'_>,
+        candidate: &Candidate,
+        calling: &mut Calling,
+    ) -> Result<Accepted, Failed> {
         let model = &*candidate.model;
         let images = match model.wants_image_bytes() {
             true => self.fetch_images(ask.history).await?,
@@ -125,7 +145,7 @@ impl From<ModelError> for Failed {
 }
 
 /// What the door, the history and the translation have lost, each told once.
-pub(crate) fn all_losses<'a>(ask: &'a Ask<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
+pub(crate) fn all_losses<'a>(ask: &'a Question<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
     let mut losses: Vec<&Loss> = Vec::new();
     for loss in ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses) {
         if !losses.contains(&loss) {
@@ -135,7 +155,7 @@ pub(crate) fn all_losses<'a>(ask: &'a Ask<'_>, prepared: &'a Prepared) -> Vec<&'
     losses
 }
 
-fn refuse_losses(ask: &Ask<'_>, prepared: &Prepared) -> Result<(), Fault> {
+fn refuse_losses(ask: &Question<'_>, prepared: &Prepared) -> Result<(), Fault> {
     let losses = all_losses(ask, prepared);
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();

@@ -67,6 +67,8 @@ impl Engine {
             events: None,
             end: Some(Box::new(record::failed(error))),
             transcripts: Vec::new(),
+            tools: Vec::new(),
+            approvals: Vec::new(),
             answer: None,
         };
         self.keeper.store.write(scope, write).await

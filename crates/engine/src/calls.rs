@@ -27,6 +27,8 @@ pub(crate) struct Calling {
     kept: bool,
     /// Calls that are over.
     over: Vec<Transcript>,
+    /// Calls that were handed on before.
+    handed_on: usize,
     running: Option<Running>,
 }
 
@@ -86,16 +88,17 @@ impl Calling {
         self.close(Some(why.to_string()), None, now_ms);
     }
 
-    /// The last call is over.
+    /// A call is over, and so are those before it.
     pub(crate) fn end(&mut self, fault: Option<&Fault>, usage: Option<Usage>, now_ms: u64, recorder: &mut Recorder) {
         self.close(fault.map(ToString::to_string), usage, now_ms);
+        self.handed_on += self.over.len();
         self.over.drain(..).for_each(|call| recorder.called(call));
     }
 
     fn close(&mut self, error: Option<String>, usage: Option<Usage>, now_ms: u64) {
         let Some(running) = self.running.take() else { return };
         let heard = running.tap.take();
-        let number = u32::try_from(self.over.len()).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.handed_on + self.over.len()).unwrap_or(u32::MAX);
         self.over.push(Transcript {
             number,
             upstream: running.upstream,

@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use tracing::debug;
 
-use crate::run::{Ask, Engine};
+use crate::{ask::Question, run::Engine};
 
 /// How often an upstream that says no more than "too long" is asked again, each time with half of the turns.
 const HALVINGS: u32 = 4;
@@ -40,7 +40,7 @@ impl Engine {
 
 /// One candidate's prompt.
 pub(crate) struct Fitting<'a> {
-    ask: &'a Ask<'a>,
+    ask: &'a Question<'a>,
     candidate: &'a Candidate,
     /// Images that were fetched, as `data:` URIs by their address.
     images: HashMap<String, String>,
@@ -50,7 +50,7 @@ pub(crate) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    pub(crate) fn new(ask: &'a Ask<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
+    pub(crate) fn new(ask: &'a Question<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
         Self { ask, candidate, images, shortened: None, halvings: 0 }
     }
 

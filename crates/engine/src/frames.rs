@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{BoxFuture, Fault, ModelError, StoreError, store::Written};
+use amalgam_core::{BoxFuture, Fault, StoreError, store::Written};
 use amalgam_protocol::{ErrorObject, Status};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -266,12 +266,7 @@ impl Frames {
     }
 
     fn poll_model(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let fault = match self.run.stream.as_mut().poll_next(context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Ok(batch))) => self.run.take(batch).err(),
-            Poll::Ready(Some(Err(error))) => Some(error.into_fault()),
-            Poll::Ready(None) => Some(ModelError::CutShort.into_fault()),
-        };
+        let fault = std::task::ready!(self.run.poll_news(context)).err();
         match fault {
             Some(fault) => self.fail(&fault),
             None if self.run.emitter.is_finished() => self.conclude(),

@@ -10,12 +10,17 @@ mod follow;
 mod frames;
 mod life;
 mod record;
+mod rounds;
 mod run;
 mod tasks;
+mod tooling;
+mod work;
 
 pub use admission::Admission;
+pub use ask::Question;
 pub use follow::{follow, look};
 pub use frames::Frames;
 pub use life::{LifeSettings, Runner};
 pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};
+pub use tooling::{DecidedCall, Plan, ToolLimits, Tooling};

@@ -63,14 +63,14 @@ pub struct LifeSettings {
 
 impl Engine {
     /// Makes the process known to the store. Before this no turn can be kept.
-    pub async fn be_born(&self, settings: LifeSettings, runner: &dyn Runner) -> Result<(), StoreError> {
+    pub async fn be_born(&self, settings: LifeSettings) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
         let store = &self.keeper.store;
         store.beat(operator, self.keeper.process, 0).await?;
         if settings.alone {
             let known = store.processes(operator).await?;
             for (process, beat) in known.into_iter().filter(|(process, _)| *process != self.keeper.process) {
-                self.bury(process, beat, runner).await?;
+                self.bury(process, beat).await?;
             }
         }
         Ok(())
@@ -87,12 +87,12 @@ impl Engine {
     }
 
     /// Waits until nothing that outlives its request runs any more, or for so long; then says farewell to the store.
-    pub async fn die(&self, patience: Duration, runner: &dyn Runner) {
+    pub async fn die(&self, patience: Duration) {
         self.keeper.tasks.finish(Some(patience)).await;
         let operator = Operator::of_this_process();
         let known = self.keeper.store.processes(operator).await.unwrap_or_default();
         if let Some((process, beat)) = known.into_iter().find(|(process, _)| *process == self.keeper.process)
-            && let Err(error) = self.bury(process, beat, runner).await
+            && let Err(error) = self.bury(process, beat).await
         {
             warn!("this process could not say farewell to the store: {error}");
         }
@@ -140,7 +140,7 @@ impl Engine {
                 if entry.0 != beat {
                     *entry = (beat, Instant::now());
                 } else if entry.1.elapsed() >= DEAD_AFTER
-                    && let Err(error) = self.bury(process, beat, runner).await
+                    && let Err(error) = self.bury(process, beat).await
                 {
                     warn!("what a dead process left could not be ended: {error}");
                 }
@@ -148,12 +148,9 @@ impl Engine {
         }
     }
 
-    async fn bury(&self, process: ProcessId, beat: u64, runner: &dyn Runner) -> Result<(), StoreError> {
-        let fault = Fault::new(FaultKind::Internal, "The server stopped while it worked on this response.");
-        let error = runner.tell(&fault).to_json();
-        let text = String::from_utf8_lossy(error.bytes()).into_owned();
+    async fn bury(&self, process: ProcessId, beat: u64) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
-        if let Some(buried) = self.keeper.store.bury(operator, process, beat, &text, self.clock.now_ms()).await?
+        if let Some(buried) = self.keeper.store.bury(operator, process, beat, stopped, self.clock.now_ms()).await?
             && process != self.keeper.process
         {
             info!(failed = buried.failed, queued = buried.queued, "ended what a dead process left");
@@ -248,5 +245,37 @@ impl Engine {
             };
             sleep(pause).await;
         }
+    }
+}
+
+/// What is kept of a turn whose process ended in the middle of it, as JSON. S3: `tools` had begun, and nobody knows what
+/// became of them.
+fn stopped(tools: &[String]) -> String {
+    let mut message = "The server stopped while it worked on this response.".to_owned();
+    if !tools.is_empty() {
+        let names: Vec<String> = tools.iter().map(|name| format!("`{name}`")).collect();
+        let what = if tools.len() == 1 { "tool" } else { "tools" };
+        message = format!("{message} It is not known whether the {what} {} ran.", names.join(", "));
+    }
+    let error =
+        ErrorObject { message, kind: "internal_error".to_owned(), param: None, code: Some("server_error".to_owned()) };
+    error.to_json().raw().text().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_stopped_names_the_tools_of_unknown_end() {
+        let told = |names: &[&str]| stopped(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let error = |message: &str| {
+            format!(r#"{{"message":"{message}","type":"internal_error","param":null,"code":"server_error"}}"#)
+        };
+        let plain = "The server stopped while it worked on this response.";
+        assert_eq!(told(&[]), error(plain));
+        assert_eq!(told(&["pay"]), error(&format!("{plain} It is not known whether the tool `pay` ran.")));
+        let both = format!("{plain} It is not known whether the tools `mail`, `pay` ran.");
+        assert_eq!(told(&["mail", "pay"]), error(&both));
     }
 }

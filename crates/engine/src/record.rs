@@ -12,7 +12,10 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Emitter, Fault, Scope, Store, StoreError, array_of, no_items,
-    store::{Answer, Begin, Ending, EventChunk, Keyed, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
+    store::{
+        Answer, Approval, Begin, Ending, EventChunk, Keyed, ProcessId, ToldStatus, ToolRun, Transcript, TurnWrite,
+        Written,
+    },
 };
 use amalgam_protocol::{ErrorObject, Status};
 use bytes::Bytes;
@@ -152,6 +155,8 @@ pub(crate) struct Recorder {
     pub(crate) flush_after: Duration,
     /// Calls that are over.
     calls: Vec<Transcript>,
+    /// Calls of tools that wait for somebody to agree: asked for with the end.
+    pub(crate) approvals: Vec<Approval>,
     /// Frames that were sent and not written, and the number of the first.
     frames: Vec<u8>,
     frames_from: u64,
@@ -180,6 +185,7 @@ impl Recorder {
             streamed: keep.streamed,
             flush_after: keep.flush_after,
             calls: Vec::new(),
+            approvals: Vec::new(),
             frames: Vec::new(),
             frames_from: 0,
             heard_to: 0,
@@ -194,6 +200,13 @@ impl Recorder {
         let begin = self.begin.take();
         let started = begin.is_none();
         let writing = self.send(TurnWrite { begin, started, ..self.nothing() });
+        self.begun_with(writing)
+    }
+
+    fn begun_with(
+        &self,
+        writing: BoxFuture<'static, Result<Written, StoreError>>,
+    ) -> BoxFuture<'static, Result<Written, StoreError>> {
         let (keeper, id) = (self.keeper.clone(), self.response_id.clone());
         Box::pin(async move {
             let written = writing.await?;
@@ -204,9 +217,26 @@ impl Recorder {
         })
     }
 
+    /// Writes that calls of tools are about to run, behind the beginning if that was not written yet.
+    pub(crate) fn intend(&mut self, tools: Vec<ToolRun>) -> BoxFuture<'static, Result<Written, StoreError>> {
+        let begin = self.begin.take();
+        let writing = self.send(TurnWrite { begin, tools, ..self.nothing() });
+        self.begun_with(writing)
+    }
+
+    /// Writes how the calls of tools went.
+    pub(crate) fn journal(&self) -> Journal {
+        Journal { keeper: self.keeper.clone(), scope: self.scope.clone(), nothing: self.nothing() }
+    }
+
     pub(crate) fn called(&mut self, mut call: Transcript) {
         if self.transcripts {
-            self.keeper.bodies.share(self.previous.as_deref(), &self.response_id, &mut call);
+            // A later round says again what an earlier one of the same turn has said.
+            let previous = match call.number {
+                0 => self.previous.as_deref(),
+                _ => Some(&*self.response_id),
+            };
+            self.keeper.bodies.share(previous, &self.response_id, &mut call);
             self.calls.push(call);
         }
     }
@@ -280,6 +310,10 @@ impl Recorder {
             events: self.chunk(),
             end: Some(Box::new(ending)),
             transcripts: std::mem::take(&mut self.calls),
+            approvals: match answered {
+                Some(_) => std::mem::take(&mut self.approvals),
+                None => Vec::new(),
+            },
             answer: self.keyed.take().map(|keyed| (keyed, answered.clone())),
             ..self.nothing()
         };
@@ -316,6 +350,8 @@ impl Recorder {
             events: None,
             end: None,
             transcripts: Vec::new(),
+            tools: Vec::new(),
+            approvals: Vec::new(),
             answer: None,
         }
     }
@@ -332,6 +368,22 @@ impl Recorder {
     fn send(&self, write: TurnWrite) -> BoxFuture<'static, Result<Written, StoreError>> {
         let (keeper, scope) = (self.keeper.clone(), self.scope.clone());
         Box::pin(async move { keeper.store.write(&scope, write).await })
+    }
+}
+
+/// Writes how the calls of one turn's tools went.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    keeper: Keeper,
+    scope: Scope,
+    nothing: TurnWrite,
+}
+
+impl Journal {
+    /// Writes down how one call went; tries again for a while, since what has happened has happened.
+    pub(crate) async fn result(&self, run: ToolRun) -> Result<Written, StoreError> {
+        let write = TurnWrite { tools: vec![run], ..self.nothing.clone() };
+        insist(&self.keeper, &self.scope, &write).await.0
     }
 }
 

@@ -1,28 +1,32 @@
 //! One turn from request to answer: a place, images that must be fetched, a model that accepts, and then its events.
 
 use std::{
+    future::poll_fn,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use amalgam_core::{
-    BoxFuture, Candidate, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, History, Ids, Loss, ModelError,
-    ModelEvent, ModelStream, Start, Stem, Store, StoreError,
+    BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelError, ModelEvent, ModelStream,
+    Start, Stem, Store, StoreError,
     store::{ProcessId, Written},
 };
-use amalgam_protocol::{CreateResponse, ErrorObject, Settings};
-use futures_util::{FutureExt, StreamExt};
+use amalgam_protocol::{ErrorObject, Settings};
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
-    ask::{Accepted, all_losses},
+    ask::{Accepted, Question, all_losses},
     calls::Calling,
     frames::Frames,
     record::{self, Ended, Keep, Keeper, Recorder},
+    rounds::{Asking, Rounds, Working},
     tasks::Tasks,
+    tooling::{ToolLimits, Tooling},
 };
 
 /// How turns run.
@@ -34,6 +38,8 @@ pub struct EngineSettings {
     pub keepalive: Duration,
     /// Whether the model calls of turns that are kept are kept too.
     pub transcripts: bool,
+    /// How tools run.
+    pub tools: ToolLimits,
 }
 
 /// Runs turns.
@@ -64,29 +70,23 @@ pub struct Ask<'a> {
     pub keep: Option<Keep>,
     /// How many events were told of a turn that has waited in the queue; nothing for one that begins now.
     pub waited: Option<u64>,
-    /// Who may answer, in this order.
-    pub candidates: &'a [Candidate],
-    /// Everything that the caller set.
-    pub request: &'a CreateResponse<'a>,
-    /// What is said.
-    pub history: &'a History<'a>,
     /// What the response repeats of its request.
     pub settings: Settings,
-    /// How the caller wants its answer.
-    pub delivery: Delivery,
-    /// Whom sealed content is bound to.
-    pub seal_context: &'a str,
-    /// Whether a loss is a fault.
-    pub strict: bool,
-    /// What was lost before this point.
-    pub losses: Vec<Loss>,
+    /// What the model is asked first.
+    pub question: Question<'a>,
+    /// What the server runs itself, if there is anything.
+    pub tooling: Option<Box<Tooling>>,
 }
 
 /// A turn that a model has accepted.
 pub struct Run {
     pub(crate) emitter: Emitter,
     delivery: Delivery,
-    pub(crate) stream: ModelStream,
+    pub(crate) now: Now,
+    /// The rounds of a turn with tools of the server's.
+    pub(crate) rounds: Option<Box<Rounds>>,
+    /// Tokens of output that the caller allows.
+    pub(crate) output_tokens: Option<u64>,
     pub(crate) started: Instant,
     pub(crate) deadline: tokio::time::Instant,
     pub(crate) keepalive: Duration,
@@ -94,16 +94,26 @@ pub struct Run {
     allowed: Allowed,
     /// Held until the turn is over.
     pub(crate) place: Place,
-    losses: Vec<Loss>,
-    upstream: String,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) upstream: String,
     /// Keeps the turn, if it is kept.
     pub(crate) recorder: Option<Recorder>,
     /// The call that runs.
-    calling: Calling,
+    pub(crate) calling: Calling,
     /// How many of its events were told before it ran, if it has waited.
     pub(crate) waited: Option<u64>,
     /// Whether the model has said anything.
     pub(crate) spoken: bool,
+}
+
+/// What a turn does now.
+pub(crate) enum Now {
+    /// The model speaks.
+    Model(ModelStream),
+    /// Calls are dealt with.
+    Working(Box<Working>),
+    /// The model is asked again.
+    Asking(Asking),
 }
 
 impl Engine {
@@ -168,15 +178,23 @@ impl Engine {
             _ => None,
         };
         let stopped = recorder.as_ref().map(|recorder| recorder.stopped.clone());
+        // Calls that were decided about come before the model's first word.
+        let decided = ask.tooling.as_ref().is_some_and(|tooling| !tooling.decided.is_empty());
+        let asking = async {
+            match decided {
+                true => self.begin_only(begin).await.map(|()| None),
+                false => self.begin_and_ask(&ask, begin, &mut calling).await.map(Some),
+            }
+        };
         let accepted = tokio::select! {
             biased;
-            accepted = tokio::time::timeout_at(deadline, self.begin_and_ask(&ask, begin, &mut calling)) => {
+            accepted = tokio::time::timeout_at(deadline, asking) => {
                 accepted.unwrap_or_else(|_| Err(past_deadline().into()))
             }
             fault = over => Err(fault.into()),
             () = stop_of(stopped) => Err(lost().into()),
         };
-        let Accepted { stream, prepared, upstream } = match accepted {
+        let accepted = match accepted {
             Ok(accepted) => accepted,
             Err(Unaccepted { fault, ours }) => {
                 if let Some(mut recorder) = recorder {
@@ -192,23 +210,31 @@ impl Engine {
                 return Err(*fault);
             }
         };
-        let losses: Vec<Loss> = all_losses(&ask, &prepared).into_iter().cloned().collect();
-        calling.accepted(&losses);
+        let (now, losses, upstream) = match accepted {
+            Some(Accepted { stream, prepared, upstream }) => {
+                let losses: Vec<Loss> = all_losses(&ask.question, &prepared).into_iter().cloned().collect();
+                calling.accepted(&losses);
+                (Now::Model(stream), losses, upstream)
+            }
+            None => (Now::Model(Box::pin(futures_util::stream::pending())), Vec::new(), String::new()),
+        };
         let emitter = Emitter::new(Start {
             ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
             response_id,
             created_at: created_at_ms / 1000,
             settings: ask.settings,
-            delivery: ask.delivery,
+            delivery: ask.question.delivery,
         });
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
-        let allowed = Allowed::by(ask.request.tool_choice.as_ref());
+        let allowed = Allowed::by(ask.question.request.tool_choice.as_ref());
         let waited = ask.waited;
-        Ok(Run {
+        let mut run = Run {
             emitter,
-            delivery: ask.delivery,
-            stream,
+            delivery: ask.question.delivery,
+            now,
+            rounds: ask.tooling.map(|tooling| Box::new(Rounds::new(self.clone(), tooling))),
+            output_tokens: ask.question.request.max_output_tokens,
             started,
             deadline,
             keepalive,
@@ -221,7 +247,25 @@ impl Engine {
             calling,
             waited,
             spoken: false,
-        })
+        };
+        if decided {
+            run.begin_decided()?;
+        }
+        Ok(run)
+    }
+
+    /// Writes the beginning of a turn whose model is asked later.
+    async fn begin_only(
+        &self,
+        begin: Option<BoxFuture<'static, Result<Written, StoreError>>>,
+    ) -> Result<(), Unaccepted> {
+        let Some(begin) = begin else { return Ok(()) };
+        match begin.await {
+            Ok(Written::Kept) => Ok(()),
+            Ok(Written::Lost) => Err(Unaccepted { fault: Box::new(lost()), ours: false }),
+            // If it came through all the same, nobody runs it, and it is ended for that.
+            Err(error) => Err(Unaccepted { fault: Box::new(error.into()), ours: false }),
+        }
     }
 
     /// Writes the beginning while the model is asked: each is of no use without the other. A turn that has waited says first
@@ -232,20 +276,15 @@ impl Engine {
         begin: Option<BoxFuture<'static, Result<Written, StoreError>>>,
         calling: &mut Calling,
     ) -> Result<Accepted, Unaccepted> {
-        let Some(begin) = begin else { return Ok(self.ask_in_turn(ask, calling).await?) };
-        let begin = async {
-            match begin.await {
-                Ok(Written::Kept) => Ok(()),
-                Ok(Written::Lost) => Err(Unaccepted { fault: Box::new(lost()), ours: false }),
-                // If it came through all the same, nobody runs it, and it is ended for that.
-                Err(error) => Err(Unaccepted { fault: Box::new(error.into()), ours: false }),
-            }
-        };
+        if begin.is_none() {
+            return Ok(self.ask_in_turn(&ask.question, calling).await?);
+        }
+        let begin = self.begin_only(begin);
         if ask.waited.is_some() {
             begin.await?;
-            return Ok(self.ask_in_turn(ask, calling).await?);
+            return Ok(self.ask_in_turn(&ask.question, calling).await?);
         }
-        let ask = async { Ok::<_, Unaccepted>(self.ask_in_turn(ask, calling).await?) };
+        let ask = async { Ok::<_, Unaccepted>(self.ask_in_turn(&ask.question, calling).await?) };
         let ((), accepted) = tokio::try_join!(begin, ask)?;
         Ok(accepted)
     }
@@ -362,9 +401,13 @@ impl Run {
             biased;
             () = stop(&mut stopped) => return false,
             driven = tokio::time::timeout_at(deadline, self.drive()) => driven.unwrap_or_else(|_| Err(past_deadline())),
-            _ = over => {
-                self.forget();
-                return true;
+            fault = over => match self.spoken && self.rounds.is_some() {
+                // What its tools have done cannot be done again elsewhere.
+                true => Err(fault),
+                false => {
+                    self.forget();
+                    return true;
+                }
             }
         };
         if let Err(fault) = self.end(driven, tell).await {
@@ -397,19 +440,31 @@ impl Run {
     /// Takes down how the model's call went.
     pub(crate) fn end_call(&mut self, fault: Option<&Fault>) {
         if let Some(recorder) = &mut self.recorder {
-            self.calling.end(fault, self.emitter.usage(), self.clock.now_ms(), recorder);
+            self.calling.end(fault, self.emitter.usage_of_call(), self.clock.now_ms(), recorder);
         }
     }
 
     async fn drive(&mut self) -> Result<(), Fault> {
         while !self.emitter.is_finished() {
-            match self.stream.next().await {
-                Some(Ok(batch)) => self.take(batch)?,
-                Some(Err(error)) => return Err(error.into_fault()),
-                None => return Err(ModelError::CutShort.into_fault()),
-            }
+            poll_fn(|context| self.poll_news(context)).await?;
         }
         Ok(())
+    }
+
+    /// Goes on with whatever the turn does now.
+    pub(crate) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        if self.show_listings() {
+            return Poll::Ready(Ok(()));
+        }
+        match &mut self.now {
+            Now::Model(stream) => Poll::Ready(match std::task::ready!(stream.as_mut().poll_next(context)) {
+                Some(Ok(batch)) => self.take(batch),
+                Some(Err(error)) => Err(error.into_fault()),
+                None => Err(ModelError::CutShort.into_fault()),
+            }),
+            Now::Working(_) => self.poll_work(context),
+            Now::Asking(_) => self.poll_asking(context),
+        }
     }
 
     pub(crate) fn take(&mut self, batch: Vec<ModelEvent>) -> Result<(), Fault> {
@@ -417,7 +472,10 @@ impl Run {
         self.spoken |= batch.iter().any(|event| !matches!(event, ModelEvent::Begun { .. }));
         batch.into_iter().try_for_each(|event| {
             self.allowed.check(&event)?;
-            self.emitter.on(event)
+            match self.rounds {
+                None => self.emitter.on(event),
+                Some(_) => self.take_in_round(event),
+            }
         })
     }
 

@@ -352,6 +352,50 @@ view! {
     }
 }
 
+view! {
+    /// A call that a server ran.
+    pub struct McpCall<'a> {
+        /// The item's id.
+        id: Cow<'a, str>,
+        /// Whose tool it is.
+        server_label: Cow<'a, str>,
+        /// The tool's name there.
+        name: Cow<'a, str>,
+        /// JSON as the model wrote it, right or wrong.
+        arguments: JsonStr<'a> = JsonStr::default(),
+        /// What came out.
+        output: Option<JsonStr<'a>>,
+        /// What went wrong.
+        error: Option<Raw<'a>>,
+    }
+}
+
+view! {
+    /// What a caller says about a call that waits for it to agree.
+    pub struct McpApprovalResponse<'a> {
+        /// The item that asked.
+        approval_request_id: Cow<'a, str>,
+        /// Whether the call may run.
+        approve: bool,
+        /// Why.
+        reason: Option<Cow<'a, str>>,
+    }
+}
+
+impl<'a> McpCall<'a> {
+    /// The call that an item shows.
+    pub fn of(item: Raw<'a>) -> Result<Self, ShapeError> {
+        Self::read(item)
+    }
+}
+
+impl<'a> McpApprovalResponse<'a> {
+    /// What an item says.
+    pub fn of(item: Raw<'a>) -> Result<Self, ShapeError> {
+        Self::read(item)
+    }
+}
+
 impl<'a> Item<'a> {
     /// Reads one item. An error names the path below the item.
     pub fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {

@@ -18,7 +18,7 @@ pub use error::ErrorObject;
 pub use event::{Event, EventKind};
 pub use item::{
     AdditionalTools, CallOutput, ClientCall, ClientCallOutput, ClientTool, Compaction, CustomToolCall, FunctionCall,
-    HostedItem, Item, ItemKind, Message, Parts, Reasoning, Reference, Role, Tools,
+    HostedItem, Item, ItemKind, McpApprovalResponse, McpCall, Message, Parts, Reasoning, Reference, Role, Tools,
 };
 pub use json::{DEFAULT_DEPTH, Ends, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
@@ -26,6 +26,6 @@ pub use response::{Effective, Settings, Snapshot, Status, Usage};
 pub use shape::{ShapeError, ShapeFault};
 pub use sse::{DONE, Frame, Overlong, Reader};
 pub use tool::{
-    AllowedTools, ClientToolSettings, CustomTool, FunctionTool, HostedTool, NamespaceTool, NestedTools, Tool,
+    AllowedTools, ClientToolSettings, CustomTool, FunctionTool, HostedTool, McpTool, NamespaceTool, NestedTools, Tool,
     ToolChoice, ToolKind,
 };

@@ -242,6 +242,18 @@ impl<'a> Field<'a> for ToolChoice<'a> {
     }
 }
 
+impl CreateResponse<'_> {
+    /// Wants thoughts sealed, so that they can be told to the same model again: an item that is kept without them could only
+    /// be told as its summary. Only where thinking was asked for, since upstreams refuse to seal for models that do not think.
+    pub fn keep_thoughts(&mut self) {
+        const SEALED: &str = "reasoning.encrypted_content";
+        let thinks = self.reasoning.as_ref().is_some_and(|reasoning| reasoning.effort.as_deref() != Some("none"));
+        if thinks && !self.include.iter().any(|name| name == SEALED) {
+            self.include.push(Cow::Borrowed(SEALED));
+        }
+    }
+}
+
 impl<'a> CreateResponse<'a> {
     /// Reads a request. An error names the path of the field at fault.
     pub fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {

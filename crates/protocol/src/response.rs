@@ -8,7 +8,7 @@ use crate::{
     error::{ErrorObject, write_optional},
     json::{Json, JsonStr, Raw, Writer},
     request::{CreateResponse, Input, Text, TextFormat},
-    tool::{AllowedTools, Tool, ToolChoice, ToolKind},
+    tool::{AllowedTools, HostedTool, Tool, ToolChoice, ToolKind},
 };
 
 /// Where a response is in its life.
@@ -76,6 +76,24 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Both together; a total that only one of them has is made for the other.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let total_tokens = match (self.total_tokens, other.total_tokens) {
+            (None, None) => None,
+            _ => Some(self.total().saturating_add(other.total())),
+        };
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+            total_tokens,
+            estimated: self.estimated || other.estimated,
+        }
+    }
+
     /// Reads usage in the words of either wire: `input_tokens` or `prompt_tokens`, `output_tokens` or
     /// `completion_tokens`.
     pub fn read(raw: Raw<'_>) -> Self {
@@ -312,9 +330,24 @@ fn write_json_str(writer: &mut Writer, text: Option<JsonStr<'_>>) {
     }
 }
 
-/// A function is repeated with description, parameters and strict, null where they were not given.
+/// A function is repeated with description, parameters and strict, null where they were not given. What an MCP server is
+/// authorised by is not repeated.
 fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
-    let ToolKind::Function(function) = &tool.kind else { return writer.raw(tool.raw) };
+    let function = match &tool.kind {
+        ToolKind::Function(function) => function,
+        ToolKind::Hosted(HostedTool::Mcp, _) => {
+            return writer.object(|writer| {
+                for (key, value) in tool.raw.fields() {
+                    match &*key.decode() {
+                        "authorization" => {}
+                        "headers" => writer.key("headers").null(),
+                        key => writer.key_text(key).raw(value),
+                    }
+                }
+            });
+        }
+        _ => return writer.raw(tool.raw),
+    };
     writer.object(|writer| {
         writer.key("type").string("function");
         writer.key("name").string(&function.name);

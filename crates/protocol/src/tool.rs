@@ -91,6 +91,35 @@ view! {
     }
 }
 
+view! {
+    /// Tools of an MCP server.
+    pub struct McpTool<'a> {
+        /// What the server is called in this request.
+        server_label: Cow<'a, str>,
+        /// Where it is.
+        server_url: Option<Cow<'a, str>>,
+        /// A connector of the upstream's own, in the place of a server.
+        connector_id: Option<Cow<'a, str>>,
+        /// What is told about it.
+        server_description: Option<Cow<'a, str>>,
+        /// The credential for it.
+        authorization: Option<Cow<'a, str>>,
+        /// Headers for it: an object of strings.
+        headers: Option<Raw<'a>>,
+        /// A list of names, or `{"tool_names", "read_only"}`.
+        allowed_tools: Option<Raw<'a>>,
+        /// `"always"`, `"never"`, or `{"always", "never"}`.
+        require_approval: Option<Raw<'a>>,
+    }
+}
+
+impl<'a> McpTool<'a> {
+    /// What a tool of type `mcp` says.
+    pub fn of(tool: Raw<'a>) -> Result<Self, ShapeError> {
+        Self::read(tool)
+    }
+}
+
 /// The tools of a namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NestedTools<'a>(pub Vec<Tool<'a>>);

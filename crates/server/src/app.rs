@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Catalog, Clock, Seal, Store};
+use amalgam_core::{Catalog, Clock, Seal, Store, Toolbox};
 use amalgam_engine::Engine;
 
 use crate::{auth::Auth, body::BodyLimits};
@@ -55,6 +55,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Seals what leaves our hands and comes back.
     pub seal: Arc<dyn Seal>,
+    /// Where the server's own tools come from.
+    pub toolbox: Arc<dyn Toolbox>,
     /// The bounds of what is taken from outside.
     pub limits: Limits,
 }
@@ -67,6 +69,7 @@ pub struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seal: Arc<dyn Seal>,
+    pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) limits: Limits,
     ready: AtomicBool,
 }
@@ -74,8 +77,8 @@ pub struct App {
 impl App {
     /// Joins the parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, catalog, auth, store, clock, seal, limits } = parts;
-        Self { engine, catalog, auth, store, clock, seal, limits, ready: AtomicBool::new(true) }
+        let Parts { engine, catalog, auth, store, clock, seal, toolbox, limits } = parts;
+        Self { engine, catalog, auth, store, clock, seal, toolbox, limits, ready: AtomicBool::new(true) }
     }
 
     /// Says to load balancers that no more work should come.

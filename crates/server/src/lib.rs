@@ -17,4 +17,7 @@ pub use auth::{
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
-pub use wires::{QueueRunner, ROUTES, RouteInfo, administration, doors, openapi, router};
+pub use wires::{
+    Bank, QueueRunner, ROUTES, RouteInfo, Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router,
+    settled, show_approval,
+};

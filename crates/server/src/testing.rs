@@ -1,5 +1,7 @@
 //! What the inside asks of the outside, with nothing behind it: for tests of the doors themselves.
 
+mod bank;
+
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
@@ -12,7 +14,7 @@ use amalgam_core::{
         TurnStore, TurnWrite, Written,
     },
 };
-use amalgam_engine::{Admission, Engine, EngineSettings};
+use amalgam_engine::{Admission, Engine, EngineSettings, ToolLimits};
 use amalgam_protocol::Json;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -39,7 +41,8 @@ pub(crate) fn served(state: TenantState) -> Entrance {
 /// The server's parts, with nothing behind them.
 pub(crate) fn app(state: TenantState) -> Arc<App> {
     let second = Duration::from_secs(1);
-    let settings = EngineSettings { turn_deadline: second, keepalive: second, transcripts: false };
+    let tools = ToolLimits::default();
+    let settings = EngineSettings { turn_deadline: second, keepalive: second, transcripts: false, tools };
     let store: Arc<dyn Store> = Arc::new(Nothing);
     let engine = Engine::new(
         settings,
@@ -79,6 +82,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         store,
         clock: Arc::new(Nothing),
         seal: Arc::new(Nothing),
+        toolbox: Arc::new(Nothing),
         limits,
     };
     Arc::new(App::new(parts))
@@ -304,7 +308,14 @@ impl ProcessStore for Nothing {
         gives(Vec::new())
     }
 
-    fn bury<'a>(&'a self, _: Operator, _: ProcessId, _: u64, _: &'a str, _: u64) -> Stored<'a, Option<Buried>> {
+    fn bury<'a>(
+        &'a self,
+        _: Operator,
+        _: ProcessId,
+        _: u64,
+        _: fn(&[String]) -> String,
+        _: u64,
+    ) -> Stored<'a, Option<Buried>> {
         gives(None)
     }
 

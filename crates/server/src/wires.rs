@@ -21,6 +21,7 @@ use crate::{
     app::App,
     layers::{self, Behind, Entrance},
 };
+pub use admin::{Bank, Trial, TrialMishap, Whose, approval_status, settled, show_approval};
 use ops::openapi::operations;
 pub use responses::QueueRunner;
 pub(crate) use responses::error::WireError;
@@ -83,6 +84,16 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::GET, "/admin/keys", operations::list_keys),
     RouteInfo::guarded(Method::POST, "/admin/keys", operations::create_key),
     RouteInfo::guarded(Method::DELETE, "/admin/keys/{key_id}", operations::revoke_key),
+    RouteInfo::guarded(Method::GET, "/admin/tools", operations::list_tools),
+    RouteInfo::guarded(Method::GET, "/admin/tools/usage", operations::get_tool_usage),
+    RouteInfo::guarded(Method::GET, "/admin/tools/{name}", operations::get_tool),
+    RouteInfo::guarded(Method::PUT, "/admin/tools/{name}", operations::put_tool),
+    RouteInfo::guarded(Method::DELETE, "/admin/tools/{name}", operations::delete_tool),
+    RouteInfo::guarded(Method::POST, "/admin/tools/{name}/try", operations::try_tool),
+    RouteInfo::guarded(Method::GET, "/admin/tools/{name}/statistics", operations::get_tool_statistics),
+    RouteInfo::guarded(Method::GET, "/admin/approvals", operations::list_approvals),
+    RouteInfo::guarded(Method::GET, "/admin/approvals/{id}", operations::get_approval),
+    RouteInfo::guarded(Method::POST, "/admin/approvals/{id}", operations::decide_approval),
     RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}", operations::get_turn),
     RouteInfo::public(Method::GET, "/healthz", operations::health),
     RouteInfo::public(Method::GET, "/readyz", operations::readiness),

@@ -166,6 +166,8 @@ fn turn(parent: Option<ChainPlace>) -> (TurnWrite, ChainPlace) {
         events: None,
         end: Some(Box::new(Ending { told, output: item("assistant", 1100) })),
         transcripts: vec![call],
+        tools: Vec::new(),
+        approvals: Vec::new(),
         answer: None,
     };
     (write, place)

@@ -3,6 +3,7 @@
 //! Every engine implements `amalgam_core::Store` and passes the same checks. A new one is a module here, a folder of
 //! migrations, and a module of `tests/it`.
 
+mod bank;
 mod bells;
 pub mod migrate;
 pub mod postgres;

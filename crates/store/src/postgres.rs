@@ -4,11 +4,14 @@
 //! connections ([`pool`]). The methods of the store's traits, and the statements they run, are in the files named for them.
 
 mod address;
+mod approvals;
+mod bank;
 mod batch;
 mod chains;
 mod connection;
 mod conversations;
 mod job;
+mod journal;
 mod listener;
 mod pipeline;
 mod pool;

@@ -143,7 +143,7 @@ impl Pieces {
     }
 }
 
-fn unknown(what: &str, name: &str) -> StoreError {
+pub(crate) fn unknown(what: &str, name: &str) -> StoreError {
     StoreError::Broken(format!("`{name}` is no {what}"))
 }
 

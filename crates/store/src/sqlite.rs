@@ -3,12 +3,15 @@
 //! Statements are in `sql.rs` and nowhere else. The methods of the store's traits are in the files named for the traits;
 //! here is what opens the file and owns the threads.
 
+mod approvals;
+mod bank;
 mod checkpoint;
 mod claims;
 mod conversations;
 mod failure;
 mod file;
 mod job;
+mod journal;
 mod processes;
 mod prune;
 mod query;

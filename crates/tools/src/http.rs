@@ -8,21 +8,21 @@ mod template;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use amalgam_core::{BoxFuture, Handler, ToolCall, ToolError, ToolOutput};
+use amalgam_core::{BankFault, BoxFuture, Handler, ToolCall, ToolError, ToolOutput};
 use amalgam_protocol::{Json, Raw};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use secrecy::{ExposeSecret as _, SecretString};
 
 use self::answer::ResultPath;
 use self::template::{BodyTemplate, UrlTemplate};
-use crate::egress::{Egress, Limits, is_the_connections};
+use crate::egress::{Egress, Limits};
+use crate::headers::{self, HeaderText};
 use crate::secrets::Secrets;
 
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-const MAX_HEADERS: usize = 32;
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+const ACCEPT: &str = "application/json, text/plain;q=0.9, */*;q=0.1";
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What a tool's author writes.
@@ -41,24 +41,6 @@ pub struct HttpSettings {
     pub result_path: Option<String>,
 }
 
-/// The value of a header.
-#[derive(Debug, Clone)]
-pub enum HeaderText {
-    /// Anybody may see it.
-    Plain(String),
-    /// It never comes out again: not in errors, and not in results that repeat it.
-    Secret(SecretString),
-}
-
-impl HeaderText {
-    fn expose(&self) -> &str {
-        match self {
-            Self::Plain(text) => text,
-            Self::Secret(secret) => secret.expose_secret(),
-        }
-    }
-}
-
 /// A tool whose settings hold.
 pub struct HttpTool {
     method: Method,
@@ -72,27 +54,27 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// Checks the settings; the error is for whoever wrote them. `timeout` is what the tool's policy says.
-    pub fn new(settings: &HttpSettings, egress: Arc<Egress>, timeout: Duration) -> Result<Self, String> {
+    /// Checks the settings; the error names the one that is wrong. `timeout` is what the tool's policy says.
+    pub fn new(settings: &HttpSettings, egress: Arc<Egress>, timeout: Duration) -> Result<Self, BankFault> {
+        let wrong = |field: &str| {
+            let field = field.to_owned();
+            move |reason: String| BankFault { field, reason }
+        };
         let known = |method: &&Method| method.as_str().eq_ignore_ascii_case(&settings.method);
-        let method = METHODS.iter().find(known).ok_or("method: GET, POST, PUT, PATCH or DELETE")?.clone();
+        let method = METHODS.iter().find(known);
+        let method = method.ok_or_else(|| wrong("method")("GET, POST, PUT, PATCH or DELETE".to_owned()))?.clone();
         if method == Method::GET && settings.body.is_some() {
-            return Err("body: a GET request has none".to_owned());
+            return Err(wrong("body")("a GET request has none".to_owned()));
         }
-        let mut secrets = Secrets::default();
-        for (_, text) in &settings.headers {
-            if let HeaderText::Secret(secret) = text {
-                secrets.add(secret);
-            }
-        }
+        let (mut headers, secrets) = headers::read(&settings.headers).map_err(wrong("headers"))?;
+        headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(ACCEPT));
         Ok(Self {
             method,
-            url: UrlTemplate::parse(&settings.url).map_err(|reason| format!("url: {reason}"))?,
-            headers: headers(settings)?,
+            url: UrlTemplate::parse(&settings.url).map_err(wrong("url"))?,
+            headers,
             secrets,
             body: settings.body.clone().map(BodyTemplate::new),
-            result_path: ResultPath::parse(settings.result_path.as_deref())
-                .map_err(|reason| format!("result_path: {reason}"))?,
+            result_path: ResultPath::parse(settings.result_path.as_deref()).map_err(wrong("result_path"))?,
             egress,
             timeout,
         })
@@ -130,29 +112,6 @@ impl fmt::Debug for HttpTool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.method, self.url)
     }
-}
-
-fn headers(settings: &HttpSettings) -> Result<HeaderMap, String> {
-    if settings.headers.len() > MAX_HEADERS {
-        return Err(format!("headers: at most {MAX_HEADERS}"));
-    }
-    let mut headers = HeaderMap::new();
-    for (name, text) in &settings.headers {
-        let told = crate::text::printable(name, 100);
-        let name: HeaderName = name.parse().map_err(|_| format!("headers: `{told}` is no name of a header"))?;
-        if is_the_connections(&name) {
-            return Err(format!("headers: `{told}` belongs to the connection"));
-        }
-        // The text itself may be a secret, and is not repeated.
-        let mut value = HeaderValue::from_str(text.expose())
-            .map_err(|_| format!("headers: the value of `{told}` is not usable"))?;
-        value.set_sensitive(true);
-        if headers.insert(name, value).is_some() {
-            return Err(format!("headers: `{told}` is there twice"));
-        }
-    }
-    headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json, text/plain;q=0.9, */*;q=0.1"));
-    Ok(headers)
 }
 
 /// An argument that is there; null counts as left out.

@@ -3,15 +3,19 @@
 mod builtin;
 mod catalog;
 mod egress;
+mod headers;
 mod http;
 mod mcp;
+mod registry;
 mod secrets;
 mod text;
 mod validate;
 
-pub use self::http::{HeaderText, HttpSettings, HttpTool};
+pub use self::http::{HttpSettings, HttpTool};
 pub use builtin::{Argument, Arguments, Builtin};
 pub use catalog::builtins;
 pub use egress::{Allowed, AllowedError, Egress, EgressConfig, EgressError, Limits, Resolve, SystemResolver};
-pub use mcp::{ListedTool, McpProcess, McpServer, McpSettings};
+pub use headers::HeaderText;
+pub use mcp::{ListedTool, McpProcess, McpServer, McpSettings, find_program};
+pub use registry::{OperatorServer, Registry, RegistryParts};
 pub use validate::{Schema, Schemas, check_name};

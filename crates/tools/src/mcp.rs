@@ -11,7 +11,7 @@ mod stdio;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use amalgam_core::{BoxFuture, Handler, Scope, ToolCall, ToolError, ToolOutput};
+use amalgam_core::{BankFault, BoxFuture, Handler, Scope, ToolCall, ToolError, ToolOutput};
 use amalgam_protocol::{Json, Raw, Writer};
 use secrecy::SecretString;
 use tokio::{
@@ -24,8 +24,10 @@ use self::listing::Listing;
 use self::rpc::Failure;
 use self::stdio::StdioLink;
 use crate::egress::Egress;
+use crate::headers::HeaderText;
 
 pub use self::listing::ListedTool;
+pub use self::stdio::find_program;
 
 /// How long a list of tools is believed.
 const LIST_FRESH: Duration = Duration::from_secs(60);
@@ -37,8 +39,10 @@ pub struct McpSettings {
     pub label: String,
     /// Where it is.
     pub url: String,
-    /// The `Authorization` header that it wants: its own credential.
+    /// Its own credential, for the `Authorization` header. Without a scheme it is a bearer's token.
     pub authorization: Option<SecretString>,
+    /// Further headers for every request to it.
+    pub headers: Vec<(String, HeaderText)>,
     /// The tenant whose server it is, and who alone may use it; nobody for one that the operator offers to all.
     pub tenant_id: Option<i64>,
     /// The longest that one request may take. A tool's own limit may end a call before.
@@ -85,10 +89,10 @@ struct Listed {
 }
 
 impl McpServer {
-    /// A server behind a URL, which is reached when it is first needed. The error is for whoever wrote the settings.
-    pub fn connect(settings: McpSettings, egress: Arc<Egress>) -> Result<Self, String> {
-        let McpSettings { label, url, authorization, tenant_id, timeout } = settings;
-        let link = Link::Http(Box::new(HttpLink::new(egress, url, authorization.as_ref())?));
+    /// A server behind a URL, which is reached when it is first needed. The error names the setting that is wrong.
+    pub fn connect(settings: McpSettings, egress: Arc<Egress>) -> Result<Self, BankFault> {
+        let link = Link::Http(Box::new(HttpLink::new(egress, &settings)?));
+        let McpSettings { label, tenant_id, timeout, .. } = settings;
         Ok(Self(Arc::new(Inner { label, tenant_id, timeout, link, listed: Mutex::default() })))
     }
 
@@ -109,6 +113,16 @@ impl McpServer {
     /// Runs the tool of this name, whether or not it was listed.
     pub fn handler(&self, name: &str) -> Arc<dyn Handler> {
         Arc::new(Tool { server: self.clone(), name: name.to_owned() })
+    }
+
+    /// The longest that one request may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.0.timeout
+    }
+
+    /// Whether somebody else holds it too: a turn that may call its tools.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 
     /// Ends the session at the server, or the process. What comes after begins a new one.

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Choice as _, Config, Remote, Sources, StoreUrl, Upstream};
+use crate::config::{Choice as _, Config, Mcp, Reached, Sources, StoreUrl, Upstream, host_and_port};
 use crate::storage::{self, Look};
 use crate::terminal::{say, say_json};
 
@@ -95,6 +95,9 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     findings.push(master_key(&config, store.as_deref()).await);
     for upstream in &config.upstreams {
         findings.push(upstream_finding(upstream).await);
+    }
+    for mcp in &config.mcp {
+        findings.push(mcp_finding(mcp).await);
     }
     findings
 }
@@ -225,7 +228,11 @@ async fn upstream_finding(upstream: &Upstream) -> Finding {
     let Some(remote) = upstream.remote() else {
         return Finding::ok(&check, "built in");
     };
-    if let Err(problem) = probe(remote).await {
+    let answered = match remote.host_and_port() {
+        Some((host, port)) => probe(&host, port, remote.connect_timeout).await,
+        None => Err("the address has no host".to_owned()),
+    };
+    if let Err(problem) = answered {
         return Finding::fail(
             &check,
             format!("{kind} at {}: {problem}", remote.base_url),
@@ -239,13 +246,43 @@ async fn upstream_finding(upstream: &Upstream) -> Finding {
     }
 }
 
-/// Whether somebody answers at the address of an upstream.
-async fn probe(remote: &Remote) -> Result<(), String> {
-    let (host, port) = remote.host_and_port().ok_or("the address has no host")?;
-    match timeout(remote.connect_timeout, TcpStream::connect((host.as_str(), port))).await {
+/// Whether an MCP server could be used. A program is looked for and not started.
+async fn mcp_finding(mcp: &Mcp) -> Finding {
+    let check = format!("mcp {}", mcp.name);
+    let found = match &mcp.reached {
+        Reached::Process { command, env, .. } => {
+            let path = env.get("PATH").and_then(|path| path.value()).map(|path| path.expose_secret());
+            match amalgam_tools::find_program(command, path) {
+                Some(program) => Ok(format!("the program {}", program.display())),
+                None => Err((format!("there is no program `{command}`"), "install it, or write its whole path")),
+            }
+        }
+        Reached::Http { url, .. } => {
+            let answered = match host_and_port(url) {
+                Some((host, port)) => probe(&host, port, mcp.timeout).await,
+                None => Err("the address has no host".to_owned()),
+            };
+            match answered {
+                Ok(()) => Ok(url.clone()),
+                Err(problem) => Err((format!("{url}: {problem}"), "check url and the network")),
+            }
+        }
+    };
+    match (found, mcp.missing()) {
+        (Err((detail, hint)), _) => Finding::fail(&check, detail, hint),
+        (Ok(detail), Some(variable)) => {
+            Finding::warn(&check, format!("{detail}, without its secret"), format!("set {variable}"))
+        }
+        (Ok(detail), None) => Finding::ok(&check, detail),
+    }
+}
+
+/// Whether somebody answers at an address.
+async fn probe(host: &str, port: u16, patience: Duration) -> Result<(), String> {
+    match timeout(patience, TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("no connection within connect_timeout".to_owned()),
+        Err(_) => Err(format!("no connection within {patience:?}")),
     }
 }
 

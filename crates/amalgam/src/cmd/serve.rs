@@ -39,9 +39,9 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
 
 /// Serves until SIGTERM or SIGINT, then lets running turns end.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
-    let Joined { app, engine, admission, auth, life, first_key } = wire_up::join(&config).await?;
+    let Joined { app, engine, admission, auth, tools, life, first_key } = wire_up::join(&config).await?;
     let runner = Arc::new(QueueRunner::new(&app));
-    engine.be_born(life, &*runner).await.context("making this process known to the store")?;
+    engine.be_born(life).await.context("making this process known to the store")?;
     let main = Door::bind(config.server.listen)?;
     // Where other machines come in, the administration has a door of its own.
     let admin = match config.is_local() {
@@ -95,8 +95,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         () = signal => None,
         _ = life => return Ok(()),
     };
-    engine.die(FAREWELL, &*runner).await;
-    auth.close_books().await;
+    engine.die(FAREWELL).await;
+    tokio::join!(tools.close(), auth.close_books());
     match report {
         Some(report) => info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took),
         None => warn!("stopped before everything was written down"),

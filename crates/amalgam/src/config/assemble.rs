@@ -11,8 +11,8 @@ use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
-    Choice as _, Config, Egress, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Model, Remote, Retention, Server, Speaks,
-    StoreUrl, Tenant, Upstream, checks, environment, file,
+    Choice as _, Config, Egress, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Reached, Remote, Retention,
+    Server, Speaks, StoreUrl, Tenant, Upstream, checks, environment, file,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
@@ -81,6 +81,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let jwt = jwt(reader);
     let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
     let models = entries(reader, Section::Models, model);
+    let mcp = entries(reader, Section::Mcp, mcp).into_iter().flatten().collect();
     Config {
         file: sources.file.as_ref().map(|file| file.path.clone()),
         data,
@@ -94,6 +95,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         tenants,
         upstreams,
         models,
+        mcp,
         limits: limits(reader),
         egress: egress(reader),
     }
@@ -236,6 +238,33 @@ fn model(reader: &mut Reader<'_>, at: &At, name: &str) -> Model {
     }
 }
 
+fn mcp(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Mcp> {
+    check_entry_name(reader, at, name);
+    let (command, url): (Option<String>, Option<String>) = (reader.optional(at, "command"), reader.optional(at, "url"));
+    let timeout = reader.value(at, "timeout");
+    let tenants = reader.optional(at, "tenants");
+    let written = |key: &str| reader.layers.get(at, key).is_some();
+    let (runs, is_remote) = (written("command"), written("url"));
+    let of_the_other: &[&str] = match (runs, is_remote) {
+        (true, false) => &["authorization"],
+        (false, true) => &["args", "env"],
+        _ => {
+            let reason = if runs { "not both" } else { "and has neither" };
+            reader.fault(reader.origin(at, "url"), format!("{at} has a 'command' or a 'url', {reason}"));
+            return None;
+        }
+    };
+    for key in of_the_other.iter().filter(|key| written(key)).collect::<Vec<_>>() {
+        let home = if runs { "url" } else { "command" };
+        reader.fault(reader.origin(at, key), format!("'{key}' of {at} goes with '{home}'"));
+    }
+    let reached = match runs {
+        true => Reached::Process { command: command?, args: reader.value(at, "args"), env: reader.value(at, "env") },
+        false => Reached::Http { url: url?, authorization: reader.optional(at, "authorization") },
+    };
+    Some(Mcp { name: name.to_owned(), reached, timeout, tenants })
+}
+
 fn limits(reader: &mut Reader<'_>) -> Limits {
     let at = &At::section(Section::Limits);
     Limits {
@@ -249,6 +278,13 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
         tools: reader.value(at, "tools"),
         schema_nodes: reader.value(at, "schema_nodes"),
         string_bytes: reader.value(at, "string_bytes"),
+        tool_iterations: reader.value(at, "tool_iterations"),
+        tool_calls: reader.value(at, "tool_calls"),
+        tool_calls_at_once: reader.value(at, "tool_calls_at_once"),
+        parallel_tools: reader.value(at, "parallel_tools"),
+        tool_output_bytes: reader.value(at, "tool_output_bytes"),
+        turn_tokens: reader.optional(at, "turn_tokens"),
+        approval_deadline: reader.value(at, "approval_deadline"),
     }
 }
 

@@ -9,7 +9,7 @@ use super::layers::At;
 use super::reader::Reader;
 use super::schema::Section;
 use super::suggest::did_you_mean;
-use super::{Choice as _, Config, KeySetAt, Kind, Tenant};
+use super::{Choice as _, Config, KeySetAt, Kind, Reached, Tenant, host_and_port};
 
 /// Looks at the whole; adds to the reader's faults and warnings.
 pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
@@ -17,6 +17,7 @@ pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
     door(config, reader);
     tokens(config, reader);
     upstreams(config, reader);
+    mcp(config, reader);
     models(config, reader);
     fallback_cycles(config, reader);
 }
@@ -118,13 +119,37 @@ fn upstreams(config: &Config, reader: &mut Reader<'_>) {
             );
             reader.warn(&origin, message);
         }
-        let local =
-            remote.host_and_port().is_some_and(|(host, _)| host == "localhost" || host.parse().is_ok_and(is_loopback));
-        if remote.api_key.is_some() && !remote.encrypted() && !local {
+        if remote.api_key.is_some() && !remote.encrypted() && !is_this_machine(&remote.base_url) {
             let origin = reader.origin(&at, "base_url");
             reader.warn(&origin, format!("the key of '{}' travels without encryption", upstream.name));
         }
     }
+}
+
+fn mcp(config: &Config, reader: &mut Reader<'_>) {
+    for server in &config.mcp {
+        let at = At::entry(Section::Mcp, &server.name);
+        let key = match &server.reached {
+            Reached::Process { .. } => "env",
+            Reached::Http { .. } => "authorization",
+        };
+        if let Some(variable) = server.missing() {
+            let origin = reader.origin(&at, key);
+            let message = format!("the variable {variable} is not set; the tools of '{}' cannot be used", server.name);
+            reader.warn(&origin, message);
+        }
+        if let Reached::Http { url, authorization: Some(_) } = &server.reached
+            && url.starts_with("http:")
+            && !is_this_machine(url)
+        {
+            let origin = reader.origin(&at, "url");
+            reader.warn(&origin, format!("the credential of '{}' travels without encryption", server.name));
+        }
+    }
+}
+
+fn is_this_machine(url: &str) -> bool {
+    host_and_port(url).is_some_and(|(host, _)| host == "localhost" || host.parse().is_ok_and(is_loopback))
 }
 
 fn models(config: &Config, reader: &mut Reader<'_>) {

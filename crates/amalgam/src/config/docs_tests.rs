@@ -83,6 +83,7 @@ fn the_example_file_is_valid_and_as_good_as_the_defaults_and_shows_every_key() {
         ("JWT_SECRET", "a-secret-of-more-than-thirty-two-characters"),
         ("OPENAI_API_KEY", "x"),
         ("ANTHROPIC_API_KEY", "x"),
+        ("MCP_TOKEN", "x"),
     ];
     let file = SourceFile { path: "amalgam.example.toml".into(), text: uncommented };
     let sources = Sources { file: Some(file), flags: Flags::default(), env: env.into_iter().collect() };
@@ -130,12 +131,16 @@ fn takes(key: &Key) -> String {
         Shape::Target => "target".to_owned(),
         Shape::Targets => "list of targets".to_owned(),
         Shape::BaseUrl => "`http` or `https` address".to_owned(),
+        Shape::Url => "`http` or `https` address".to_owned(),
         Shape::PathOrUrl => "path, or `https` address".to_owned(),
         Shape::StoreUrl => "address of a database".to_owned(),
-        Shape::Secret => "secret".to_owned(),
+        Shape::Secret | Shape::Credential => "secret".to_owned(),
         Shape::Secrets => "list of secrets".to_owned(),
-        Shape::Headers => "table of secrets".to_owned(),
+        Shape::Headers | Shape::Variables => "table of secrets".to_owned(),
         Shape::Names => "list of names".to_owned(),
+        Shape::Argument => "text".to_owned(),
+        Shape::Arguments => "list of texts".to_owned(),
+        Shape::Ids => "list of numbers".to_owned(),
         Shape::Choice(choices) => words(choices.iter().copied()),
         Shape::Choices(choices) => format!("list of {}", words(choices.iter().copied())),
     }

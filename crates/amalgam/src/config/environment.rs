@@ -72,7 +72,8 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
 /// What to tell about a variable that is no key's.
 pub(crate) fn unknown_warning(name: &str, layers: &Layers) -> String {
     let fixed = KEYS.iter().filter(|key| !key.section.has_entries()).flat_map(|key| key.variables(None));
-    let of_entries = Section::OF_FILE.iter().filter(|section| section.has_entries()).flat_map(|section| {
+    let of_entries = Section::OF_FILE.iter().filter(|section| section.has_entries() && section.has_variables());
+    let of_entries = of_entries.flat_map(|section| {
         layers
             .names(*section)
             .flat_map(move |entry| section.keys().flat_map(move |key| key.variables(Some(&capitals(entry)))))
@@ -93,7 +94,7 @@ fn key_of(variable: &str) -> Option<(&'static Key, Option<String>)> {
     if let Some(key) = fixed.into_iter().find(|key| key.variables(None).iter().any(|name| name == variable)) {
         return Some((key, None));
     }
-    KEYS.iter().filter(|key| key.section.has_entries()).find_map(|key| {
+    KEYS.iter().filter(|key| key.section.has_entries() && key.section.has_variables()).find_map(|key| {
         let start = format!("{PREFIX}{}_", key.section.name().to_ascii_uppercase());
         let end = format!("_{}", key.name.to_ascii_uppercase());
         let entry = variable.strip_prefix(&start)?.strip_suffix(&end)?;

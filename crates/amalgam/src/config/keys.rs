@@ -7,7 +7,7 @@ use super::choices::{
 };
 use super::schema::Preset::{self, Required, Unset, Value};
 use super::schema::Section::{
-    self, Auth, Egress, Limits, Models, Process, Retention, Server, Store, Tenants, Upstreams,
+    self, Auth, Egress, Limits, Mcp, Models, Process, Retention, Server, Store, Tenants, Upstreams,
 };
 use super::schema::{Key, Shape};
 
@@ -84,6 +84,14 @@ pub(crate) const KEYS: &[Key] = &[
     key(Models, "tools", Shape::Boolean, Value("true"), "Whether it calls tools; shown by `GET /v1/models/{id}`."),
     key(Models, "structured_output", Shape::Boolean, Value("true"), "Whether it follows a JSON schema; shown by `GET /v1/models/{id}`."),
 
+    key(Mcp, "command", Shape::Path, Unset("none"), "The program of a server that runs on this machine and speaks over its standard streams. It is started when it is first needed."),
+    key(Mcp, "args", Shape::Arguments, Value(""), "The arguments of the program."),
+    key(Mcp, "env", Shape::Variables, Value(""), "All that the environment of the program has, beside a plain `PATH`; a value may be `env:NAME` or `file:PATH` too."),
+    key(Mcp, "url", Shape::Url, Unset("none"), "Where a server is that speaks streamable HTTP; also a private address."),
+    key(Mcp, "authorization", Shape::Credential, Unset("none"), "The credential for the server behind `url`: a token, or a scheme and what follows it."),
+    key(Mcp, "timeout", Shape::Duration { least: 100, most: 10 * MINUTES }, Value("30s"), "The longest that one call may take."),
+    key(Mcp, "tenants", Shape::Ids, Unset("all"), "The numbers of the tenants that may use it."),
+
     key(Limits, "max_in_flight", count(1, 1_000_000), Value("512"), "Turns at once; beyond it callers get 429 with `Retry-After`."),
     key(Limits, "turn_deadline", TIMEOUT, Value("10m"), "The longest that one turn may take."),
     key(Limits, "keepalive", Shape::Duration { least: 100, most: DAY }, Value("10s"), "The silence after which a stream sends a sign of life."),
@@ -95,6 +103,14 @@ pub(crate) const KEYS: &[Key] = &[
     key(Limits, "tools", count(0, 10_000), Value("128"), "The most tools of a request."),
     key(Limits, "schema_nodes", count(1, 1_000_000), Value("2000"), "The most nodes of a JSON schema in a request."),
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),
+
+    key(Limits, "tool_iterations", count(1, 100), Value("8"), "How often a turn may ask the model again with what tools gave; then it is asked once more without tools."),
+    key(Limits, "tool_calls", count(1, 10_000), Value("64"), "The most calls of tools in one turn."),
+    key(Limits, "tool_calls_at_once", count(1, 1_000), Value("32"), "The most calls of tools in one answer of a model; further ones are not run."),
+    key(Limits, "parallel_tools", count(1, 256), Value("8"), "Calls of one turn that run at the same time."),
+    key(Limits, "tool_output_bytes", Shape::Size { least: KIB, most: 16 * 1024 * KIB }, Value("256KiB"), "The largest output of a tool."),
+    key(Limits, "turn_tokens", TOKENS, Unset("no limit"), "Tokens of all model calls of one turn together; beyond it no tool is run."),
+    key(Limits, "approval_deadline", Shape::Duration { least: 1_000, most: 365 * DAY }, Value("24h"), "How long a call waits for somebody to agree to it."),
 
     key(Retention, "responses", Shape::Duration { least: MINUTES, most: YEARS }, Unset("for ever"), "How long responses and their items are kept."),
     key(Retention, "events", Shape::Duration { least: 0, most: YEARS }, Value("1h"), "How long the events of a stream can be read again after its end."),

@@ -13,6 +13,7 @@ pub(crate) enum Section {
     Auth,
     Upstreams,
     Models,
+    Mcp,
     Limits,
     Retention,
     Egress,
@@ -27,6 +28,7 @@ impl Section {
         Self::Auth,
         Self::Upstreams,
         Self::Models,
+        Self::Mcp,
         Self::Limits,
         Self::Retention,
         Self::Egress,
@@ -42,6 +44,7 @@ impl Section {
             Self::Auth => "auth",
             Self::Upstreams => "upstreams",
             Self::Models => "models",
+            Self::Mcp => "mcp",
             Self::Limits => "limits",
             Self::Retention => "retention",
             Self::Egress => "egress",
@@ -50,7 +53,12 @@ impl Section {
 
     /// Whether it holds entries with names of their own, as in `[upstreams.openai]`.
     pub(crate) fn has_entries(self) -> bool {
-        matches!(self, Self::Tenants | Self::Upstreams | Self::Models)
+        matches!(self, Self::Tenants | Self::Upstreams | Self::Models | Self::Mcp)
+    }
+
+    /// Whether variables set its keys too. Programs are started by what the file says, and by nothing else.
+    pub(crate) fn has_variables(self) -> bool {
+        self != Self::Mcp
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -132,14 +140,26 @@ pub(crate) enum Shape {
     Target,
     Targets,
     BaseUrl,
+    /// The address of a server, as it is: with its slashes and its query.
+    Url,
     /// A file path, or the `https` address of a set of keys.
     PathOrUrl,
     /// Where the database is; a secret, since it may hold a password.
     StoreUrl,
     Secret,
+    /// The value of an `Authorization` header: a secret that may have a scheme before it.
+    Credential,
     Secrets,
     Headers,
+    /// The environment of a program.
+    Variables,
     Names,
+    /// Any texts, in their order.
+    Arguments,
+    /// One of them.
+    Argument,
+    /// Numbers of tenants.
+    Ids,
     Choice(&'static [&'static str]),
     Choices(&'static [&'static str]),
 }

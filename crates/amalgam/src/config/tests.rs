@@ -1,6 +1,7 @@
 //! The configuration as a whole: layers, faults, checks across keys.
 
 mod access;
+mod mcp;
 
 use std::time::Duration;
 
@@ -70,7 +71,9 @@ fn every_key_of_the_list_is_read_for_some_entry() {
         [upstreams.b]\nkind = 'chat'\nbase_url = 'http://127.0.0.1/v1'
         [upstreams.c]\nkind = 'anthropic'\nbase_url = 'http://127.0.0.1/v1'
         [upstreams.d]\nkind = 'demo'
-        [models.m]\nupstream = 'd'";
+        [models.m]\nupstream = 'd'
+        [mcp.p]\ncommand = 'true'
+        [mcp.u]\nurl = 'http://127.0.0.1/mcp'";
     let settings = load(text, &[]).unwrap().settings;
     for key in KEYS {
         let seen = settings.iter().any(|setting| {

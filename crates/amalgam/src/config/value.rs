@@ -114,8 +114,11 @@ pub(crate) fn parse(key: &Key, at: &At, located: &Located, environment: &Environ
         Shape::Secrets => parser.list(located, Shape::Secret),
         Shape::Targets => parser.list(located, Shape::Target),
         Shape::Names => parser.list(located, Shape::Text),
+        Shape::Arguments => parser.list(located, Shape::Argument),
+        Shape::Ids => parser.list(located, Shape::Integer { least: 1, most: i64::MAX }),
         Shape::Choices(words) => parser.list(located, Shape::Choice(words)),
         Shape::Headers => parser.headers(located),
+        Shape::Variables => parser.variables(located),
         shape => parser.scalar(shape, located).map_err(|fault| vec![fault]),
     }
 }
@@ -144,7 +147,12 @@ impl Parser<'_> {
             (Shape::Size { least, most }, raw) => size(raw, least, most),
             (Shape::Secret, Raw::Text(text) | Raw::Plain(text)) => self.secret(text, &located.origin),
             (Shape::StoreUrl, Raw::Text(text) | Raw::Plain(text)) => self.store_url(text, &located.origin),
-            (Shape::Secret | Shape::StoreUrl, raw) => Err(format!("expected a string, found {}", kind_of(raw))),
+            (Shape::Credential, Raw::Text(text) | Raw::Plain(text)) => {
+                self.resolve(text, &located.origin).map(Value::Secret)
+            }
+            (Shape::Secret | Shape::Credential | Shape::StoreUrl, raw) => {
+                Err(format!("expected a string, found {}", kind_of(raw)))
+            }
             (_, Raw::Text(text) | Raw::Plain(text)) => from_text(shape, text),
             (_, raw) => Err(format!("expected a string, found {}", found(raw))),
         };
@@ -206,6 +214,32 @@ impl Parser<'_> {
             }
         }
         if faults.is_empty() { Ok(Value::Headers(headers)) } else { Err(faults) }
+    }
+
+    fn variables(&self, located: &Located) -> Result<Value, Vec<Fault>> {
+        let pairs = match &located.raw {
+            Raw::Table(pairs) => pairs.clone(),
+            // The default; a variable does not set it.
+            Raw::Plain(text) if text.is_empty() => Vec::new(),
+            raw => {
+                let problem = format!("expected a table such as {{ NAME = \"value\" }}, found {}", kind_of(raw));
+                return Err(vec![self.fault(&located.origin, problem)]);
+            }
+        };
+        let (mut variables, mut faults) = (BTreeMap::new(), Vec::new());
+        for (name, located) in pairs {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                let problem = format!("{} is not the name of a variable", shortened(&name));
+                faults.push(self.fault(&located.origin, problem));
+            }
+            match self.header_value(&located) {
+                Ok(value) => {
+                    variables.insert(name, value);
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if faults.is_empty() { Ok(Value::Headers(variables)) } else { Err(faults) }
     }
 
     fn header_value(&self, located: &Located) -> Result<Secret, Fault> {
@@ -311,6 +345,9 @@ fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
             Err(error) => Err(error.to_string()),
         },
         Shape::BaseUrl => base_url(text),
+        Shape::Url => server_url(text),
+        Shape::Argument if text.contains('\0') => Err("expected a text, found one with a NUL in it".to_owned()),
+        Shape::Argument => Ok(Value::Text(text.to_owned())),
         Shape::PathOrUrl if text.contains("://") => key_set_url(text),
         Shape::PathOrUrl => from_text(Shape::Path, text),
         Shape::LogFilter if logs::can_read(text) => Ok(Value::Text(text.to_owned())),
@@ -351,6 +388,17 @@ fn base_url(text: &str) -> Result<Value, String> {
         return Err("expected scheme, host and path only, such as https://api.openai.com/v1".to_owned());
     }
     Ok(Value::Text(text.trim_end_matches('/').to_owned()))
+}
+
+/// The address of a server. It is not repeated: it may have a password in it.
+fn server_url(text: &str) -> Result<Value, String> {
+    let uri = text.parse::<http::Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
+    let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()) && !text.contains('#'));
+    let Some(uri) = uri else { return Err("expected an address such as https://mcp.example.com/mcp".to_owned()) };
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("the address has a user or password in it; use authorization".to_owned());
+    }
+    Ok(Value::Text(text.to_owned()))
 }
 
 /// The address of a set of keys: encrypted, since whoever changes it on its way could sign in as anybody.

@@ -26,5 +26,6 @@ mod socket;
 mod support;
 mod tenants;
 mod tokens;
+mod tool_bank;
 mod truncation;
 mod validation;

@@ -9,10 +9,15 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use amalgam_protocol::{Content, Input, Item, ItemKind, Part, Raw, Role, Shape};
+use amalgam_protocol::{Content, HostedItem, Input, Item, ItemKind, McpCall, Part, Raw, Role, Shape};
 
 use super::{Call, Entry, History, Output, Payload};
-use crate::{loss::Loss, toolset::CallKind};
+use crate::{
+    ids::Stem,
+    loss::Loss,
+    tool::BANK_LABEL,
+    toolset::{CallKind, wire_name},
+};
 
 /// At most so many names are listed in a note.
 const NAMES_IN_NOTE: usize = 5;
@@ -56,10 +61,13 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn take(&mut self, item: &Item<'a>) {
         if let Some(call) = call_of(item) {
-            if !self.outputs.is_empty() {
-                self.close();
-            }
+            self.close_if_answered();
             return self.asked.push(Entry::Call(call));
+        }
+        if let ItemKind::Hosted(hosted) = &item.kind
+            && is_ours(*hosted, item)
+        {
+            return self.take_hosted(item);
         }
         if let Some(output) = output_of(item) {
             return self.outputs.push(output);
@@ -91,6 +99,47 @@ impl<'a> Builder<'a> {
                     false => self.asked.push(entry),
                 }
             }
+        }
+    }
+
+    /// A call that was run here brings its output along. What was listed and asked on the way is not for the model.
+    fn take_hosted(&mut self, item: &Item<'a>) {
+        let ItemKind::Hosted(HostedItem::McpCall) = item.kind else { return };
+        let Ok(run) = McpCall::of(item.raw) else { return };
+        self.close_if_answered();
+        let label = (run.server_label != BANK_LABEL).then_some(&*run.server_label);
+        self.asked.push(Entry::Call(Call {
+            item: item.raw,
+            kind: CallKind::Function,
+            call_id: run.id.clone(),
+            renamed: false,
+            name: Cow::Owned(wire_name(label, &run.name)),
+            namespace: None,
+            payload: Payload::Arguments(run.arguments),
+            hosted: true,
+        }));
+        let error = run.error.filter(|error| !error.is_null());
+        let content = match (run.output, error.map(|error| error.as_str().ok_or(error))) {
+            (Some(output), _) => Content::Text(output),
+            (None, Some(Ok(text))) => Content::Text(text),
+            (None, Some(Err(value))) => Content::Value(value),
+            (None, None) => return,
+        };
+        self.outputs.push(Output {
+            item: item.raw,
+            kind: CallKind::Function,
+            call_id: run.id,
+            renamed: false,
+            content,
+            hosted: true,
+        });
+    }
+
+    /// A call that follows on outputs of the client is another turn. An output that came with its call says nothing about
+    /// when the next call was made.
+    fn close_if_answered(&mut self) {
+        if self.outputs.iter().any(|output| !output.hosted) {
+            self.close();
         }
     }
 
@@ -179,6 +228,16 @@ fn group<'t, 'a>(asked: &'t [Entry<'a>], outputs: &'t [Output<'a>]) -> HashMap<(
     groups
 }
 
+/// Whether a step of a server's tool was made here, rather than by an upstream that runs tools of its own.
+fn is_ours(kind: HostedItem, item: &Item<'_>) -> bool {
+    let id = match kind {
+        HostedItem::McpCall | HostedItem::McpListTools | HostedItem::McpApprovalRequest => item.raw.get_str("id"),
+        HostedItem::McpApprovalResponse => item.raw.get_str("approval_request_id"),
+        _ => None,
+    };
+    id.is_some_and(|id| Stem::of(&id).is_some())
+}
+
 fn call_of<'a>(item: &Item<'a>) -> Option<Call<'a>> {
     let call = |kind, call_id: &Cow<'a, str>, name: Cow<'a, str>, namespace: Option<Cow<'a, str>>, payload| Call {
         item: item.raw,
@@ -188,6 +247,7 @@ fn call_of<'a>(item: &Item<'a>) -> Option<Call<'a>> {
         name,
         namespace,
         payload,
+        hosted: false,
     };
     match &item.kind {
         ItemKind::FunctionCall(function) => Some(call(
@@ -228,7 +288,7 @@ fn output_of<'a>(item: &Item<'a>) -> Option<Output<'a>> {
         }
         _ => return None,
     };
-    Some(Output { item: item.raw, kind, call_id: call_id.clone(), renamed: false, content })
+    Some(Output { item: item.raw, kind, call_id: call_id.clone(), renamed: false, content, hosted: false })
 }
 
 fn same_call(one: &Call<'_>, other: &Call<'_>) -> bool {

@@ -248,3 +248,70 @@ proptest! {
             items.iter().filter(|item| item["type"] == "reasoning").count());
     }
 }
+
+fn hosted(id: &str, label: &str, output: Value) -> Value {
+    json!({"type": "mcp_call", "id": id, "server_label": label, "name": "look", "arguments": "{}", "output": output})
+}
+
+const ONE: &str = "mcp_AM-aaaaaaaaaaaaaaaaaaaaaaaa";
+const TWO: &str = "mcp_AM-bbbbbbbbbbbbbbbbbbbbbbbb";
+
+#[test]
+fn a_call_that_was_run_here_is_told_as_a_call_and_its_output() {
+    let history = told(json!([
+        {"type": "mcp_list_tools", "id": "mcpl_AM-cccccccccccccccccccccccc", "server_label": "crm", "tools": []},
+        hosted(ONE, "bank", json!("1")),
+        hosted(TWO, "crm", json!("2")),
+        {"role": "user", "content": "go on"},
+    ]));
+    let expected = [
+        format!("call {ONE} look"),
+        format!("call {TWO} crm__look"),
+        format!("output {ONE} 1"),
+        format!("output {TWO} 2"),
+        "user: go on".to_owned(),
+    ];
+    assert_eq!(history, expected);
+}
+
+#[test]
+fn calls_of_the_client_beside_those_that_were_run_here_keep_their_outputs() {
+    let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"});
+    let output = json!({"type": "function_call_output", "call_id": "c", "output": "mine"});
+    for items in
+        [json!([call, hosted(ONE, "bank", json!("1")), output]), json!([hosted(ONE, "bank", json!("1")), call, output])]
+    {
+        let mut history = told(items);
+        history.sort();
+        assert_eq!(
+            history,
+            ["call c f".to_owned(), format!("call {ONE} look"), "output c mine".into(), format!("output {ONE} 1")]
+        );
+    }
+}
+
+#[test]
+fn a_call_that_was_cut_off_here_is_named_and_one_of_an_upstream_stays_as_it_is() {
+    let history = told(json!([hosted(ONE, "bank", Value::Null), hosted("mcp_123", "bank", json!("theirs"))]));
+    assert_eq!(history.len(), 2);
+    assert!(history.iter().any(|entry| entry.starts_with("note: ") && entry.contains("look")), "{history:?}");
+    assert!(history.contains(&"opaque mcp_call".to_owned()));
+}
+
+#[test]
+fn an_error_of_a_call_that_was_run_here_is_its_output() {
+    let mut failed = hosted(ONE, "bank", Value::Null);
+    failed["error"] = json!("no such thing");
+    assert_eq!(told(json!([failed]))[1], format!("output {ONE} no such thing"));
+}
+
+#[test]
+fn what_was_asked_and_answered_about_a_call_of_ours_is_not_for_the_model() {
+    let id = "mcpr_AM-cccccccccccccccccccccccc";
+    let history = told(json!([
+        {"type": "mcp_approval_request", "id": id, "server_label": "crm", "name": "look", "arguments": "{}"},
+        {"type": "mcp_approval_response", "approval_request_id": id, "approve": true},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_theirs", "approve": true},
+    ]));
+    assert_eq!(history, ["opaque mcp_approval_response"]);
+}

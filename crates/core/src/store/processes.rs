@@ -61,15 +61,15 @@ pub trait ProcessStore: Send + Sync {
     /// Everybody who is known, with the last beat.
     fn processes(&self, operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>>;
 
-    /// Ends what a process left behind, if its last beat is still `beat`: running turns fail with `error` (an error object
-    /// as JSON text), those that had not begun wait again, claims of unfinished requests are given back, the process is
+    /// Ends what a process left behind, if its last beat is still `beat`: running turns fail with what `error` makes (an
+    /// error object as JSON text) of the tools that had begun, were not declared idempotent, and whose end is not known; those that had not begun wait again, claims of unfinished requests are given back, the process is
     /// forgotten. Nothing when somebody else was faster or it lives.
     fn bury<'a>(
         &'a self,
         operator: Operator,
         process: ProcessId,
         beat: u64,
-        error: &'a str,
+        error: fn(&[String]) -> String,
         now_ms: u64,
     ) -> Stored<'a, Option<Buried>>;
 

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::{
     Stored,
+    bank::{Approval, ToolRun},
     processes::ProcessId,
     responses::{EventChunk, ToldStatus},
 };
@@ -39,6 +40,10 @@ pub struct TurnWrite {
     pub end: Option<Box<Ending>>,
     /// Model calls that are over.
     pub transcripts: Vec<Transcript>,
+    /// Calls of tools: about to run, or over. One of the same number goes in the place of the one before.
+    pub tools: Vec<ToolRun>,
+    /// Calls that wait for somebody to agree.
+    pub approvals: Vec<Approval>,
     /// What to answer when the same key comes again; with the last step.
     pub answer: Option<(Keyed, Option<Answer>)>,
 }
@@ -138,6 +143,8 @@ pub struct TurnRecord {
     pub user: String,
     /// The calls in order.
     pub transcripts: Vec<Transcript>,
+    /// The calls of the server's tools, in order.
+    pub tools: Vec<ToolRun>,
 }
 
 /// A request that is to be done once.

@@ -59,7 +59,7 @@ impl World {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a caller of a test needs no credential")]
-fn scope() -> Scope {
+pub(crate) fn scope() -> Scope {
     Scope::authenticated(1, "user", TenantState::Stored, Rights::USE)
 }
 
@@ -71,7 +71,7 @@ fn keep_stream(settings: &Settings) -> Keep {
     keep(settings, true)
 }
 
-fn keep(settings: &Settings, streamed: bool) -> Keep {
+pub(crate) fn keep(settings: &Settings, streamed: bool) -> Keep {
     Keep {
         scope: scope(),
         begin: Some(Box::new(Begin {

@@ -10,11 +10,12 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, CallMap, Candidate, Clock, Delivery, Fault, FaultKind, Fetch, Fetched, Finish, Loss, Model, ModelError,
-    ModelEvent, ModelRequest, ModelStream, Note, Prepared, Store, normalise, store::ProcessId,
+    BoxFuture, CallHead, CallKind, CallMap, Candidate, Clock, Delivery, Entry, Fault, FaultKind, Fetch, Fetched,
+    Finish, Loss, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Payload, Prepared, Store, normalise,
+    store::ProcessId,
 };
-use amalgam_engine::{Admission, Ask, Engine, EngineSettings, Keep, Run};
-use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Literal, Raw, Settings};
+use amalgam_engine::{Admission, Ask, Engine, EngineSettings, Keep, Question, Run, ToolLimits};
+use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Literal, Raw, Settings, Usage};
 use amalgam_store::sqlite::{Options, Sqlite};
 use bytes::Bytes;
 use futures_util::stream;
@@ -26,7 +27,23 @@ pub(crate) enum Step {
     Wait(Duration),
     Hang,
     Cut,
+    /// A function's id, name and arguments.
+    Call(&'static str, &'static str, &'static str),
+    /// Tokens in and out.
+    Cost(u64, u64),
+    Event(ModelEvent),
     Finish,
+    End(Finish),
+}
+
+/// What a model was asked, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// One line an entry; calls and their outputs are numbered by their ids.
+    pub(crate) said: Vec<String>,
+    pub(crate) choice: Option<String>,
+    pub(crate) tools: usize,
+    pub(crate) output_tokens: Option<u64>,
 }
 
 /// Plays one script a call; an error refuses the call.
@@ -35,6 +52,8 @@ pub(crate) struct Scripted {
     pub(crate) asked: AtomicUsize,
     pub(crate) dropped: Arc<AtomicUsize>,
     pub(crate) images: Mutex<HashMap<String, String>>,
+    /// What it was asked, call by call.
+    pub(crate) requests: Mutex<Vec<Asked>>,
     wants_images: bool,
 }
 
@@ -53,6 +72,7 @@ impl Scripted {
             asked: AtomicUsize::new(0),
             dropped: Arc::default(),
             images: Mutex::default(),
+            requests: Mutex::default(),
             wants_images,
         }
     }
@@ -70,8 +90,11 @@ impl Drop for Guard {
 impl Model for Scripted {
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
         *self.images.lock().unwrap() = request.images.clone();
+        let asked = Asked::of(request);
+        let body = asked.said.join("\n").into();
+        self.requests.lock().unwrap().push(asked);
         Ok(Prepared {
-            body: Bytes::from_static(b"{}"),
+            body,
             losses: vec![Loss::new("top_logprobs", "not here")],
             delivery: request.delivery,
             calls: CallMap::default(),
@@ -87,7 +110,7 @@ impl Model for Scripted {
             let steps = script?;
             let answer = stream::unfold((VecDeque::from(steps), guard), |(mut steps, guard)| async move {
                 loop {
-                    let event = match steps.pop_front()? {
+                    let events = match steps.pop_front()? {
                         Step::Wait(pause) => {
                             tokio::time::sleep(pause).await;
                             continue;
@@ -97,10 +120,16 @@ impl Model for Scripted {
                             continue;
                         }
                         Step::Cut => return Some((Err(ModelError::CutShort), (steps, guard))),
-                        Step::Say(text) => ModelEvent::Text { delta: Literal::from_text(text), logprobs: None },
-                        Step::Finish => ModelEvent::Finish(Finish::Stop),
+                        Step::Say(text) => vec![ModelEvent::Text { delta: Literal::from_text(text), logprobs: None }],
+                        Step::Call(id, name, arguments) => call(id, name, arguments),
+                        Step::Cost(input_tokens, output_tokens) => {
+                            vec![ModelEvent::Usage(Usage { input_tokens, output_tokens, ..Usage::default() })]
+                        }
+                        Step::Event(event) => vec![event],
+                        Step::Finish => vec![ModelEvent::Finish(Finish::Stop)],
+                        Step::End(finish) => vec![ModelEvent::Finish(finish)],
                     };
-                    return Some((Ok(vec![event]), (steps, guard)));
+                    return Some((Ok(events), (steps, guard)));
                 }
             });
             Ok(Box::pin(answer) as ModelStream)
@@ -110,6 +139,46 @@ impl Model for Scripted {
     fn wants_image_bytes(&self) -> bool {
         self.wants_images
     }
+}
+
+impl Asked {
+    fn of(request: &ModelRequest<'_>) -> Self {
+        let mut ids: Vec<String> = Vec::new();
+        let mut number = |id: &str| match ids.iter().position(|known| known == id) {
+            Some(number) => number,
+            None => {
+                ids.push(id.to_owned());
+                ids.len() - 1
+            }
+        };
+        let said = request.history.instructions.iter().chain(&request.history.entries).map(|entry| match entry {
+            Entry::Message { role, content, .. } => format!("{role:?}: {}", content.text()),
+            Entry::Call(call) => {
+                let Payload::Arguments(arguments) = call.payload else { panic!("{call:?}") };
+                format!("call {}: {} {}", number(&call.call_id), call.name, arguments.decode())
+            }
+            Entry::Output(output) => format!("output {}: {}", number(&output.call_id), output.content.text()),
+            other => format!("{other:?}"),
+        });
+        Self {
+            said: said.collect(),
+            choice: request.settings.tool_choice.as_ref().map(|choice| format!("{choice:?}")),
+            tools: request.settings.tools.len(),
+            output_tokens: request.settings.max_output_tokens,
+        }
+    }
+}
+
+/// The events of a function call, whole. Its key follows from its id.
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Vec<ModelEvent> {
+    let key = id.bytes().fold(0_u64, |key, byte| key * 256 + u64::from(byte));
+    let head =
+        CallHead { kind: CallKind::Function, call_id: Some(id.to_owned()), name: name.to_owned(), namespace: None };
+    vec![
+        ModelEvent::CallStart { key, call: head },
+        ModelEvent::CallDelta { key, delta: Literal::from_text(arguments) },
+        ModelEvent::CallEnd { key },
+    ]
 }
 
 struct StandingClock;
@@ -137,10 +206,16 @@ impl Fetch for Found {
 
 /// An engine over a store, as the process of this number.
 pub(crate) fn engine_over(store: Arc<dyn Store>, admission: Admission, process: u128) -> Engine {
+    engine_with(store, admission, process, ToolLimits::default())
+}
+
+/// The same with limits for its tools.
+pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: u128, tools: ToolLimits) -> Engine {
     let settings = EngineSettings {
         turn_deadline: Duration::from_secs(60),
         keepalive: Duration::from_secs(10),
         transcripts: true,
+        tools,
     };
     Engine::new(settings, admission, Arc::new(StandingClock), Arc::new(Found), store, ProcessId(process))
 }
@@ -193,14 +268,17 @@ pub(crate) async fn start_kept(
         identity: engine.identity(),
         keep: keep.map(|keep| keep(&settings)),
         waited: None,
-        candidates,
-        request: &request,
-        history: &history,
         settings,
-        delivery,
-        seal_context: "t",
-        strict,
-        losses: Vec::new(),
+        question: Question {
+            candidates,
+            request: &request,
+            history: &history,
+            delivery,
+            seal_context: "t",
+            strict,
+            losses: Vec::new(),
+        },
+        tooling: None,
     };
     engine.start(ask, tell).await
 }

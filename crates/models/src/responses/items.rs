@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{CallKind, Entry, Loss, Output, Seal};
+use amalgam_core::{Call, CallKind, Entry, Loss, Output, Seal};
 use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reasoning, Role, Shape, TextKind, Writer};
 
 use crate::thoughts::{THOUGHTS_OF_OTHERS, told_thoughts};
@@ -35,7 +35,9 @@ pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Contex
     match entry {
         Entry::Message { role, content, item } => write_message(writer, *role, content, *item, context),
         Entry::Note(text) | Entry::Summary(text) => write_text_message(writer, Role::User, text),
+        Entry::Call(call) if call.hosted => write_hosted_call(writer, call),
         Entry::Call(call) => write_named(writer, call.item, call.renamed.then_some(&*call.call_id)),
+        Entry::Output(output) if output.hosted => write_hosted_output(writer, output),
         Entry::Output(output) => write_output(writer, output, context),
         Entry::Reasoning(item) => write_reasoning(writer, item, context),
         Entry::Opaque(item) => match sealed_by_us(item, context) {
@@ -49,6 +51,24 @@ pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Contex
 fn sealed_by_us(item: &Item<'_>, context: &Context<'_>) -> bool {
     let content = item.raw.get("encrypted_content").and_then(Raw::as_str);
     content.is_some_and(|content| context.seal.is_sealed(&content.decode()))
+}
+
+/// A call that we ran is a function's to the upstream, which was offered one.
+fn write_hosted_call(writer: &mut Writer, call: &Call<'_>) {
+    writer.object(|writer| {
+        writer.key("type").string("function_call");
+        writer.key("call_id").string(&call.call_id);
+        writer.key("name").string(&call.name);
+        writer.key("arguments").literal(&call.wire_arguments());
+    });
+}
+
+fn write_hosted_output(writer: &mut Writer, output: &Output<'_>) {
+    writer.object(|writer| {
+        writer.key("type").string("function_call_output");
+        writer.key("call_id").string(&output.call_id);
+        writer.key("output").string(&output.content.text());
+    });
 }
 
 /// The output of a function or custom tool is a text or a list of parts; some clients send any JSON, or nothing.

@@ -1,21 +1,31 @@
-//! `/admin`: tenants, keys and turns, for operators and for the administrators of a tenant.
+//! `/admin`: tenants, keys, tools and turns, for operators and for the administrators of a tenant.
 //!
 //! Whoever gets here has a key with one of the two rights. An administrator reaches its own tenant and no other, and
 //! cannot tell which others there are; the operator reaches all. What an answer shows is listed field by field.
 
+mod approvals;
+mod bank;
 mod fields;
 mod keys;
 mod tenants;
+mod tools;
 mod turns;
 
 use std::sync::Arc;
 
 use amalgam_core::{Fault, FaultKind, Operator, Scope};
 use amalgam_protocol::Writer;
-use axum::{Router, response::Response, routing::get};
+use axum::{
+    Router,
+    response::Response,
+    routing::{get, post},
+};
 
 use super::{answer, query::Query};
 use crate::app::App;
+
+pub use approvals::{approval_status, settled, show_approval};
+pub use bank::{Bank, Trial, TrialMishap, Whose};
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -23,6 +33,13 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/tenants/{tenant_id}", get(tenants::retrieve).patch(tenants::change))
         .route("/admin/keys", get(keys::list).post(keys::create))
         .route("/admin/keys/{key_id}", axum::routing::delete(keys::revoke))
+        .route("/admin/tools", get(tools::list))
+        .route("/admin/tools/usage", get(tools::usage))
+        .route("/admin/tools/{name}", get(tools::retrieve).put(tools::put).delete(tools::delete))
+        .route("/admin/tools/{name}/try", post(tools::try_out))
+        .route("/admin/tools/{name}/statistics", get(tools::statistics))
+        .route("/admin/approvals", get(approvals::list))
+        .route("/admin/approvals/{id}", get(approvals::retrieve).post(approvals::decide))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
 }
 

@@ -16,6 +16,7 @@ mod resume;
 mod retrieve;
 mod silent;
 mod socket;
+mod tools;
 mod turn;
 
 use std::sync::Arc;

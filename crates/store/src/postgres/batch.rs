@@ -4,7 +4,7 @@
 //! has not ended, and leaves the write's mark there. Everything else of the write happens only where that mark is, so a
 //! write that has lost its response writes nothing, without anybody having to wait and see.
 
-mod columns;
+pub(super) mod columns;
 
 use std::collections::HashSet;
 
@@ -16,6 +16,7 @@ use self::columns::{Key, Told, text_of};
 use super::{
     connection::{Connection, Failure, FailureKind, Param},
     job::{Job, process_bytes, signed},
+    journal,
     pipeline::Pipeline,
     sql::{Sql, statements},
 };
@@ -288,6 +289,7 @@ fn needed(jobs: &[Job]) -> Vec<&'static Sql> {
     needed.extend(any(|job| job.write.begin.is_some(), &BEGIN));
     needed.extend(any(Job::is_events_only, &ONLY_EVENTS));
     needed.extend(any(|job| !job.write.transcripts.is_empty(), &TRANSCRIPTS));
+    needed.extend(journal::needed(jobs));
     for job in jobs {
         let (sql, together) = holding(job);
         needed.extend((!together).then_some(sql));
@@ -374,6 +376,11 @@ impl<'a> Line<'a> {
             let client = self.connection.client();
             let statement = self.statement(&TRANSCRIPTS);
             self.pipeline.push(async move { columns::transcripts(client, &statement, jobs).await });
+        }
+        for sql in journal::needed(jobs) {
+            let client = self.connection.client();
+            let statement = self.statement(sql);
+            self.pipeline.push(async move { journal::add(client, sql, &statement, jobs).await });
         }
     }
 

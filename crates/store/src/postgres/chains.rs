@@ -8,6 +8,7 @@ use amalgam_core::StoreError;
 
 use super::{
     connection::{Connection, Failure},
+    journal,
     pool::{Lease, Pool},
     sql::statements,
 };
@@ -79,6 +80,7 @@ async fn delete_within(connection: &Connection, doomed: Doomed<'_>) -> Result<bo
     let Some(row) = connection.row(&DELETE_HEAD, &[&tenant_id, &user, &stem, &id]).await? else { return Ok(false) };
     let (chain, position): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
     connection.execute(&DELETE_EVENTS, &[&tenant_id, &user, &id]).await?;
+    journal::forget(connection, tenant_id, user, id).await?;
     connection.row(&LOCK_CHAIN, &[&chain]).await?;
     connection.row(&LOCK_ROW, &[&tenant_id, &user, &chain, &position]).await?;
     connection.execute(&MARK_GONE, &[&tenant_id, &user, &chain, &position]).await?;

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use amalgam_core::{
     Scope, Stem, StoreError,
-    store::{Answer, Begin, ProcessId, TurnWrite, Written},
+    store::{Answer, Begin, ProcessId, ToolRun, TurnWrite, Written},
 };
 use amalgam_protocol::Status;
 use tokio::sync::oneshot;
@@ -54,6 +54,8 @@ impl Job {
             && write.end.is_none()
             && !write.started
             && write.transcripts.is_empty()
+            && write.tools.is_empty()
+            && write.approvals.is_empty()
             && write.answer.is_none()
             && write.events.is_some()
     }
@@ -88,6 +90,13 @@ fn mark_of(write: &TurnWrite) -> i64 {
     for transcript in &write.transcripts {
         (transcript.number, transcript.asked_at_ms, transcript.response.len()).hash(&mut hasher);
     }
+    for run in &write.tools {
+        let output = run.outcome.as_ref().map(|outcome| outcome.output.bytes());
+        (run.number, run.started_at_ms, output).hash(&mut hasher);
+    }
+    for approval in &write.approvals {
+        approval.id.hash(&mut hasher);
+    }
     if let Some((keyed, answer)) = &write.answer {
         (keyed, answer.is_some()).hash(&mut hasher);
     }
@@ -101,11 +110,14 @@ fn bytes_of(write: &TurnWrite) -> usize {
     let end = write.end.as_ref().map_or(0, |end| end.output.bytes().len());
     let events = write.events.as_ref().map_or(0, |events| events.frames.len());
     let transcripts: usize = write.transcripts.iter().map(|call| call.request.len() + call.response.len()).sum();
+    let output = |run: &ToolRun| run.outcome.as_ref().map_or(0, |outcome| outcome.output.bytes().len());
+    let tools: usize = write.tools.iter().map(|run| 256 + run.arguments.len() + output(run)).sum();
+    let approvals: usize = write.approvals.iter().map(|approval| 256 + approval.arguments.len()).sum();
     let answer = match &write.answer {
         Some((_, Some(Answer::Body { body, .. }))) => body.len(),
         _ => 0,
     };
-    512 + begin + end + events + transcripts + answer
+    512 + begin + end + events + transcripts + tools + approvals + answer
 }
 
 /// A process as it stands in a column.

@@ -1,6 +1,6 @@
 //! Processes that share the database: who lives, what waits for one of them, what a dead one left behind.
 
-use std::sync::PoisonError;
+use std::{collections::HashMap, sync::PoisonError};
 
 use amalgam_core::{
     Operator, Rights, Scope, StoreError,
@@ -13,6 +13,7 @@ use super::{
     Postgres,
     connection::{Connection, Failure, FailureKind},
     job::{process_bytes, process_from, signed, unsigned},
+    journal,
     pool::Lease,
     prune,
     sql::statements,
@@ -31,7 +32,11 @@ statements! {
     Operator FAIL = "
         UPDATE responses SET status = 'failed', error = $2, ended_at = $3, process = NULL, request = NULL, mark = 0
         WHERE process = $1
-        RETURNING id";
+        RETURNING id, tenant_id, stem";
+    Operator TELL_ERRORS = "
+        UPDATE responses SET error = told.error
+        FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS told (tenant_id, stem, id, error)
+        WHERE responses.tenant_id = told.tenant_id AND responses.stem = told.stem AND responses.id = told.id";
     /// A response that lives on answers its request itself; the claims of the others are free again. A response is looked
     /// up by its stem, which its id ends with.
     Operator ANSWER_CLAIMS = "
@@ -83,7 +88,7 @@ impl ProcessStore for Postgres {
         _operator: Operator,
         process: ProcessId,
         beat: u64,
-        error: &'a str,
+        error: fn(&[String]) -> String,
         now_ms: u64,
     ) -> Stored<'a, Option<Buried>> {
         Box::pin(async move {
@@ -190,7 +195,7 @@ async fn bury(
     connection: &Connection,
     dead: ProcessId,
     beat: u64,
-    error: &str,
+    error: fn(&[String]) -> String,
     now_ms: u64,
 ) -> Result<Option<(Buried, Vec<String>)>, Failure> {
     let dead = process_bytes(dead);
@@ -199,7 +204,10 @@ async fn bury(
         return Ok(None);
     }
     let queued = ids_from(&connection.rows(&REQUEUE, &[&dead]).await?)?;
-    let failed = ids_from(&connection.rows(&FAIL, &[&dead, &error, &signed(now_ms)]).await?)?;
+    let failed = connection.rows(&FAIL, &[&dead, &error(&[]), &signed(now_ms)]).await?;
+    // Only now: from here on the dead one writes nothing, should it live after all.
+    name_tools(connection, &failed, error).await?;
+    let failed = ids_from(&failed)?;
     let answered = ids_from(&connection.rows(&ANSWER_CLAIMS, &[&dead]).await?)?;
     let freed = ids_from(&connection.rows(&FREE_CLAIMS, &[&dead]).await?)?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
@@ -209,6 +217,28 @@ async fn bury(
         connection.rows(&NOTIFY, &[&changed]).await?;
     }
     Ok(Some((buried, changed)))
+}
+
+/// Says which tools it is not known of whether they ran, where there are such.
+async fn name_tools(connection: &Connection, failed: &[Row], error: fn(&[String]) -> String) -> Result<(), Failure> {
+    let (mut keys, mut responses) = (Vec::with_capacity(failed.len()), HashMap::with_capacity(failed.len()));
+    for row in failed {
+        let key: (i64, &str) = (row.try_get(1)?, row.try_get(0)?);
+        keys.push(key);
+        responses.insert(key, row.try_get::<_, &str>(2)?);
+    }
+    let unknown = journal::unknown(connection, &keys).await?;
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let (mut tenants, mut stems, mut ids, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for ((tenant_id, id), tools) in &unknown {
+        tenants.push(*tenant_id);
+        stems.push(responses.get(&(*tenant_id, id.as_str())).copied().unwrap_or_default());
+        ids.push(id);
+        errors.push(error(tools));
+    }
+    connection.execute(&TELL_ERRORS, &[&tenants, &stems, &ids, &errors]).await.map(drop)
 }
 
 async fn take(connection: &Connection, process: ProcessId, most: i64, mark: i64) -> Result<Vec<QueuedTurn>, Failure> {

@@ -42,14 +42,26 @@ statements! {
     Operator OLD_CLAIMS = "
         DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM idempotency WHERE process IS NULL AND created_at < $1 LIMIT $2))";
+    /// A call that has not come to an end is part of its turn for as long as that runs. A response is looked up by its
+    /// stem, which its id ends with.
+    Operator OLD_RUNS = "
+        DELETE FROM tool_runs WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM tool_runs old
+            WHERE started_at < $1 AND (output IS NOT NULL OR NOT EXISTS (SELECT FROM responses r
+                WHERE r.tenant_id = old.tenant_id AND r.stem = left(right(old.response_id, 24), 16)
+                    AND r.id = old.response_id AND r.process IS NOT NULL))
+            LIMIT $2))";
+    Operator OLD_APPROVALS = "
+        DELETE FROM approvals WHERE ctid = ANY (ARRAY(SELECT ctid FROM approvals WHERE expires_at < $1 LIMIT $2))";
     Operator OLD_RESPONSES = "
         SELECT tenant_id, user_id, id FROM responses
         WHERE created_at < $1 AND status NOT IN ('queued', 'in_progress') LIMIT $2";
     Operator RESET_RUNTIME = "
-        TRUNCATE responses, items, stream_events, transcripts, idempotency, conversations, conversation_items";
+        TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
+            conversation_items";
     Operator RESET_ALL = "
-        TRUNCATE responses, items, stream_events, transcripts, idempotency, conversations, conversation_items, api_keys,
-            tenants, memory";
+        TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
+            conversation_items, agent_tools, api_keys, tenants, memory";
 }
 
 /// Of each kind so many rows go at once.
@@ -65,9 +77,11 @@ pub(super) async fn prune(pool: &Pool, retention: Retention) -> Result<Pruned, S
     });
     rows += streams.await?.cast_unsigned();
     let others = pool.repeatably(move |connection: Lease| async move {
-        let calls = connection.execute(&OLD_TRANSCRIPTS, &[&signed(retention.transcripts_before_ms), &AT_ONCE]).await?;
-        let claims = connection.execute(&OLD_CLAIMS, &[&signed(retention.claims_before_ms), &AT_ONCE]).await?;
-        Ok(calls + claims)
+        let mut rows = connection.execute(&OLD_CLAIMS, &[&signed(retention.claims_before_ms), &AT_ONCE]).await?;
+        for sql in [&OLD_TRANSCRIPTS, &OLD_RUNS, &OLD_APPROVALS] {
+            rows += connection.execute(sql, &[&signed(retention.transcripts_before_ms), &AT_ONCE]).await?;
+        }
+        Ok(rows)
     });
     rows += others.await?;
     if let Some(before) = retention.responses_before_ms {

@@ -8,15 +8,28 @@ use super::{
     sql::{For, Sql},
 };
 
-/// Tables whose rows belong to a user.
-const SCOPED: [&str; 7] =
-    ["responses", "items", "stream_events", "transcripts", "idempotency", "conversations", "conversation_items"];
+/// Tables whose rows belong to a user or a tenant.
+const SCOPED: [&str; 10] = [
+    "responses",
+    "items",
+    "stream_events",
+    "transcripts",
+    "tool_runs",
+    "approvals",
+    "agent_tools",
+    "idempotency",
+    "conversations",
+    "conversation_items",
+];
 
 fn all() -> impl Iterator<Item = (For, &'static str, &'static Sql)> {
     let files = [
+        super::approvals::ALL,
+        super::bank::ALL,
         super::batch::ALL,
         super::chains::ALL,
         super::conversations::ALL,
+        super::journal::ALL,
         super::pool::ALL,
         super::processes::ALL,
         super::prune::ALL,
@@ -124,10 +137,12 @@ fn statements_about_what_callers_have_carry_the_scope() {
 #[test]
 fn only_the_installation_itself_touches_rows_of_everybody() {
     // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 17] = [
         // A dead process, a queue, and turns that are handed over.
         "REQUEUE",
         "FAIL",
+        "UNKNOWN_RUNS",
+        "TELL_ERRORS",
         "ANSWER_CLAIMS",
         "FREE_CLAIMS",
         "TAKE_QUEUED",
@@ -137,6 +152,8 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         // Old rows.
         "OLD_STREAMS",
         "OLD_TRANSCRIPTS",
+        "OLD_RUNS",
+        "OLD_APPROVALS",
         "OLD_CLAIMS",
         "OLD_RESPONSES",
         // Everything.

@@ -13,7 +13,7 @@ use super::{
     pool::Lease,
     sql::statements,
 };
-use crate::rows;
+use crate::{bank, rows};
 
 statements! {
     Operator ADD_TENANT = "
@@ -79,6 +79,10 @@ impl TenancyStore for Postgres {
         state: TenantState,
         now_ms: u64,
     ) -> Stored<'a, Option<TenantRecord>> {
+        if id == Some(bank::COMMON) {
+            // Taken: the tools of such a tenant would be everybody's.
+            return Box::pin(async { Ok(None) });
+        }
         // A number that was given is the caller's; the next one would be another one each time.
         Box::pin(self.pool.once(move |connection: Lease| async move {
             let (state, now) = (state.name(), signed(now_ms));

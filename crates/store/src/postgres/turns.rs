@@ -12,6 +12,7 @@ use super::{
     batch::answer_columns,
     connection::{Connection, Failure, Param},
     job::{process_bytes, signed, unsigned},
+    journal,
     pool::Lease,
     responses::response_from,
     sql::statements,
@@ -132,7 +133,8 @@ impl TurnStore for Postgres {
                 for call in &calls {
                     transcripts.push(whole(&connection, tenant_id, transcript_from(call)?).await?);
                 }
-                Ok(Some(TurnRecord { response: response_from(&row)?, user: row.try_get(15)?, transcripts }))
+                let tools = journal::runs(&connection, tenant_id, response_id).await?;
+                Ok(Some(TurnRecord { response: response_from(&row)?, user: row.try_get(15)?, transcripts, tools }))
             });
             found.await
         })

@@ -10,8 +10,8 @@ use super::{
     Sqlite, claims,
     failure::Failure,
     job::Transaction,
-    prune,
-    query::{bytes, int, owner_of, uint},
+    journal, prune,
+    query::{Tenant, bytes, int, owner_of, uint},
     sql,
     turns::process_bytes,
 };
@@ -38,11 +38,10 @@ impl ProcessStore for Sqlite {
         operator: Operator,
         process: ProcessId,
         beat: u64,
-        error: &'a str,
+        error: fn(&[String]) -> String,
         now_ms: u64,
     ) -> Stored<'a, Option<Buried>> {
-        let error = error.to_owned();
-        self.change(move |transaction| bury(transaction, operator, process, beat, &error, now_ms))
+        self.change(move |transaction| bury(transaction, operator, process, beat, error, now_ms))
     }
 
     fn take_queued(&self, operator: Operator, process: ProcessId, limit: usize) -> Stored<'_, Vec<QueuedTurn>> {
@@ -87,7 +86,7 @@ fn bury(
     operator: Operator,
     process: ProcessId,
     beat: u64,
-    error: &str,
+    error: fn(&[String]) -> String,
     now_ms: u64,
 ) -> Result<Option<Buried>, Failure> {
     let database = transaction.database;
@@ -97,15 +96,21 @@ fn bury(
     }
     let queued: Vec<String> =
         database.operator(operator, sql::REQUEUE_WAITING, &[&&dead[..]])?.all(|row| Ok(row.get(0)?))?;
-    let failed: Vec<String> = database
-        .operator(operator, sql::FAIL_HELD, &[&&dead[..], &error, &int(now_ms)?])?
-        .all(|row| Ok(row.get(0)?))?;
+    let failed = database
+        .operator(operator, sql::FAIL_HELD, &[&&dead[..], &error(&[]), &int(now_ms)?])?
+        .all(|row| Ok((row.get::<_, i64>(0)?, Tenant::of_row(operator, row.get(1)?), row.get::<_, String>(2)?)))?;
+    for (number, tenant, id) in &failed {
+        let unknown = journal::unknown(database, *tenant, id)?;
+        if !unknown.is_empty() {
+            database.operator(operator, sql::TELL_ERROR, &[number, &error(&unknown)])?.run()?;
+        }
+    }
     claims::release(transaction, operator, process)?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     if buried.queued > 0 {
         transaction.ring("");
     }
-    for id in queued.into_iter().chain(failed) {
+    for id in queued.into_iter().chain(failed.into_iter().map(|(_, _, id)| id)) {
         transaction.ring(id);
     }
     Ok(Some(buried))

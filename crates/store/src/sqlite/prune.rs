@@ -36,7 +36,9 @@ pub(super) fn prune(
     }
 
     let before = int(retention.transcripts_before_ms)?;
-    rows += database.operator(operator, sql::OLD_TRANSCRIPTS, &[&before, &AT_ONCE])?.run()?;
+    for statement in [sql::OLD_TRANSCRIPTS, sql::OLD_RUNS, sql::OLD_APPROVALS] {
+        rows += database.operator(operator, statement, &[&before, &AT_ONCE])?.run()?;
+    }
     let before = int(retention.claims_before_ms)?;
     rows += database.operator(operator, sql::OLD_CLAIMS, &[&before, &AT_ONCE])?.run()?;
 
@@ -61,11 +63,13 @@ pub(super) fn reset(transaction: &Transaction<'_>, operator: Operator, all: bool
         sql::RESET_ITEMS,
         sql::RESET_EVENTS,
         sql::RESET_TRANSCRIPTS,
+        sql::RESET_RUNS,
+        sql::RESET_APPROVALS,
         sql::RESET_CLAIMS,
         sql::RESET_CONVERSATIONS,
         sql::RESET_CONVERSATION_ITEMS,
     ];
-    let configured = [sql::RESET_KEYS, sql::RESET_TENANTS, sql::RESET_MEMORY];
+    let configured = [sql::RESET_TOOLS, sql::RESET_KEYS, sql::RESET_TENANTS, sql::RESET_MEMORY];
     for statement in runtime.into_iter().chain(configured.into_iter().filter(|_| all)) {
         transaction.database.operator(operator, statement, &[])?.run()?;
     }

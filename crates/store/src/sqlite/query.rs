@@ -3,14 +3,14 @@
 //! A statement about what callers have takes the tenant as `?1` and the user as `?2` from the scope itself; whoever asks
 //! gives the rest. So there is no such statement without a scope, and no text that was put together.
 
-use amalgam_core::{Admin, Operator, Rights, Scope};
+use amalgam_core::{Admin, Operator, Rights, Scope, store::BankOf};
 use rusqlite::{CachedStatement, Connection, Row, ToSql, types::ValueRef};
 
 use super::{
     failure::Failure,
     sql::{OperatorSql, TenantSql, UserSql},
 };
-use crate::rows;
+use crate::{bank, rows};
 
 /// What is bound behind the scope.
 pub(super) type Params<'a> = &'a [&'a dyn ToSql];
@@ -50,9 +50,25 @@ impl<'c> Database<'c> {
 pub(super) struct Tenant(i64);
 
 impl Tenant {
+    /// The installation, whose tools are for everybody to use.
+    pub(super) const COMMON: Self = Self(bank::COMMON);
+
     /// The administrator's own.
     pub(super) fn of(admin: Admin<'_>) -> Self {
         Self(admin.tenant_id())
+    }
+
+    /// The caller's, for what all of its users share.
+    pub(super) fn of_caller(scope: &Scope) -> Self {
+        Self(scope.tenant_id())
+    }
+
+    /// Whose bank it is.
+    pub(super) fn of_bank(of: BankOf<'_>) -> Self {
+        match of {
+            BankOf::Tenant(admin) => Self::of(admin),
+            BankOf::Common(_) => Self::COMMON,
+        }
     }
 
     /// The owner of a row that the installation itself looks at.
@@ -121,6 +137,11 @@ pub(super) fn int(number: u64) -> Result<i64, Failure> {
 /// The same, where there may be none.
 pub(super) fn optional_int(number: Option<u64>) -> Result<Option<i64>, Failure> {
     number.map(int).transpose()
+}
+
+/// How many rows are wanted at most.
+pub(super) fn most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// A count or a time.

@@ -12,6 +12,7 @@ use super::{
     Sqlite,
     failure::Failure,
     job::Transaction,
+    journal,
     query::{Database, bytes, int, optional_text, optional_uint, text, uint},
     sql, transcripts,
 };
@@ -190,6 +191,7 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
     let Some(place) = place else { return Ok(false) };
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
     transcripts::forget(database, scope, id)?;
+    journal::forget(database, scope, id)?;
     transaction.ring(id);
 
     database.user(scope, sql::MARK_FORGOTTEN, &[&place.0, &place.1])?.run()?;

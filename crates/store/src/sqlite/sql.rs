@@ -101,6 +101,30 @@ statements! {
             INSERT INTO transcripts (tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
                 duration_ms, retries, cut, usage, losses, error, request, response, base_response, base_number, base_shared)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+        PUT_RUN = "
+            INSERT INTO tool_runs (tenant_id, user_id, response_id, number, label, name, item_id, call_id, idempotent,
+                started_at, duration_ms, error, detail, arguments, output)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+            ON CONFLICT (tenant_id, response_id, number) DO UPDATE SET label = excluded.label, name = excluded.name,
+                item_id = excluded.item_id, call_id = excluded.call_id, idempotent = excluded.idempotent,
+                started_at = excluded.started_at, duration_ms = excluded.duration_ms, error = excluded.error,
+                detail = excluded.detail, arguments = excluded.arguments, output = excluded.output";
+        ADD_APPROVAL = "
+            INSERT INTO approvals (tenant_id, user_id, id, response_id, call_id, label, name, arguments, decider, asked_at,
+                expires_at, approve, reason, decided_by, decided_at, used_by)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+
+        // Approvals.
+        APPROVAL = "
+            SELECT id, user_id, response_id, call_id, label, name, arguments, decider, asked_at, expires_at, approve, reason,
+                decided_by, decided_at, used_by
+            FROM approvals WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+        DECIDE = "
+            UPDATE approvals SET approve = ?4, reason = ?5, decided_by = ?6, decided_at = ?7
+            WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+        USE_APPROVAL = "
+            UPDATE approvals SET used_by = ?4
+            WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3 AND approve = 1 AND COALESCE(used_by, ?4) = ?4";
 
         // Forgetting.
         FORGET_HEAD = "
@@ -118,6 +142,8 @@ statements! {
             DELETE FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3 AND number = ?4
                 AND NOT EXISTS (SELECT 1 FROM transcripts AS later WHERE later.base_response = ?3 AND later.base_number = ?4)
             RETURNING base_response, base_number";
+        FORGET_RUNS = "DELETE FROM tool_runs WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
+        FORGET_APPROVALS = "DELETE FROM approvals WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
         IS_BUILT_ON = "
             SELECT 1 FROM items
             WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 + 1 AND forgotten < 2
@@ -208,6 +234,60 @@ statements! {
             SELECT request, base_response, base_number, base_shared
             FROM transcripts WHERE tenant_id = ?1 AND response_id = ?2 AND number = ?3";
         STATUS = "SELECT status FROM responses WHERE tenant_id = ?1 AND stem = ?2 AND id = ?3";
+
+        // The tool bank: a tenant's, or the installation's under the number that no tenant has.
+        TOOLS = "
+            SELECT tenant_id, name, kind, description, parameters, settings, guidance, timeout_ms, idempotent, on_error,
+                after_call_instruction, requires_approval, active, created_at, updated_at
+            FROM agent_tools WHERE tenant_id = ?1 AND key > ?2 ORDER BY key LIMIT ?3";
+        TOOL = "
+            SELECT tenant_id, name, kind, description, parameters, settings, guidance, timeout_ms, idempotent, on_error,
+                after_call_instruction, requires_approval, active, created_at, updated_at
+            FROM agent_tools WHERE tenant_id = ?1 AND key = ?2";
+        PUT_TOOL = "
+            INSERT INTO agent_tools (tenant_id, key, name, kind, description, parameters, settings, guidance, timeout_ms,
+                idempotent, on_error, after_call_instruction, requires_approval, active, created_at, updated_at)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+            ON CONFLICT (tenant_id, key) DO UPDATE SET name = excluded.name, kind = excluded.kind,
+                description = excluded.description, parameters = excluded.parameters, settings = excluded.settings,
+                guidance = excluded.guidance, timeout_ms = excluded.timeout_ms, idempotent = excluded.idempotent,
+                on_error = excluded.on_error, after_call_instruction = excluded.after_call_instruction,
+                requires_approval = excluded.requires_approval, active = excluded.active,
+                updated_at = excluded.updated_at";
+        FORGET_TOOL = "DELETE FROM agent_tools WHERE tenant_id = ?1 AND key = ?2";
+
+        // Calls of tools.
+        RUNS = "
+            SELECT number, item_id, call_id, label, name, arguments, idempotent, started_at, output, error, detail,
+                duration_ms
+            FROM tool_runs WHERE tenant_id = ?1 AND response_id = ?2 ORDER BY number";
+        UNKNOWN_RUNS = "
+            SELECT name FROM tool_runs
+            WHERE tenant_id = ?1 AND response_id = ?2 AND output IS NULL AND idempotent = 0 ORDER BY number";
+        STATISTICS = "
+            SELECT COUNT(*), COUNT(error), COUNT(*) - COUNT(duration_ms), COALESCE(SUM(duration_ms), 0),
+                COALESCE(MAX(duration_ms), 0), MAX(started_at)
+            FROM tool_runs WHERE tenant_id = ?1 AND label = ?2 AND name = ?3 AND started_at >= ?4";
+
+        // Approvals.
+        APPROVAL_OF_TENANT = "
+            SELECT id, user_id, response_id, call_id, label, name, arguments, decider, asked_at, expires_at, approve, reason,
+                decided_by, decided_at, used_by
+            FROM approvals WHERE tenant_id = ?1 AND id = ?2";
+        APPROVALS = "
+            SELECT id, user_id, response_id, call_id, label, name, arguments, decider, asked_at, expires_at, approve, reason,
+                decided_by, decided_at, used_by
+            FROM approvals WHERE tenant_id = ?1 AND (asked_at, id) < (?2, ?3)
+            ORDER BY asked_at DESC, id DESC LIMIT ?4";
+        APPROVALS_PENDING = "
+            SELECT id, user_id, response_id, call_id, label, name, arguments, decider, asked_at, expires_at, approve, reason,
+                decided_by, decided_at, used_by
+            FROM approvals INDEXED BY approvals_pending
+            WHERE tenant_id = ?1 AND (asked_at, id) < (?2, ?3) AND approve IS NULL AND expires_at > ?5
+            ORDER BY asked_at DESC, id DESC LIMIT ?4";
+        DECIDE_OF_TENANT = "
+            UPDATE approvals SET approve = ?3, reason = ?4, decided_by = ?5, decided_at = ?6
+            WHERE tenant_id = ?1 AND id = ?2";
     }
 
     OperatorSql {
@@ -261,7 +341,8 @@ statements! {
         FAIL_HELD = "
             UPDATE responses SET status = 'failed', error = ?2, ended_at = ?3, process = NULL, request = NULL
             WHERE process = ?1
-            RETURNING id";
+            RETURNING number, tenant_id, id";
+        TELL_ERROR = "UPDATE responses SET error = ?2 WHERE number = ?1";
         CLAIMS_HELD = "SELECT tenant_id, user_id, route, key, response_id FROM idempotency WHERE process = ?1";
         TAKE_QUEUED = "
             UPDATE responses SET process = ?1
@@ -301,6 +382,23 @@ statements! {
                 SELECT tenant_id, user_id, route, key FROM idempotency
                 WHERE process IS NULL AND created_at < ?1 ORDER BY created_at LIMIT ?2
             )";
+        // A call that has not come to an end is part of its turn for as long as that runs.
+        OLD_RUNS = "
+            DELETE FROM tool_runs
+            WHERE id IN (
+                SELECT id FROM tool_runs AS old
+                WHERE started_at < ?1 AND (output IS NOT NULL OR NOT EXISTS (
+                    SELECT 1 FROM responses
+                    WHERE responses.tenant_id = old.tenant_id AND stem = substr(old.response_id, -24, 16)
+                        AND responses.id = old.response_id AND process IS NOT NULL
+                ))
+                ORDER BY started_at LIMIT ?2
+            )";
+        OLD_APPROVALS = "
+            DELETE FROM approvals
+            WHERE (tenant_id, id) IN (
+                SELECT tenant_id, id FROM approvals WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2
+            )";
         OLD_RESPONSES = "
             SELECT tenant_id, user_id, id FROM responses
             WHERE created_at < ?1 AND status NOT IN ('queued', 'in_progress') ORDER BY created_at LIMIT ?2";
@@ -313,6 +411,9 @@ statements! {
         RESET_CLAIMS = "DELETE FROM idempotency";
         RESET_CONVERSATIONS = "DELETE FROM conversations";
         RESET_CONVERSATION_ITEMS = "DELETE FROM conversation_items";
+        RESET_RUNS = "DELETE FROM tool_runs";
+        RESET_APPROVALS = "DELETE FROM approvals";
+        RESET_TOOLS = "DELETE FROM agent_tools";
         RESET_KEYS = "DELETE FROM api_keys";
         RESET_TENANTS = "DELETE FROM tenants";
         RESET_MEMORY = "DELETE FROM memory";

@@ -4,9 +4,19 @@ use rusqlite::{Connection, StatementStatus};
 
 use super::{file, schema::MIGRATIONS, sql};
 
-/// Tables whose rows belong to a user.
-const SCOPED: [&str; 7] =
-    ["responses", "items", "stream_events", "transcripts", "idempotency", "conversations", "conversation_items"];
+/// Tables whose rows belong to a user or a tenant.
+const SCOPED: [&str; 10] = [
+    "responses",
+    "items",
+    "stream_events",
+    "transcripts",
+    "tool_runs",
+    "approvals",
+    "agent_tools",
+    "idempotency",
+    "conversations",
+    "conversation_items",
+];
 
 fn migrated() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
@@ -56,10 +66,11 @@ fn statements_about_what_callers_have_carry_the_scope() {
 #[test]
 fn only_the_installation_itself_touches_rows_of_everybody() {
     // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
-    const KNOWN: [&str; 20] = [
+    const KNOWN: [&str; 26] = [
         // A dead process, a queue, and turns that are handed over.
         "REQUEUE_WAITING",
         "FAIL_HELD",
+        "TELL_ERROR",
         "CLAIMS_HELD",
         "TAKE_QUEUED",
         "GIVE_BACK",
@@ -68,6 +79,8 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "OLD_STREAMS",
         "STREAM_IS_GONE",
         "OLD_TRANSCRIPTS",
+        "OLD_RUNS",
+        "OLD_APPROVALS",
         "OLD_CLAIMS",
         "OLD_RESPONSES",
         // Everything.
@@ -75,6 +88,9 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "RESET_ITEMS",
         "RESET_EVENTS",
         "RESET_TRANSCRIPTS",
+        "RESET_RUNS",
+        "RESET_APPROVALS",
+        "RESET_TOOLS",
         "RESET_CLAIMS",
         "RESET_CONVERSATIONS",
         "RESET_CONVERSATION_ITEMS",

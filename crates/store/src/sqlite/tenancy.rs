@@ -9,10 +9,10 @@ use rusqlite::Row;
 use super::{
     Sqlite,
     failure::Failure,
-    query::{int, optional_int, optional_uint, text, uint},
+    query::{int, most, optional_int, optional_uint, text, uint},
     sql,
 };
-use crate::rows;
+use crate::{bank, rows};
 
 impl TenancyStore for Sqlite {
     fn create_tenant<'a>(
@@ -24,6 +24,10 @@ impl TenancyStore for Sqlite {
         now_ms: u64,
     ) -> Stored<'a, Option<TenantRecord>> {
         let name = name.to_owned();
+        if id == Some(bank::COMMON) {
+            // Taken: the tools of such a tenant would be everybody's.
+            return Box::pin(async { Ok(None) });
+        }
         self.change(move |transaction| {
             let params: [&dyn rusqlite::ToSql; 4] = [&id, &name, &state.name(), &int(now_ms)?];
             transaction.database.operator(operator, sql::ADD_TENANT, &params)?.first(|row| tenant(row, 0))
@@ -146,10 +150,6 @@ impl TenancyStore for Sqlite {
             now.ok_or_else(|| Failure::Broken("what was remembered is gone".into()))
         })
     }
-}
-
-fn most(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 fn tenant(row: &Row<'_>, from: usize) -> Result<TenantRecord, Failure> {

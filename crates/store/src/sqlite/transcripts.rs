@@ -9,6 +9,7 @@ use rusqlite::Row;
 
 use super::{
     failure::Failure,
+    journal,
     query::{Database, Tenant, bytes, int, optional_int, optional_text, optional_uint, uint},
     responses::stored_response,
     sql,
@@ -67,7 +68,8 @@ pub(super) fn turn(
         }
         call.request = pieces.whole();
     }
-    Ok(Some(TurnRecord { response, user, transcripts }))
+    let tools = journal::runs(database, tenant, id)?;
+    Ok(Some(TurnRecord { response, user, transcripts, tools }))
 }
 
 /// Forgets the calls of a response that is gone, and those of others that are gone which only these built on.

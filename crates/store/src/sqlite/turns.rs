@@ -13,6 +13,7 @@ use super::{
     Sqlite, claims, conversations,
     failure::Failure,
     job::Transaction,
+    journal,
     query::{Database, Tenant, int, optional_int, text},
     responses, sql, transcripts,
 };
@@ -78,6 +79,7 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
     for transcript in &write.transcripts {
         transcripts::add(database, scope, id, transcript)?;
     }
+    journal::add(database, scope, write)?;
     if let (Some(conversation), Some(end)) = (conversation, end)
         && matches!(end.told.status, Status::Completed | Status::Incomplete)
     {

@@ -3,9 +3,12 @@
 //!
 //! A check takes an empty store of its own. One that is not in the list below is dead code, and the lints say so.
 
+pub(crate) mod approvals;
+pub(crate) mod bank;
 pub(crate) mod claims;
 pub(crate) mod conversations;
 pub(crate) mod isolation;
+pub(crate) mod journal;
 pub(crate) mod lineage;
 pub(crate) mod processes;
 pub(crate) mod responses;
@@ -67,6 +70,34 @@ macro_rules! contract {
                 a_turn_adds_its_items_when_it_ends_well
                 racing_additions_all_arrive_in_order
             }
+            bank {
+                a_tool_is_read_back_as_it_was_put
+                a_name_is_taken_whatever_its_case
+                tools_are_listed_by_name_in_pages
+                callers_have_their_tenants_tools_and_the_common_ones
+                the_tools_of_another_bank_look_missing
+                racing_puts_make_one_tool
+                no_tenant_has_the_number_of_the_common_bank
+            }
+            journal {
+                calls_of_tools_are_read_back_as_they_were_written
+                a_call_that_begins_and_ends_in_one_step_is_kept_as_it_ended
+                a_lost_write_leaves_no_trace_of_its_tools
+                a_deleted_response_takes_its_tool_calls_along
+                a_dead_process_leaves_the_names_of_tools_of_unknown_end
+                statistics_tell_what_came_of_a_tools_calls
+            }
+            approvals {
+                an_approval_is_read_back_as_it_was_asked
+                the_first_decision_stands
+                what_has_run_out_is_not_decided_any_more
+                a_caller_does_not_decide_in_the_administrators_place
+                approvals_of_others_look_missing
+                approvals_are_listed_newest_first_in_pages
+                a_granted_call_is_used_by_one_response
+                racing_deciders_have_one_winner
+                racing_users_of_an_approval_have_one_winner
+            }
             tenancy {
                 tenants_have_numbers_and_can_be_changed
                 keys_are_found_by_their_hash_and_revoked_once
@@ -94,6 +125,7 @@ macro_rules! contract {
                 what_is_old_goes_and_what_is_young_stays
                 what_has_not_ended_stays
                 young_turns_keep_what_they_build_on
+                tool_calls_and_approvals_go_with_the_model_calls
                 reset_forgets_turns_and_with_all_everything
                 a_store_that_can_be_used_says_so
             }

@@ -6,8 +6,11 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, IdKind, Ids, Operator, Rights, Scope, Stem, Store, TenantState,
-    store::{Begin, ChainPlace, Ending, EventChunk, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
+    BANK_LABEL, BoxFuture, Decider, IdKind, Ids, Operator, Policy, Rights, Scope, Stem, Store, TenantState,
+    store::{
+        Approval, BankKind, BankTool, Begin, ChainPlace, Ending, EventChunk, ProcessId, ToldStatus, ToolOutcome,
+        ToolRun, Transcript, TurnWrite, Written,
+    },
 };
 use amalgam_protocol::{Json, Status, Usage};
 use bytes::Bytes;
@@ -100,6 +103,8 @@ impl Turn {
             events: None,
             end: None,
             transcripts: Vec::new(),
+            tools: Vec::new(),
+            approvals: Vec::new(),
             answer: None,
         }
     }
@@ -159,6 +164,70 @@ pub(crate) fn call(number: u32) -> Transcript {
         usage: Some(json(r#"{"input_tokens":3}"#)),
         losses: vec!["`top_k` was not carried over".into(), "ü \"q\"".into()],
         error: Some("cut short".into()),
+    }
+}
+
+/// A tool that is about to run.
+pub(crate) fn run(number: u32) -> ToolRun {
+    ToolRun {
+        number,
+        item_id: format!("mcp_{number}"),
+        call_id: format!("call_{number}"),
+        label: BANK_LABEL.into(),
+        name: "book_room".into(),
+        arguments: r#"{ "room" : "Köln \ud83e\udd80" }"#.into(),
+        idempotent: false,
+        started_at_ms: NOW,
+        outcome: None,
+    }
+}
+
+/// The same, and it went well.
+pub(crate) fn ran(number: u32) -> ToolRun {
+    let outcome = ToolOutcome { output: json(r#"{"booked":true}"#), error: None, detail: None, duration_ms: 40 };
+    ToolRun { outcome: Some(outcome), ..run(number) }
+}
+
+/// A call of a turn of Anna's that waits for her to agree.
+pub(crate) fn asked(turn: &Turn, id: &str) -> Approval {
+    Approval {
+        id: id.into(),
+        response_id: turn.id.clone(),
+        user: "anna".into(),
+        call_id: "call_1".into(),
+        label: "calendar".into(),
+        name: "delete_event".into(),
+        arguments: r#"{"which":"all"}"#.into(),
+        decider: Decider::Caller,
+        asked_at_ms: NOW,
+        expires_at_ms: NOW + 1000,
+        decision: None,
+        used_by: None,
+    }
+}
+
+/// A turn of Anna's that has ended with this question.
+pub(crate) async fn ask(store: &Engine, approval: Approval) -> Approval {
+    let turn = Turn::new("may I?");
+    let approval = Approval { response_id: turn.id.clone(), ..approval };
+    keep(store, &anna(), TurnWrite { approvals: vec![approval.clone()], ..turn.whole(None) }).await;
+    approval
+}
+
+/// A tool of a bank.
+pub(crate) fn tool(name: &str) -> BankTool {
+    BankTool {
+        name: name.into(),
+        common: false,
+        description: "Books a room.".into(),
+        parameters: json(r#"{"type":"object"}"#),
+        kind: BankKind::Http,
+        settings: json(r#"{"url":"https://rooms.example"}"#),
+        guidance: None,
+        policy: Policy::default(),
+        active: true,
+        created_at_ms: NOW,
+        updated_at_ms: NOW,
     }
 }
 

@@ -8,15 +8,17 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use amalgam_core::ToolError;
+use amalgam_core::{BankFault, ToolError};
 use amalgam_protocol::{Json, Raw, Reader};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 
+use super::McpSettings;
 use super::rpc::{self, Failure, Message, broken};
 use crate::egress::{Answer, Egress, check_url};
+use crate::headers;
 use crate::secrets::Secrets;
 
 /// The most that one answer may have, with everything that is said on the way.
@@ -31,6 +33,8 @@ const MAX_GOODBYES: usize = 32;
 const GOODBYE: Duration = Duration::from_secs(5);
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// Headers that the protocol gives a meaning to, and nobody else.
+const OURS: [HeaderName; 4] = [header::CONTENT_TYPE, header::ACCEPT, SESSION_ID, PROTOCOL_VERSION];
 
 /// A server behind a URL.
 pub(super) struct HttpLink {
@@ -61,19 +65,26 @@ enum Asked {
 }
 
 impl HttpLink {
-    pub(super) fn new(egress: Arc<Egress>, url: String, authorization: Option<&SecretString>) -> Result<Self, String> {
-        check_url(&url)?;
-        let mut headers = HeaderMap::new();
+    pub(super) fn new(egress: Arc<Egress>, settings: &McpSettings) -> Result<Self, BankFault> {
+        let wrong = |field: &str, reason: String| BankFault { field: field.to_owned(), reason };
+        let McpSettings { url, authorization, headers, .. } = settings;
+        check_url(url).map_err(|reason| wrong("url", reason))?;
+        let (mut headers, mut secrets) = headers::read(headers).map_err(|reason| wrong("headers", reason))?;
+        if let Some(ours) = OURS.iter().find(|name| headers.contains_key(*name)) {
+            return Err(wrong("headers", format!("`{ours}` belongs to the protocol")));
+        }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        let mut secrets = Secrets::default();
         if let Some(authorization) = authorization {
-            secrets.add(authorization);
-            let text = authorization.expose_secret();
-            let mut value = HeaderValue::from_str(text).map_err(|_| "the authorization is not usable")?;
-            value.set_sensitive(true);
-            headers.insert(header::AUTHORIZATION, value);
+            let whole = with_scheme(authorization.expose_secret());
+            let value = headers::value(&whole);
+            let value = value.ok_or_else(|| wrong("authorization", "it is not usable".to_owned()))?;
+            secrets.add(&whole.into());
+            if headers.insert(header::AUTHORIZATION, value).is_some() {
+                return Err(wrong("authorization", "it is among the headers too".to_owned()));
+            }
         }
+        let url = url.clone();
         Ok(Self {
             peer: Arc::new(Peer { egress, url, headers }),
             secrets,
@@ -261,6 +272,15 @@ impl Peer {
             }
         }
         Ok(self.egress.open(method, &self.url, headers, body, MAX_ANSWER_BYTES).await?)
+    }
+}
+
+/// A token that is written without a scheme is a bearer's.
+fn with_scheme(authorization: &str) -> String {
+    let authorization = authorization.trim();
+    match authorization.contains(' ') {
+        true => authorization.to_owned(),
+        false => format!("Bearer {authorization}"),
     }
 }
 

@@ -14,6 +14,9 @@ const MAX_CURSOR_BYTES: usize = 4 * 1024;
 const MAX_NAME_BYTES: usize = 128;
 const MAX_DESCRIPTION_BYTES: usize = 4 * 1024;
 const MAX_PARAMETERS_BYTES: usize = 64 * 1024;
+const MAX_ANNOTATIONS_BYTES: usize = 4 * 1024;
+/// All of a server's tools together: lists are kept, and there are many servers.
+const MAX_LIST_BYTES: usize = 512 * 1024;
 
 /// A tool as its server describes it. All of it is somebody else's text.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +27,31 @@ pub struct ListedTool {
     pub description: Option<String>,
     /// The JSON Schema of its arguments; an object that nobody has compiled yet.
     pub parameters: Json,
+    /// What else it says about itself: an object of hints.
+    pub annotations: Option<Json>,
+}
+
+impl ListedTool {
+    /// Whether it says that it changes nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.hints("readOnlyHint")
+    }
+
+    /// Whether it says that running it twice is as good as once.
+    pub fn is_idempotent(&self) -> bool {
+        self.is_read_only() || self.hints("idempotentHint")
+    }
+
+    fn hints(&self, name: &str) -> bool {
+        let hint = self.annotations.as_ref().and_then(|annotations| annotations.raw().get(name));
+        hint.and_then(Raw::as_bool) == Some(true)
+    }
+
+    /// What it takes in memory, more or less.
+    fn bytes(&self) -> usize {
+        let annotations = self.annotations.as_ref().map_or(0, |annotations| annotations.bytes().len());
+        self.description.as_ref().map_or(0, String::len) + self.parameters.bytes().len() + annotations
+    }
 }
 
 /// Collects the pages of a list.
@@ -31,6 +59,7 @@ pub struct ListedTool {
 pub(super) struct Listing {
     tools: Vec<ListedTool>,
     names: HashSet<String>,
+    bytes: usize,
     pages: usize,
     left_out: usize,
     cursor: Option<String>,
@@ -53,7 +82,8 @@ impl Listing {
         self.pages += 1;
         for tool in page.get("tools").into_iter().flat_map(Raw::elements) {
             match read(tool) {
-                Some(tool) if self.tools.len() < MAX_TOOLS && self.names.insert(tool.name.clone()) => {
+                Some(tool) if self.has_room(&tool) && self.names.insert(tool.name.clone()) => {
+                    self.bytes += tool.bytes();
                     self.tools.push(tool);
                 }
                 _ => self.left_out += 1,
@@ -65,6 +95,10 @@ impl Listing {
         let goes_on = next.is_some() && next != self.cursor && self.pages < MAX_PAGES && self.tools.len() < MAX_TOOLS;
         self.cursor = next;
         goes_on
+    }
+
+    fn has_room(&self, tool: &ListedTool) -> bool {
+        self.tools.len() < MAX_TOOLS && self.bytes + tool.bytes() <= MAX_LIST_BYTES
     }
 
     /// The tools, and a line in the log about those that were left out.
@@ -88,7 +122,9 @@ fn read(tool: Raw<'_>) -> Option<ListedTool> {
     }
     let description = tool.get_str("description");
     let description = description.map(|words| text::beginning(&words, MAX_DESCRIPTION_BYTES).to_owned());
-    Some(ListedTool { name, description, parameters: Json::from(parameters) })
+    let annotations = tool.get("annotations").filter(|hints| hints.shape() == Shape::Object);
+    let annotations = annotations.filter(|hints| hints.text().len() <= MAX_ANNOTATIONS_BYTES).map(Json::from);
+    Some(ListedTool { name, description, parameters: Json::from(parameters), annotations })
 }
 
 #[cfg(test)]
@@ -134,5 +170,30 @@ mod tests {
         let tools: Vec<_> = (0..1_000).map(|n| json!({"name": format!("t{n}")})).collect();
         assert!(!taken(&mut many, &json!({"tools": tools, "nextCursor": "b"})));
         assert_eq!(many.finish("test").len(), MAX_TOOLS);
+
+        let mut heavy = Listing::default();
+        let weight = json!({"description": "x".repeat(60_000)});
+        let tools: Vec<_> = (0..100).map(|n| json!({"name": format!("t{n}"), "inputSchema": weight})).collect();
+        taken(&mut heavy, &json!({"tools": tools}));
+        assert_eq!(heavy.finish("test").len(), MAX_LIST_BYTES / weight.to_string().len());
+    }
+
+    #[test]
+    fn a_tool_is_taken_at_its_word_about_what_it_changes_and_only_there() {
+        let mut listing = Listing::default();
+        let large = json!({"readOnlyHint": true, "title": "x".repeat(5_000)});
+        let page = json!({"tools": [
+            {"name": "reads", "annotations": {"readOnlyHint": true}},
+            {"name": "repeats", "annotations": {"readOnlyHint": false, "idempotentHint": true}},
+            {"name": "bare"},
+            {"name": "odd", "annotations": {"readOnlyHint": "true", "idempotentHint": 1}},
+            {"name": "large", "annotations": large},
+            {"name": "list", "annotations": [true]},
+        ]});
+        taken(&mut listing, &page);
+        let tools = listing.finish("test");
+        let told: Vec<_> = tools.iter().map(|tool| (tool.is_read_only(), tool.is_idempotent())).collect();
+        let plain = (false, false);
+        assert_eq!(told, [(true, true), (false, true), plain, plain, plain, plain]);
     }
 }

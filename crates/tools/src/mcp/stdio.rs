@@ -6,6 +6,7 @@
 mod process;
 
 use std::{
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,6 +24,19 @@ use super::rpc::{self, Failure, broken};
 /// How soon a process that has died may be started again; twice as long every time.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where a program is that a server is to be started as, by the `PATH` that it will have.
+pub fn find_program(command: &str, path: Option<&str>) -> Option<PathBuf> {
+    let is_program = |file: &PathBuf| file.metadata().is_ok_and(|file| file.is_file() && is_executable(&file));
+    if command.contains('/') {
+        return Some(PathBuf::from(command)).filter(is_program);
+    }
+    path.unwrap_or(process::PLAIN_PATH).split(':').map(|folder| Path::new(folder).join(command)).find(is_program)
+}
+
+fn is_executable(file: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o111 != 0
+}
 
 /// A server in a process.
 pub(super) struct StdioLink {
@@ -97,6 +111,15 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_found_by_its_path_or_by_that_of_its_environment() {
+        assert!(find_program("sh", None).is_some());
+        assert!(find_program("/bin/sh", Some("/nonexistent")).is_some());
+        assert_eq!(find_program("sh", Some("/nonexistent:/etc")), None);
+        assert_eq!(find_program("/etc/passwd", None), None, "nothing that could be run");
+        assert_eq!(find_program("/etc", None), None);
+    }
 
     #[test]
     fn a_process_that_keeps_dying_is_started_less_and_less_often() {

@@ -11,6 +11,9 @@ use tokio::task::spawn_blocking;
 
 use super::Schema;
 
+/// So much text counts as one schema.
+const WEIGHT_BYTES: usize = 4 * 1024;
+
 type Hash = [u8; 32];
 
 /// Compiles schemas away from the threads that serve, and keeps those that were used last.
@@ -43,7 +46,8 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// Keeps at most `capacity` schemas; each pattern in one counts as two more, for the memory that it takes.
+    /// Keeps at most `capacity` schemas; each pattern in one counts as two more, and every 4 KiB of text as one,
+    /// for the memory that they take.
     pub fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(1), kept: Mutex::default() }
     }
@@ -55,10 +59,11 @@ impl Schemas {
             return known;
         }
         let schema = schema.clone();
+        let bytes = schema.bytes().len();
         let compiled = spawn_blocking(move || Schema::compile(schema.raw()).map(Arc::new))
             .await
             .unwrap_or_else(|_| Err("the schema cannot be compiled".to_owned()));
-        self.kept().keep(hash, compiled.clone(), self.capacity);
+        self.kept().keep(hash, compiled.clone(), bytes, self.capacity);
         compiled
     }
 
@@ -81,9 +86,10 @@ impl Kept {
         Some(entry.compiled.clone())
     }
 
-    fn keep(&mut self, hash: Hash, compiled: Result<Arc<Schema>, String>, capacity: usize) {
+    fn keep(&mut self, hash: Hash, compiled: Result<Arc<Schema>, String>, bytes: usize, capacity: usize) {
         self.uses += 1;
-        let weight = 1 + 2 * compiled.as_ref().map_or(0, |schema| schema.cost.patterns);
+        let cost = compiled.as_ref().map_or(0, |schema| bytes / WEIGHT_BYTES + 2 * schema.cost.patterns);
+        let weight = 1 + cost;
         self.weight += weight;
         let replaced = self.entries.insert(hash, Entry { compiled, weight, used: self.uses });
         self.weight -= replaced.map_or(0, |entry| entry.weight);

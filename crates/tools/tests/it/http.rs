@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use amalgam_core::{Handler as _, ToolError, ToolOutput};
+use amalgam_core::{BankFault, Handler as _, ToolError, ToolOutput};
 use amalgam_protocol::Json;
 use amalgam_testkit::{Reply, Upstream};
 use amalgam_tools::{Egress, EgressConfig, HeaderText, HttpSettings, HttpTool};
@@ -228,7 +228,9 @@ async fn a_service_that_breaks_off_is_broken() {
 fn settings_that_cannot_work_are_refused_with_the_field_and_the_reason() {
     let good = || settings("POST", "https://a.example/{id}".to_owned());
     let told = |settings: HttpSettings| {
-        HttpTool::new(&settings, Arc::new(Egress::new(EgressConfig::default())), TIMEOUT).unwrap_err()
+        let egress = Arc::new(Egress::new(EgressConfig::default()));
+        let BankFault { field, reason } = HttpTool::new(&settings, egress, TIMEOUT).unwrap_err();
+        format!("{field}: {reason}")
     };
     let header = |name: &str, value: &str| HttpSettings {
         headers: vec![(name.to_owned(), HeaderText::Secret(value.to_owned().into()))],

@@ -19,6 +19,7 @@ fn settings(server: &Upstream) -> McpSettings {
         label: "scripted".into(),
         url: format!("{}/mcp", server.url()),
         authorization: Some(CREDENTIAL.into()),
+        headers: Vec::new(),
         tenant_id: None,
         timeout: Duration::from_secs(5),
     }

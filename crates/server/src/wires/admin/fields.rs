@@ -3,7 +3,9 @@
 //! A field that nobody knows is refused: whoever sends one believes that it does something.
 
 use amalgam_core::{Fault, FaultKind};
+use amalgam_protocol::{Json, Raw};
 use axum::extract::Request;
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -15,25 +17,28 @@ use crate::{
 const LARGEST: usize = 64 * 1024;
 
 /// An object that was read whole.
-pub(super) struct Fields(Map<String, Value>);
+pub(super) struct Fields {
+    values: Map<String, Value>,
+    /// The same as it was written: what is kept word for word is taken from here.
+    whole: Json,
+}
 
 impl Fields {
     /// Reads the body of a request that may have these fields.
     pub(super) async fn read(app: &App, request: Request, known: &[&str]) -> Result<Self, Fault> {
-        let limits = BodyLimits { bytes: LARGEST.min(app.limits.body_bytes), pause: app.limits.body_pause };
-        let (_, body) = read_json(request, limits).await?;
-        let value = serde_json::from_slice(&body).map_err(|_| {
-            Fault::new(FaultKind::Invalid, "We could not parse the JSON body of your request.").code("invalid_json")
-        })?;
-        Self::of(value, known)
+        Self::parse(&body(app, request, LARGEST).await?, known)
     }
 
-    fn of(value: Value, known: &[&str]) -> Result<Self, Fault> {
-        let Value::Object(fields) = value else {
+    /// Reads an object that may have these fields.
+    pub(super) fn parse(body: &Bytes, known: &[&str]) -> Result<Self, Fault> {
+        let unreadable =
+            || Fault::new(FaultKind::Invalid, "We could not parse the JSON body of your request.").code("invalid_json");
+        let whole = Json::parse(body).map_err(|_| unreadable())?;
+        let Value::Object(values) = serde_json::from_slice(body).map_err(|_| unreadable())? else {
             return Err(Fault::invalid("body", "Invalid type for 'body': expected an object.").code("invalid_type"));
         };
-        match fields.keys().find(|name| !known.contains(&name.as_str())) {
-            None => Ok(Self(fields)),
+        match values.keys().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(Self { values, whole }),
             Some(unknown) => {
                 let shown: String = unknown.chars().take(64).collect();
                 let message = format!("Unknown parameter: '{shown}'. Known are: {}.", known.join(", "));
@@ -76,10 +81,45 @@ impl Fields {
         texts.flatten().map(Some).ok_or_else(|| mistyped(name, "a list of strings"))
     }
 
-    /// Null counts as not said.
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name).filter(|value| !value.is_null())
+    /// A text of several lines and a bounded number of characters, not blank.
+    pub(super) fn prose(&self, name: &'static str, longest: usize) -> Result<Option<&str>, Fault> {
+        let is_fine = |text: &str| {
+            let odd = |character: char| character.is_control() && !matches!(character, '\n' | '\r' | '\t');
+            !text.trim().is_empty() && text.chars().count() <= longest && !text.chars().any(odd)
+        };
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) if is_fine(text) => Ok(Some(text)),
+            Some(Value::String(_)) => {
+                Err(wrong(name, &format!("must have 1 to {longest} characters and none that cannot be written")))
+            }
+            Some(_) => Err(mistyped(name, "a string")),
+        }
     }
+
+    /// An object, word for word as it was written.
+    pub(super) fn object(&self, name: &'static str) -> Result<Option<Json>, Fault> {
+        match self.get(name) {
+            None => Ok(None),
+            // Of several fields of one name the last is the one that counts, here as everywhere.
+            Some(Value::Object(_)) => {
+                let named = self.whole.raw().fields().filter(|(key, _)| key.is(name)).last();
+                Ok(named.map(|(_, value): (_, Raw<'_>)| Json::within(self.whole.bytes(), value)))
+            }
+            Some(_) => Err(mistyped(name, "an object")),
+        }
+    }
+
+    /// The value itself. Null counts as not said.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name).filter(|value| !value.is_null())
+    }
+}
+
+/// The body of a request, at most this large.
+pub(super) async fn body(app: &App, request: Request, largest: usize) -> Result<Bytes, Fault> {
+    let limits = BodyLimits { bytes: largest.min(app.limits.body_bytes), pause: app.limits.body_pause };
+    Ok(read_json(request, limits).await?.1)
 }
 
 fn is_plain(text: &str, longest: usize) -> bool {
@@ -94,7 +134,7 @@ pub(super) fn wrong(name: &'static str, why: &str) -> Fault {
     Fault::invalid(name, format!("Invalid value for '{name}': {why}.")).code("invalid_value")
 }
 
-fn mistyped(name: &'static str, expected: &str) -> Fault {
+pub(super) fn mistyped(name: &'static str, expected: &str) -> Fault {
     Fault::invalid(name, format!("Invalid type for '{name}': expected {expected}.")).code("invalid_type")
 }
 
@@ -105,7 +145,7 @@ mod tests {
     use super::*;
 
     fn fields(value: Value) -> Fields {
-        Fields::of(value, &["name", "id", "on", "list"]).map_err(|fault| fault.message).unwrap()
+        Fields::parse(&value.to_string().into(), &["name", "id", "on", "list"]).map_err(|fault| fault.message).unwrap()
     }
 
     fn code<T>(result: Result<T, Fault>) -> Option<String> {
@@ -125,8 +165,8 @@ mod tests {
 
     #[test]
     fn what_nobody_knows_and_what_has_the_wrong_type_is_refused() {
-        assert_eq!(code(Fields::of(json!({"nmae": 1}), &["name"])).as_deref(), Some("unknown_parameter"));
-        assert_eq!(code(Fields::of(json!([]), &["name"])).as_deref(), Some("invalid_type"));
+        assert_eq!(code(Fields::parse(&r#"{"nmae": 1}"#.into(), &["name"])).as_deref(), Some("unknown_parameter"));
+        assert_eq!(code(Fields::parse(&"[]".into(), &["name"])).as_deref(), Some("invalid_type"));
         let fields = fields(json!({"name": " ", "id": 0, "on": "yes", "list": [1]}));
         assert_eq!(code(fields.text("name", 8)).as_deref(), Some("invalid_value"));
         assert_eq!(code(fields.text("on", 2)).as_deref(), Some("invalid_value"));

@@ -1,10 +1,10 @@
-//! `GET /admin/turns/{response_id}`: a turn of the own tenant, with the exact text of every model call.
+//! `GET /admin/turns/{response_id}`: a turn of the own tenant, with the exact text of every call of a model or a tool.
 
 use std::sync::Arc;
 
 use amalgam_core::{
     Fault, FaultKind, Scope,
-    store::{Transcript, TurnRecord},
+    store::{ToolRun, Transcript, TurnRecord},
 };
 use amalgam_protocol::Writer;
 use axum::{
@@ -48,6 +48,7 @@ fn told(turn: &TurnRecord) -> Response {
         writer.key("user").string(&turn.user);
         turn.response.write(writer.key("response"));
         writer.key("calls").array(|writer| turn.transcripts.iter().for_each(|call| write(writer, call)));
+        writer.key("tool_calls").array(|writer| turn.tools.iter().for_each(|run| write_run(writer, run)));
     });
     answer::json(writer.into_bytes())
 }
@@ -74,5 +75,33 @@ fn write(writer: &mut Writer, call: &Transcript) {
         }
         writer.key("losses").array(|writer| call.losses.iter().for_each(|loss| writer.string(loss)));
         write_text(writer, "error", call.error.as_deref());
+    });
+}
+
+/// A call of a tool. While nobody can say how it ended, it is told as unknown.
+fn write_run(writer: &mut Writer, run: &ToolRun) {
+    writer.object(|writer| {
+        writer.key("number").number(u64::from(run.number));
+        writer.key("item_id").string(&run.item_id);
+        writer.key("call_id").string(&run.call_id);
+        writer.key("label").string(&run.label);
+        writer.key("name").string(&run.name);
+        writer.key("arguments").string(&run.arguments);
+        writer.key("idempotent").bool(run.idempotent);
+        writer.key("started_at").number(run.started_at_ms / 1000);
+        writer.key("unknown").bool(run.outcome.is_none());
+        match &run.outcome {
+            Some(outcome) => {
+                writer.key("duration_ms").number(outcome.duration_ms);
+                writer.key("output").raw(outcome.output.raw());
+            }
+            None => {
+                writer.key("duration_ms").null();
+                writer.key("output").null();
+            }
+        }
+        let outcome = run.outcome.as_ref();
+        write_text(writer, "error", outcome.and_then(|outcome| outcome.error.as_deref()));
+        write_text(writer, "detail", outcome.and_then(|outcome| outcome.detail.as_deref()));
     });
 }

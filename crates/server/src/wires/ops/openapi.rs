@@ -36,6 +36,7 @@ fn build() -> Value {
             {"name": "Conversations", "description": "Keep items that several responses add to."},
             {"name": "Models", "description": "What can be asked."},
             {"name": "Administration", "description": "Tenants and keys; on a listener of its own where other machines reach the server."},
+            {"name": "Tools", "description": "The tool bank and what waits for an approval; where the administration is."},
             {"name": "Operations", "description": "For load balancers and tools; without a key."},
         ],
         "security": [{"bearer": []}],

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::{
     error,
-    turn::{Begun, Order, begin},
+    turn::{Begun, Order, begin, waited},
 };
 use crate::app::App;
 
@@ -60,7 +60,11 @@ async fn run(app: &App, turn: QueuedTurn) {
         waited: Some(told),
         generate: true,
     };
-    match begin(app, &scope, &request, order).await {
+    let begun = match waited(app, &scope, request) {
+        Ok(request) => begin(app, &scope, &request, order).await,
+        Err(fault) => Err(fault),
+    };
+    match begun {
         Ok(Begun::Running(running)) => app.engine.run_in_background(running.run, error::object_in_stream).await,
         Ok(Begun::Queued { .. }) => warn!(response.id = response_id, "a turn that waited was put back into the queue"),
         // It has not begun, and can wait for somebody who has room, and a store.

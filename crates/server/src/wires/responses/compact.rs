@@ -10,7 +10,7 @@ use amalgam_core::{
     compaction::{self, Kept, Summary},
     window::Spoken,
 };
-use amalgam_engine::{Ask, Identity};
+use amalgam_engine::{Ask, Identity, Question};
 use amalgam_protocol::{
     ClientTool, CreateResponse, Effective, Ends, Input, Item, ItemKind, Raw, Settings, ToolChoice, Usage, Writer,
 };
@@ -98,14 +98,17 @@ async fn compacted(
         identity: identity.clone(),
         keep: None,
         waited: None,
-        candidates: &route.candidates,
-        request: &settings,
-        history: &history,
         settings: Settings::new(&settings, Effective { model, stored: false, background: false }),
-        delivery: Delivery::Whole,
-        seal_context: &seal_context,
-        strict,
-        losses: kept.losses.clone(),
+        question: Question {
+            candidates: &route.candidates,
+            request: &settings,
+            history: &history,
+            delivery: Delivery::Whole,
+            seal_context: &seal_context,
+            strict,
+            losses: kept.losses.clone(),
+        },
+        tooling: None,
     };
     let run = app.engine.start(ask, error::object_in_stream).await?;
     let mut losses = run.losses().to_vec();

@@ -99,17 +99,6 @@ pub(super) fn refuse_state(
     }
 }
 
-/// Wants thoughts sealed, so that they can be told to the same model again when a response is continued: an item that is kept
-/// without them could only be told as its summary. Only where thinking was asked for, since upstreams refuse to seal for
-/// models that do not think.
-pub(super) fn keep_thoughts(request: &mut CreateResponse<'_>) {
-    const SEALED: &str = "reasoning.encrypted_content";
-    let thinks = request.reasoning.as_ref().is_some_and(|reasoning| reasoning.effort.as_deref() != Some("none"));
-    if thinks && !request.include.iter().any(|name| name == SEALED) {
-        request.include.push(Cow::Borrowed(SEALED));
-    }
-}
-
 fn has_previous(request: &CreateResponse<'_>) -> bool {
     request.previous_response_id.as_deref().is_some_and(|id| !id.is_empty())
 }

@@ -66,6 +66,16 @@ impl Prior {
         Ok(Some(Input::Items(items)))
     }
 
+    /// What was said before, arrays of items.
+    pub(super) fn before(&self) -> &[Json] {
+        &self.before
+    }
+
+    /// The request's own items, where they are not as they were sent.
+    pub(super) fn own(&self) -> Option<&Json> {
+        self.own.as_ref()
+    }
+
     /// What was said before, as far as the store has it.
     pub(super) fn kept_before(&self) -> &[Json] {
         match self.unkept {

@@ -8,7 +8,7 @@ use amalgam_core::{
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
 };
-use amalgam_engine::{Ask, Identity, Keep, Run};
+use amalgam_engine::{Ask, Identity, Keep, Question, Run};
 use amalgam_protocol::{CreateResponse, Effective, Ends, Input, Json, Raw, Settings, Status};
 use bytes::Bytes;
 
@@ -18,6 +18,7 @@ use super::{
     error,
     gather::{Memory, gather, no_such_response},
     silent,
+    tools::{self, Asked, Basis},
 };
 use crate::app::App;
 
@@ -77,8 +78,9 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
     let mut request = CreateResponse::read(raw).map_err(error::shape)?;
     let meaning = convert::meaning(&request, raw, scope, &order)?;
     if meaning.kept != Kept::No || order.memory.is_some() {
-        convert::keep_thoughts(&mut request);
+        request.keep_thoughts();
     }
+    let asked = tools::asked(&request)?;
     bounds::check(&request, raw, body.len(), &app.limits)?;
     let model = request.model.as_deref().unwrap_or_default();
     let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| no_such_model(model))?;
@@ -95,6 +97,7 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
     let numbered = |ids: &mut Ids| number_items(own, ids);
     let mut ids = Stem::of(&order.identity.response_id).map_or(Ids::Unguessable, Ids::Within);
     let streamed = meaning.delivery == Delivery::Stream;
+    let limits_of_tools = (request.max_tool_calls, request.parallel_tool_calls);
     let beginning = |status, input: Json, request: Option<Bytes>| Begin {
         parent: prior.parent.clone(),
         status,
@@ -107,7 +110,7 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
         request,
     };
     if background && order.waited.is_none() {
-        let begin = beginning(Status::Queued, numbered(&mut ids), Some(body.clone()));
+        let begin = beginning(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, body, &asked)));
         return match enqueue(app, scope, &order, begin, settings).await? {
             Some(queued) => Ok(queued),
             // What it continues was deleted this very moment.
@@ -119,7 +122,7 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
         begin: order.waited.is_none().then(|| Box::new(beginning(Status::InProgress, numbered(&mut ids), None))),
         flush_after: if background || order.keyed.is_some() { FLUSH_FOLLOWED } else { FLUSH_READ },
         previous: request.previous_response_id.as_deref().filter(|id| !id.is_empty()).map(ToOwned::to_owned),
-        keyed: order.keyed,
+        keyed: order.keyed.clone(),
         streamed,
     });
     let unkept = (order.memory.is_some() && !kept)
@@ -127,23 +130,68 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
     let said = prior.input(request.input.as_ref())?;
     let said = said.as_ref().or(request.input.as_ref());
     let seal_context = scope.seal_context();
-    let history = history(app, &seal_context, &request, raw, own, said)?;
+    let equipped = match order.generate {
+        true => tools::equip(app, scope, &order, &request, asked, said).await?,
+        false => None,
+    };
+    let mut losses = meaning.losses;
+    losses.extend(equipped.iter().flat_map(|tools| tools.losses.iter().cloned()));
+    let mut offered = None;
+    if let Some(tools) = &equipped {
+        tools.put_into(offered.insert(request.clone()))?;
+    }
+    let request = offered.as_ref().unwrap_or(&request);
+    let history = history(app, &seal_context, request, raw, own, said)?;
     let ready = (!order.generate).then(|| silent::candidates(&route));
+    let candidates = ready.as_deref().unwrap_or(&route.candidates);
+    let tooling = equipped.as_ref().map(|tools| {
+        let basis = Basis {
+            body,
+            prior: &prior,
+            candidates,
+            delivery: meaning.delivery,
+            strict: order.strict,
+            losses: &losses,
+        };
+        tools.tooling(app, scope, limits_of_tools, basis)
+    });
     let ask = Ask {
         identity: order.identity,
         keep,
         waited: order.waited,
-        candidates: ready.as_deref().unwrap_or(&route.candidates),
-        request: &request,
-        history: &history,
         settings,
-        delivery: meaning.delivery,
-        seal_context: &seal_context,
-        strict: order.strict,
-        losses: meaning.losses,
+        question: Question {
+            candidates,
+            request,
+            history: &history,
+            delivery: meaning.delivery,
+            seal_context: &seal_context,
+            strict: order.strict,
+            losses: losses.clone(),
+        },
+        tooling,
     };
     let run = app.engine.start(ask, error::object_in_stream).await?;
     Ok(Begun::Running(Box::new(Running { run, delivery: meaning.delivery, kept, unkept })))
+}
+
+/// The request as it waits: sealed where it holds what a server of the caller's is authorised by. P12
+fn waiting(app: &App, scope: &Scope, body: &Bytes, asked: &Asked) -> Bytes {
+    match asked.has_secrets {
+        true => app.seal.seal(&scope.seal_context(), body).into(),
+        false => body.clone(),
+    }
+}
+
+/// The request that has waited.
+pub(super) fn waited(app: &App, scope: &Scope, request: Bytes) -> Result<Bytes, Fault> {
+    match std::str::from_utf8(&request) {
+        Ok(text) if app.seal.is_sealed(text) => match app.seal.open(&scope.seal_context(), text) {
+            Some(body) => Ok(body.into()),
+            None => Err(Fault::internal("a request that has waited cannot be opened")),
+        },
+        _ => Ok(request),
+    }
 }
 
 /// Puts a turn in the queue; from here on it is run whatever happens to its caller. Nothing when what it continues is gone.
@@ -198,6 +246,8 @@ async fn enqueue(
         events,
         end: None,
         transcripts: Vec::new(),
+        tools: Vec::new(),
+        approvals: Vec::new(),
         // The work is handed to the queue: whoever sends the same again gets the same response.
         answer: order.keyed.clone().map(|keyed| (keyed, Some(amalgam_core::store::Answer::Stored))),
     };

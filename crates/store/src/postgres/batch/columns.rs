@@ -52,20 +52,20 @@ impl<'a> Told<'a> {
     }
 }
 
-pub(super) fn text_of(json: &Json) -> &str {
+pub(in crate::postgres) fn text_of(json: &Json) -> &str {
     json.raw().text()
 }
 
 /// The four columns of the keys.
-struct Keys<'a> {
-    tenants: Vec<i64>,
-    users: Vec<&'a str>,
-    stems: Vec<&'a str>,
-    ids: Vec<&'a str>,
+pub(in crate::postgres) struct Keys<'a> {
+    pub(in crate::postgres) tenants: Vec<i64>,
+    pub(in crate::postgres) users: Vec<&'a str>,
+    pub(in crate::postgres) stems: Vec<&'a str>,
+    pub(in crate::postgres) ids: Vec<&'a str>,
 }
 
 impl<'a> Keys<'a> {
-    fn of(jobs: impl IntoIterator<Item = &'a Job>) -> Self {
+    pub(in crate::postgres) fn of(jobs: impl IntoIterator<Item = &'a Job>) -> Self {
         let mut keys = Self { tenants: Vec::new(), users: Vec::new(), stems: Vec::new(), ids: Vec::new() };
         for key in jobs.into_iter().map(Key::of) {
             keys.tenants.push(key.tenant_id);
@@ -78,7 +78,7 @@ impl<'a> Keys<'a> {
 }
 
 /// One column of some rows.
-fn column<'a, R, T>(rows: &'a [R], cell: impl Fn(&'a R) -> T) -> Vec<T> {
+pub(in crate::postgres) fn column<'a, R, T>(rows: &'a [R], cell: impl Fn(&'a R) -> T) -> Vec<T> {
     rows.iter().map(cell).collect()
 }
 

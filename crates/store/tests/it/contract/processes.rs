@@ -13,6 +13,10 @@ use crate::given::*;
 
 const ERROR: &str = r#"{"message":"the process died","type":"server_error","param":null,"code":"process_died"}"#;
 
+fn error(_: &[String]) -> String {
+    ERROR.to_owned()
+}
+
 async fn ids_taken(store: &Engine, process: ProcessId, limit: usize) -> Vec<String> {
     let taken = store.take_queued(operator(), process, limit).await.unwrap();
     taken.into_iter().map(|turn| turn.response_id).collect()
@@ -50,10 +54,10 @@ pub(crate) async fn what_a_dead_process_left_is_ended(store: Engine) {
     store.beat(operator(), HERE, 3).await.unwrap();
 
     for wrong in [2, 4] {
-        assert_eq!(store.bury(operator(), HERE, wrong, ERROR, NOW).await.unwrap(), None, "it has beaten since");
+        assert_eq!(store.bury(operator(), HERE, wrong, error, NOW).await.unwrap(), None, "it has beaten since");
     }
     assert_eq!(status(&store, &running).await, Status::InProgress);
-    let buried = store.bury(operator(), HERE, 3, ERROR, NOW).await.unwrap();
+    let buried = store.bury(operator(), HERE, 3, error, NOW).await.unwrap();
     assert_eq!(buried, Some(Buried { failed: 2, queued: 1 }));
 
     for dead in [&running, &started] {
@@ -66,7 +70,7 @@ pub(crate) async fn what_a_dead_process_left_is_ended(store: Engine) {
     assert_eq!(statuses, [Status::Completed, Status::InProgress, Status::Queued]);
     assert_eq!(ids_taken(&store, THERE, 9).await, [taken.id, waiting.id]);
     assert_eq!(store.processes(operator()).await.unwrap(), []);
-    assert_eq!(store.bury(operator(), HERE, 3, ERROR, NOW).await.unwrap(), None, "somebody was faster");
+    assert_eq!(store.bury(operator(), HERE, 3, error, NOW).await.unwrap(), None, "somebody was faster");
 }
 
 pub(crate) async fn only_one_buries_a_process(store: Engine) {
@@ -76,7 +80,7 @@ pub(crate) async fn only_one_buries_a_process(store: Engine) {
     let mut racing = JoinSet::new();
     for _ in 0..16 {
         let store = store.clone();
-        racing.spawn(async move { store.bury(operator(), HERE, 1, ERROR, NOW).await.unwrap() });
+        racing.spawn(async move { store.bury(operator(), HERE, 1, error, NOW).await.unwrap() });
     }
     let buried: Vec<_> = racing.join_all().await.into_iter().flatten().collect();
     assert_eq!(buried, [Buried { failed: 1, queued: 0 }]);
@@ -88,7 +92,7 @@ pub(crate) async fn a_dead_process_writes_nothing_any_more(store: Engine) {
     let taken = queue(&store, "taken").await;
     assert_eq!(ids_taken(&store, HERE, 1).await, [taken.id.as_str()]);
     store.beat(operator(), HERE, 1).await.unwrap();
-    assert!(store.bury(operator(), HERE, 1, ERROR, NOW).await.unwrap().is_some());
+    assert!(store.bury(operator(), HERE, 1, error, NOW).await.unwrap().is_some());
     assert_eq!(ids_taken(&store, THERE, 1).await, [taken.id.as_str()]);
 
     for write in [running.saying(0, 1, "x"), running.ending(), taken.starting(), taken.ending()] {
@@ -119,7 +123,7 @@ pub(crate) async fn claims_of_a_dead_process_are_free_unless_their_response_live
     let answer = Some((keyed("d"), Some(Answer::Stored)));
     keep(&store, &anna(), TurnWrite { answer, ..done.whole(None) }).await;
     store.beat(operator(), HERE, 1).await.unwrap();
-    assert!(store.bury(operator(), HERE, 1, ERROR, NOW).await.unwrap().is_some());
+    assert!(store.bury(operator(), HERE, 1, error, NOW).await.unwrap().is_some());
 
     for free in ["r", "unwritten"] {
         assert_eq!(claim(free, "resp_x".into(), THERE).await, Claim::First, "{free}");

@@ -1,8 +1,11 @@
 //! What goes with time, and what goes at once.
 
 use amalgam_core::{
-    Rights, TenantState,
-    store::{Answer, Begin, Claim, Conversation, KeyRecord, Keyed, NewItem, NewKey, Retention, Transcript, TurnWrite},
+    BANK_LABEL, Rights, TenantState,
+    store::{
+        Answer, Approval, BankOf, Begin, Claim, Conversation, KeyRecord, Keyed, NewItem, NewKey, Retention, ToolRun,
+        Transcript, TurnWrite,
+    },
 };
 use amalgam_protocol::Status;
 
@@ -116,6 +119,31 @@ pub(crate) async fn young_turns_keep_what_they_build_on(store: Engine) {
     assert!(line(&store, &anna(), &young.id).await == line_of(&all), "the line of a young turn is not whole");
 }
 
+pub(crate) async fn tool_calls_and_approvals_go_with_the_model_calls(store: Engine) {
+    let limit = NOW + 100;
+    let tools = async |turn: &Turn| {
+        let admin = anna();
+        let turn = store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap();
+        turn.tools.into_iter().map(|run| run.number).collect::<Vec<_>>()
+    };
+    let (ended, running) = (Turn::new("ended"), Turn::new("running"));
+    // One that was left in the middle, too: nobody will ever know more about it.
+    let runs = vec![ran(0), run(1), ToolRun { started_at_ms: limit, ..ran(2) }];
+    keep(&store, &anna(), TurnWrite { tools: runs, ..ended.whole(None) }).await;
+    keep(&store, &anna(), TurnWrite { tools: vec![ran(0), run(1)], ..running.beginning(running.begin()) }).await;
+    let old = ask(&store, Approval { expires_at_ms: limit - 1, ..asked(&ended, "mcpr_old") }).await;
+    let young = ask(&store, Approval { expires_at_ms: limit, ..asked(&ended, "mcpr_young") }).await;
+
+    assert_eq!(prune(&store, KEEP_ALL).await, 0);
+    assert_eq!(prune(&store, Retention { transcripts_before_ms: limit, ..KEEP_ALL }).await, 4);
+    assert_eq!((tools(&ended).await, tools(&running).await), (vec![2], vec![1]));
+    assert_eq!(store.approval(&anna(), &old.id).await.unwrap(), None);
+    assert_eq!(store.approval(&anna(), &young.id).await.unwrap(), Some(young.clone()));
+    // With their response they go in any case.
+    assert!(prune(&store, Retention { responses_before_ms: Some(limit), ..KEEP_ALL }).await > 0);
+    assert_eq!(store.approval(&anna(), &young.id).await.unwrap(), None);
+}
+
 pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
     let fill = async || {
         store.create_tenant(operator(), Some(1), "t", TenantState::Stored, NOW).await.unwrap();
@@ -139,20 +167,32 @@ pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
         let keyed = Keyed { route: "r".into(), key: "k".into() };
         assert_eq!(store.claim(&anna(), &keyed, [1; 32], "resp_1", HERE, NOW).await.unwrap(), Claim::First);
         let turn = Turn::new("hi");
-        let whole = TurnWrite { transcripts: vec![call(0)], events: turn.saying(0, 1, "x").events, ..turn.whole(None) };
+        let whole = TurnWrite {
+            transcripts: vec![call(0)],
+            events: turn.saying(0, 1, "x").events,
+            tools: vec![ran(0)],
+            approvals: vec![asked(&turn, "mcpr_1")],
+            ..turn.whole(None)
+        };
         keep(&store, &anna(), whole).await;
+        store.put_tool(BankOf::Common(operator()), tool("common")).await.unwrap();
+        store.put_tool(BankOf::Tenant(anna().admin().unwrap()), tool("own")).await.unwrap();
         turn
     };
     let is_empty = async |turn: &Turn| {
         assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), None);
         assert_eq!(store.conversation(&anna(), "conv_1").await.unwrap(), None);
         assert_eq!(store.items(&anna(), &["msg_1".into(), turn.input_id.clone()]).await.unwrap(), [None, None]);
+        assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), None);
+        let calls = store.tool_statistics(anna().admin().unwrap(), BANK_LABEL, "book_room", 0).await.unwrap().calls;
+        assert_eq!(calls, 0);
     };
     let turn = fill().await;
     store.reset(operator(), false).await.unwrap();
     is_empty(&turn).await;
     assert!(store.key_by_hash(operator(), [1; 32]).await.unwrap().is_some());
     assert_eq!(store.remembered(operator(), "name").await.unwrap().as_deref(), Some("text"));
+    assert_eq!(store.tools_for(&anna(), None).await.unwrap().len(), 2);
 
     let turn = fill().await;
     store.reset(operator(), true).await.unwrap();
@@ -160,6 +200,7 @@ pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
     assert_eq!(store.tenants(operator(), None, 9).await.unwrap(), []);
     assert_eq!(store.keys(operator(), None, None, 9).await.unwrap(), []);
     assert_eq!(store.remembered(operator(), "name").await.unwrap(), None);
+    assert_eq!(store.tools_for(&anna(), None).await.unwrap(), []);
     // And everything can be made again.
     let turn = fill().await;
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap().unwrap().status.status, Status::Completed);

@@ -46,7 +46,7 @@ pub(crate) async fn whoever_waits_for_a_response_is_called(store: Engine) {
     keep(&store, &anna(), orphan.beginning(orphan.begin())).await;
     store.beat(operator(), HERE, 1).await.unwrap();
     let waiting = store.changed(&orphan.id);
-    store.bury(operator(), HERE, 1, "{}", NOW).await.unwrap().unwrap();
+    store.bury(operator(), HERE, 1, |_| "{}".into(), NOW).await.unwrap().unwrap();
     called(waiting, "its process died").await;
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn whoever_waits_for_queued_turns_is_called(store: Engine) {
     assert_eq!(store.take_queued(operator(), HERE, 1).await.unwrap().len(), 1);
     store.beat(operator(), HERE, 1).await.unwrap();
     let waiting = store.changed("");
-    store.bury(operator(), HERE, 1, "{}", NOW).await.unwrap().unwrap();
+    store.bury(operator(), HERE, 1, |_| "{}".into(), NOW).await.unwrap().unwrap();
     called(waiting, "a turn of a dead process waits again").await;
 }
 

@@ -7,6 +7,7 @@ use amalgam_store::{
 };
 
 use super::given::{Fresh, runtime};
+use crate::given::{anna, ask, asked, line, line_of, say};
 
 fn full(error: &OpenError) -> String {
     let mut text = error.to_string();
@@ -50,6 +51,25 @@ fn a_database_without_tables_is_told_and_left_alone() {
         assert!(full(&error).contains("run `amalgam migrate`"), "{}", full(&error));
         let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
         assert_eq!(database.aside().await.count(tables).await, 0);
+    });
+}
+
+#[test]
+#[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
+fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_holds() {
+    let database = Fresh::make();
+    runtime().block_on(async {
+        let turn = say(&database.store().await, &anna(), None, "hi").await;
+        let before = "DROP TABLE agent_tools, tool_runs, approvals; DELETE FROM amalgam_migrations WHERE version >= 2";
+        database.aside().await.run(before).await;
+        let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
+        let lacking = status.iter().find(|known| !known.applied).map(|first| (first.version, first.name.as_str()));
+        assert_eq!(lacking, Some((2, "V002__tools")));
+
+        let store = database.store().await;
+        assert_eq!(line(&store, &anna(), &turn.id).await, line_of(&[&turn]));
+        let asked = ask(&store, asked(&turn, "mcpr_1")).await;
+        assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(asked));
     });
 }
 

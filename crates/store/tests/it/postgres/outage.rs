@@ -19,7 +19,7 @@ use super::{
     given::{Aside, Cluster, Fresh, runtime},
     proxy::{Loses, Proxy},
 };
-use crate::given::{Engine, HERE, Turn, anna, call, keep, operator};
+use crate::given::{Engine, HERE, Turn, anna, asked, call, keep, operator, ran, run};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -153,7 +153,8 @@ fn impatient() -> Options {
 async fn warm_up(store: &Engine) {
     let warm = Turn::new("warm");
     let end = TurnWrite { transcripts: vec![call(0)], ..warm.ending() };
-    for write in [warm.beginning(warm.queued()), warm.starting(), warm.saying(0, 1, "x"), end] {
+    let tools = TurnWrite { tools: vec![run(0)], approvals: vec![asked(&warm, "mcpr_warm")], ..warm.step() };
+    for write in [warm.beginning(warm.queued()), warm.starting(), warm.saying(0, 1, "x"), tools, end] {
         keep(store, &anna(), write).await;
     }
     assert!(store.delete_response(&anna(), &warm.id).await.unwrap());
@@ -187,7 +188,7 @@ fn a_commit_whose_answer_is_lost_is_looked_up_and_not_repeated() {
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         for loses in [Loses::AnswersToCommits, Loses::Commits, Loses::Requests] {
-            aside.run("TRUNCATE responses, items, stream_events, transcripts").await;
+            aside.run("TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals").await;
             let turn = Turn::new("one");
             let begin = turn.beginning(turn.queued());
             write_through(&proxy, loses, &store, begin, &aside, "SELECT count(*) FROM responses").await;
@@ -195,6 +196,12 @@ fn a_commit_whose_answer_is_lost_is_looked_up_and_not_repeated() {
             write_through(&proxy, loses, &store, turn.starting(), &aside, running).await;
             let events = "SELECT count(*) FROM stream_events";
             write_through(&proxy, loses, &store, turn.saying(0, 4, "frames"), &aside, events).await;
+            let began = TurnWrite { tools: vec![run(0)], approvals: vec![asked(&turn, "mcpr_1")], ..turn.step() };
+            let begun = "SELECT count(*) FROM tool_runs JOIN approvals USING (response_id)";
+            write_through(&proxy, loses, &store, began, &aside, begun).await;
+            let over = TurnWrite { tools: vec![ran(0)], ..turn.step() };
+            let ran = "SELECT count(*) FROM tool_runs WHERE output IS NOT NULL";
+            write_through(&proxy, loses, &store, over, &aside, ran).await;
             let end = TurnWrite { transcripts: vec![call(0)], ..turn.ending() };
             let ended = "SELECT count(*) FROM responses r JOIN transcripts t ON t.response_id = r.id
                 WHERE r.status = 'completed'";

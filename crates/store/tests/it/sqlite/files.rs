@@ -64,6 +64,25 @@ fn the_status_names_what_is_pending_and_changes_nothing() {
 }
 
 #[test]
+fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_holds() {
+    let home = Home::new();
+    let runtime = runtime();
+    let turn = runtime.block_on(say(&home.open(Options::default()), &anna(), None, "hi"));
+    let before = "DROP TABLE agent_tools; DROP TABLE tool_runs; DROP TABLE approvals;
+        DELETE FROM migrations WHERE version >= 2";
+    home.look().execute_batch(before).unwrap();
+    let lacking: Vec<_> = Sqlite::status(home.path()).unwrap().into_iter().filter(|known| !known.applied).collect();
+    assert_eq!(lacking.first().map(|first| (first.version, first.name.as_str())), Some((2, "V002__tools")));
+
+    let store = home.open(Options::default());
+    runtime.block_on(async {
+        assert_eq!(line(&store, &anna(), &turn.id).await, line_of(&[&turn]));
+        let asked = ask(&store, asked(&turn, "mcpr_1")).await;
+        assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(asked));
+    });
+}
+
+#[test]
 fn many_processes_may_open_a_new_database_at_once() {
     let home = Home::new();
     std::thread::scope(|scope| {

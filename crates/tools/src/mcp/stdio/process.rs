@@ -34,7 +34,7 @@ const MAX_WAITING: usize = 32;
 const MAX_COMPLAINTS: usize = 200;
 const MAX_COMPLAINT_BYTES: usize = 4 * 1024;
 const MAX_COMPLAINT_CHARS: usize = 400;
-const PLAIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(super) const PLAIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 type Answer = Result<Json, String>;
 

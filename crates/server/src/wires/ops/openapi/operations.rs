@@ -1,6 +1,7 @@
 //! What each route takes and gives. Models and operations here, the larger families in files of their own.
 
 mod admin;
+mod bank;
 mod conversations;
 mod responses;
 
@@ -10,6 +11,10 @@ use super::schemas::reference;
 
 pub(crate) use admin::{
     change_tenant, create_key, create_tenant, get_tenant, get_turn, list_keys, list_tenants, revoke_key,
+};
+pub(crate) use bank::{
+    decide_approval, delete_tool, get_approval, get_tool, get_tool_statistics, get_tool_usage, list_approvals,
+    list_tools, put_tool, try_tool,
 };
 pub(crate) use conversations::{
     add_items, create_conversation, delete_conversation, delete_item, get_conversation, get_item, list_items,

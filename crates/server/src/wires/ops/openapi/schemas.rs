@@ -1,6 +1,7 @@
 //! The shapes, by name.
 
 mod admin;
+mod bank;
 mod content;
 mod errors;
 mod events;
@@ -29,6 +30,7 @@ pub(super) fn all() -> Value {
         kept::schemas(),
         models::schemas(),
         admin::schemas(),
+        bank::schemas(),
         errors::schemas(),
     ] {
         for (name, schema) in group {

@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use super::{super::schemas::reference, parameter, success, with_failures};
 
-const WRONG: &str = "The body or the query is wrong. `param` names the field.";
+pub(super) const WRONG: &str = "The body or the query is wrong. `param` names the field.";
 const OPERATORS: &str = "The key lacks the right `operator`.";
 const ADMINS: &str =
     "The key has neither the right `admin` nor `operator`, or another tenant was named without the latter.";
 const NO_TENANT: &str = "No such tenant.";
 const NO_KEY: &str = "No such key, or another tenant's.";
-const LATE: &str = "The body did not arrive in time.";
-const LARGE: &str = "The body is too large.";
-const UNDECLARED: &str = "The body is not declared as JSON.";
+pub(super) const LATE: &str = "The body did not arrive in time.";
+pub(super) const LARGE: &str = "The body is too large.";
+pub(super) const UNDECLARED: &str = "The body is not declared as JSON.";
 
 /// `GET /admin/tenants`
 pub(crate) fn list_tenants() -> Value {
@@ -144,7 +144,7 @@ pub(crate) fn get_turn() -> Value {
     json!({
         "operationId": "getTurn",
         "tags": ["Administration"],
-        "summary": "Get a turn with its model calls",
+        "summary": "Get a turn with the calls of its models and tools",
         "parameters": [
             path("response_id", "The response that the turn made.", "string"),
             parameter("RequestId"),
@@ -160,7 +160,7 @@ fn tenant_id() -> Value {
     path("tenant_id", "The tenant, by its number.", "integer")
 }
 
-fn path(name: &str, description: &str, kind: &str) -> Value {
+pub(super) fn path(name: &str, description: &str, kind: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": kind}})
 }
 
@@ -173,6 +173,6 @@ fn named_tenant() -> Value {
     })
 }
 
-fn body(schema: &str, example: Value) -> Value {
+pub(super) fn body(schema: &str, example: Value) -> Value {
     json!({"required": true, "content": {"application/json": {"schema": reference(schema), "example": example}}})
 }

@@ -113,7 +113,7 @@ fn key(with_key: bool) -> Value {
     object(if with_key { "A key that was just made." } else { "A key, without itself." }, &required, properties)
 }
 
-fn list(name: &str, id: &str, description: &str) -> Value {
+pub(super) fn list(name: &str, id: &str, description: &str) -> Value {
     object(
         description,
         &["object", "data", "first_id", "last_id", "has_more"],
@@ -130,13 +130,14 @@ fn list(name: &str, id: &str, description: &str) -> Value {
 fn turn() -> Value {
     object(
         "A turn, whichever user of the tenant it belongs to.",
-        &["id", "object", "user", "response", "calls"],
+        &["id", "object", "user", "response", "calls", "tool_calls"],
         json!({
             "id": text("The id of the response."),
             "object": {"const": "turn"},
             "user": text("Whose it is."),
             "response": reference("Response"),
             "calls": list_of("ModelCall"),
+            "tool_calls": list_of("ToolRun"),
         }),
     )
 }

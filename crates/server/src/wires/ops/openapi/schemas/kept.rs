@@ -137,7 +137,7 @@ fn count_input_tokens() -> Value {
     })
 }
 
-fn deleted(kind: &str) -> Value {
+pub(super) fn deleted(kind: &str) -> Value {
     object(
         "Something that is gone.",
         &["id", "object", "deleted"],

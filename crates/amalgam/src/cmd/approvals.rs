@@ -1,0 +1,137 @@
+//! `amalgam approvals`: calls of tools that wait for somebody to agree.
+
+use std::process::ExitCode;
+
+use amalgam_core::{
+    Scope, Store,
+    store::{Approval, Decision},
+};
+use amalgam_server::{approval_status, settled, show_approval};
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use crate::cli::ConfigArgs;
+use crate::desk::{Desk, now_ms};
+use crate::table::{moment, table};
+use crate::terminal::{say, say_as_written};
+
+/// How many approvals are asked for at once.
+const PAGE: usize = 200;
+
+/// How much of a call's arguments a table shows.
+const SHOWN: usize = 60;
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the calls of a tenant that wait or waited for somebody to agree, the newest first
+    List {
+        /// Only those that can still be decided
+        #[arg(long)]
+        pending: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Agree to a call
+    Approve(DecideArgs),
+    /// Refuse a call
+    Deny(DecideArgs),
+}
+
+#[derive(Debug, Args)]
+struct DecideArgs {
+    /// The approval's id, as `approvals list` shows it
+    #[arg(value_name = "APPROVAL_ID")]
+    id: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every command on approvals takes.
+#[derive(Debug, Args)]
+struct Common {
+    /// The tenant, by its number
+    #[arg(long, value_name = "ID", alias = "tenant")]
+    company_id: i64,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::List { pending, common } => {
+            let desk = Desk::open(common.config).await?;
+            let (scope, now_ms) = (desk.administrator(common.company_id).await?, now_ms());
+            let approvals = all(&*desk.store, &scope, pending, now_ms).await?;
+            match common.json {
+                true => {
+                    let shown: Vec<String> =
+                        approvals.iter().map(|one| show_approval(one, now_ms).raw().text().to_owned()).collect();
+                    say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
+                }
+                false => say(as_table(&approvals, now_ms))?,
+            }
+        }
+        Action::Approve(args) => decide(args, true).await?,
+        Action::Deny(args) => decide(args, false).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn decide(args: DecideArgs, approve: bool) -> anyhow::Result<()> {
+    let desk = Desk::open(args.common.config).await?;
+    let (scope, now_ms) = (desk.administrator(args.common.company_id).await?, now_ms());
+    let admin = scope.admin().context("the operator administers every tenant")?;
+    let decision = Decision { approve, reason: args.reason, by: scope.user().to_owned(), at_ms: now_ms };
+    let decided = desk.store.decide_as_admin(admin, &args.id, decision).await?;
+    let approval = settled(decided, &args.id, now_ms)?;
+    match args.common.json {
+        true => say_as_written(show_approval(&approval, now_ms).raw().text())?,
+        false => say(format_args!("{} is {}", approval.id, approval_status(&approval, now_ms)))?,
+    }
+    Ok(())
+}
+
+async fn all(store: &dyn Store, scope: &Scope, pending: bool, now_ms: u64) -> anyhow::Result<Vec<Approval>> {
+    let admin = scope.admin().context("the operator administers every tenant")?;
+    let mut approvals: Vec<Approval> = Vec::new();
+    loop {
+        let after = approvals.last().map(|approval| approval.id.clone());
+        let page = store.approvals(admin, pending, after.as_deref(), PAGE, now_ms).await?;
+        let last = page.len() < PAGE;
+        approvals.extend(page);
+        if last {
+            return Ok(approvals);
+        }
+    }
+}
+
+fn as_table(approvals: &[Approval], now_ms: u64) -> String {
+    let row = |approval: &Approval| {
+        // What a model wrote is shown to a person: nothing in it may move the cursor.
+        let arguments = approval.arguments.chars().map(|one| if one.is_control() { ' ' } else { one });
+        [
+            approval.id.clone(),
+            approval_status(approval, now_ms).to_owned(),
+            approval.user.clone(),
+            format!("{}/{}", approval.label, approval.name),
+            arguments.take(SHOWN).collect(),
+            approval.decider.name().to_owned(),
+            moment(Some(approval.asked_at_ms)),
+            moment(Some(approval.expires_at_ms)),
+        ]
+    };
+    let headings = ["id", "status", "user", "tool", "arguments", "decider", "asked", "expires"];
+    table(headings, &approvals.iter().map(row).collect::<Vec<_>>())
+}

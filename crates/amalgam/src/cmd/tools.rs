@@ -1,0 +1,223 @@
+//! `amalgam tools`: the tool bank. A running server sees a change with the next turn.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use amalgam_core::{Clock, Scope, Seal, duration_to_text, store::BankTool};
+use amalgam_server::{Bank, Whose};
+use amalgam_tools::Registry;
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::cli::ConfigArgs;
+use crate::desk::{Desk, now_ms};
+use crate::table::{moment, table};
+use crate::terminal::{say, say_as_written, say_json, tell};
+use crate::wire_up::{self, SystemClock};
+
+/// How many tools are asked for at once.
+const PAGE: usize = 200;
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the tools of a tenant, its own and the common ones
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Show a tool, as JSON and without its secrets
+    Show {
+        /// The tool's name
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Keep the tool that a file describes, in the place of the one of its name
+    Put {
+        /// A file with the JSON of one tool, as `tools show` tells it; - for standard input
+        #[arg(value_name = "FILE.json")]
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Take a tool out of the bank
+    Delete {
+        /// The tool's name
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Run a tool once, active or not
+    Try {
+        /// The tool's name
+        name: String,
+        /// Its arguments: a JSON object
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        arguments: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Whose tools are meant, and what every command on them takes.
+#[derive(Debug, Args)]
+struct Place {
+    /// The tenant, by its number
+    #[arg(long, value_name = "ID", alias = "tenant", required_unless_present = "common", conflicts_with = "common")]
+    company_id: Option<i64>,
+    /// The installation's common tools, for all tenants
+    #[arg(long)]
+    common: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::List { place } => {
+            let (counter, json) = Counter::open(place).await?;
+            list(&counter, json).await
+        }
+        Action::Show { name, place } => {
+            let (counter, _) = Counter::open(place).await?;
+            let tool = counter.bank().tool(&counter.scope, counter.whose, &name).await?;
+            say_as_written(counter.bank().show(&tool).raw().text())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Put { file, place } => {
+            let text = read(&file)?;
+            let (counter, json) = Counter::open(place).await?;
+            put(&counter, text, json).await
+        }
+        Action::Delete { name, place } => {
+            let (counter, json) = Counter::open(place).await?;
+            counter.bank().delete(&counter.scope, counter.whose, &name).await?;
+            match json {
+                true => say_json(&json!({"id": name, "object": "tool.deleted", "deleted": true}))?,
+                false => say(format_args!("{name} is gone"))?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Try { name, arguments, place } => {
+            let (counter, json) = Counter::open(place).await?;
+            let ended = try_out(&counter, &name, arguments, json).await;
+            counter.toolbox.close().await;
+            ended
+        }
+    }
+}
+
+/// Where a command deals with the bank.
+struct Counter {
+    desk: Desk,
+    toolbox: Arc<Registry>,
+    scope: Scope,
+    whose: Whose,
+}
+
+impl Counter {
+    /// Opens the store; whether JSON is to be printed.
+    async fn open(place: Place) -> anyhow::Result<(Self, bool)> {
+        let desk = Desk::open(place.config).await?;
+        let (scope, whose) = match place.company_id {
+            Some(tenant_id) => (desk.administrator(tenant_id).await?, Whose::Own),
+            None => (desk.operator(), Whose::Common),
+        };
+        let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&desk.config)?);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let toolbox = wire_up::toolbox(&desk.config, &desk.store, &seal, &clock)?;
+        Ok((Self { desk, toolbox, scope, whose }, place.json))
+    }
+
+    fn bank(&self) -> Bank<'_> {
+        Bank { store: &*self.desk.store, toolbox: &*self.toolbox, now_ms: now_ms() }
+    }
+}
+
+async fn list(counter: &Counter, json: bool) -> anyhow::Result<ExitCode> {
+    let bank = counter.bank();
+    let mut tools: Vec<BankTool> = Vec::new();
+    loop {
+        let after = tools.last().map(|tool| tool.name.clone());
+        let page = bank.list(&counter.scope, counter.whose, after.as_deref(), PAGE).await?;
+        let last = page.len() < PAGE;
+        tools.extend(page);
+        if last {
+            break;
+        }
+    }
+    match json {
+        true => {
+            let shown: Vec<String> = tools.iter().map(|tool| bank.show(tool).raw().text().to_owned()).collect();
+            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
+        }
+        false => say(as_table(&tools))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn put(counter: &Counter, text: String, json: bool) -> anyhow::Result<ExitCode> {
+    let bank = counter.bank();
+    let (tool, new) = bank.put(&counter.scope, counter.whose, None, &text.into()).await?;
+    match (json, new) {
+        (true, _) => say_as_written(bank.show(&tool).raw().text())?,
+        (false, true) => say(format_args!("{} is in the bank", tool.name))?,
+        (false, false) => say(format_args!("{} is in the bank, in the place of the one before", tool.name))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn try_out(counter: &Counter, name: &str, arguments: String, json: bool) -> anyhow::Result<ExitCode> {
+    let bank = counter.bank();
+    let tool = bank.tool(&counter.scope, counter.whose, name).await?;
+    let trial = bank.try_out(&counter.scope, &tool, &arguments.into()).await?;
+    let code = if trial.result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    match &trial.result {
+        _ if json => say_as_written(trial.show().raw().text())?,
+        Ok(output) => say_as_written(output.raw().text())?,
+        Err(mishap) => {
+            let detail = mishap.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            tell(format_args!("{}: {}{detail}", mishap.code, mishap.message));
+        }
+    }
+    Ok(code)
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).context("reading standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
+}
+
+fn as_table(tools: &[BankTool]) -> String {
+    let row = |tool: &BankTool| {
+        let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        [
+            tool.name.clone(),
+            tool.kind.name().to_owned(),
+            if tool.common { "common" } else { "own" }.to_owned(),
+            yes(tool.active),
+            duration_to_text(tool.policy.timeout),
+            yes(tool.policy.idempotent),
+            tool.policy.requires_approval.map_or("-", |decider| decider.name()).to_owned(),
+            moment(Some(tool.updated_at_ms)),
+        ]
+    };
+    let headings = ["name", "kind", "bank", "active", "timeout", "idempotent", "approval", "updated"];
+    table(headings, &tools.iter().map(row).collect::<Vec<_>>())
+}

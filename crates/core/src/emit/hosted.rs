@@ -1,0 +1,138 @@
+//! Calls that the server runs itself. They are shown as `mcp_call`: agent clients pass such an item by, while they would run
+//! a `function_call` once more.
+
+use amalgam_protocol::{EventKind, Json, Writer};
+
+use super::Emitter;
+use crate::ids::IdKind;
+
+/// A call as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownCall {
+    /// The item's id.
+    pub id: String,
+    /// Whose tool it is.
+    pub label: String,
+    /// The tool's name there.
+    pub name: String,
+    /// The exact text that the model sent.
+    pub arguments: String,
+    /// The item that asked for it, if somebody had to agree.
+    pub approval_request_id: Option<String>,
+}
+
+/// How a call is shown to have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownEnd {
+    /// What came out, as text.
+    pub output: String,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl Emitter {
+    /// A new id for an item of this response.
+    pub fn make_id(&mut self, kind: IdKind) -> String {
+        self.ids.make(kind)
+    }
+
+    /// Shows the tools of a server: a JSON array.
+    pub fn list_tools(&mut self, label: &str, tools: &Json) {
+        self.close();
+        let id = self.ids.make(IdKind::McpListTools);
+        let item = |tools: &[u8]| {
+            let mut writer = Writer::with_capacity(tools.len() + 128);
+            writer.object(|writer| {
+                writer.key("type").string("mcp_list_tools");
+                writer.key("id").string(&id);
+                writer.key("server_label").string(label);
+                writer.key("tools").valid(tools);
+                writer.key("error").null();
+            });
+            Json::from_writer(writer)
+        };
+        self.item_added(|| item(b"[]"));
+        self.hosted_event(EventKind::McpListInProgress, &id, |_| {});
+        self.hosted_event(EventKind::McpListCompleted, &id, |_| {});
+        self.item_done(item(tools.bytes()));
+    }
+
+    /// Shows that a call is about to run.
+    pub fn begin_hosted(&mut self, call: &ShownCall) {
+        self.close();
+        self.item_added(|| call.item("in_progress", "", None));
+        self.hosted_event(EventKind::McpArgumentsDelta, &call.id, |writer| {
+            writer.key("delta").string(&call.arguments);
+        });
+        self.hosted_event(EventKind::McpArgumentsDone, &call.id, |writer| {
+            writer.key("arguments").string(&call.arguments);
+        });
+        self.hosted_event(EventKind::McpCallInProgress, &call.id, |_| {});
+    }
+
+    /// Shows how the call ended that was shown last.
+    pub fn end_hosted(&mut self, call: &ShownCall, end: &ShownEnd) {
+        let (kind, status) = match end.error {
+            None => (EventKind::McpCallCompleted, "completed"),
+            Some(_) => (EventKind::McpCallFailed, "failed"),
+        };
+        self.hosted_event(kind, &call.id, |_| {});
+        self.item_done(call.item(status, &call.arguments, Some(end)));
+    }
+
+    /// Shows that a call waits for somebody to agree.
+    pub fn request_approval(&mut self, call: &ShownCall) {
+        self.close();
+        let mut writer = Writer::with_capacity(call.arguments.len() + 128);
+        writer.object(|writer| {
+            writer.key("type").string("mcp_approval_request");
+            writer.key("id").string(&call.id);
+            writer.key("server_label").string(&call.label);
+            writer.key("name").string(&call.name);
+            writer.key("arguments").string(&call.arguments);
+        });
+        let item = Json::from_writer(writer);
+        self.item_added(|| item.clone());
+        self.item_done(item);
+    }
+
+    fn hosted_event(&mut self, kind: EventKind, id: &str, fill: impl FnOnce(&mut Writer)) {
+        let place = self.place();
+        self.event(kind, |writer| {
+            writer.key("item_id").string(id);
+            writer.key("output_index").number(place.output_index);
+            fill(writer);
+        });
+    }
+}
+
+impl ShownCall {
+    fn item(&self, status: &str, arguments: &str, end: Option<&ShownEnd>) -> Json {
+        let output = end.map(|end| end.output.as_str());
+        let error = end.and_then(|end| end.error.as_deref());
+        let mut writer = Writer::with_capacity(arguments.len() + output.map_or(0, str::len) + 256);
+        writer.object(|writer| {
+            writer.key("type").string("mcp_call");
+            writer.key("id").string(&self.id);
+            writer.key("status").string(status);
+            writer.key("server_label").string(&self.label);
+            writer.key("name").string(&self.name);
+            writer.key("arguments").string(arguments);
+            write_optional(writer.key("approval_request_id"), self.approval_request_id.as_deref());
+            write_optional(writer.key("output"), output);
+            write_optional(writer.key("error"), error);
+        });
+        Json::from_writer(writer)
+    }
+}
+
+fn write_optional(writer: &mut Writer, text: Option<&str>) {
+    match text {
+        Some(text) => writer.string(text),
+        None => writer.null(),
+    }
+}
+
+#[cfg(test)]
+#[path = "hosted_tests.rs"]
+mod tests;

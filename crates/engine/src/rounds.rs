@@ -1,0 +1,516 @@
+//! A turn that goes on by itself: what the model calls is run, and the model is asked again, until it is done.
+//!
+//! [`amalgam_core::turn::Turn`] decides; this does. The items of every round are one response. They are shown in the
+//! model's order: what it says after a call of the server's waits until that call is over.
+
+use std::{collections::VecDeque, sync::Arc, task::Context, task::Poll};
+
+use amalgam_core::{
+    BoxFuture, CallHead, Emitter, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool, ShownCall, ShownEnd,
+    store::{Approval, ToolRun},
+    turn::{Cap, Caps, Mishap, OutOfOrder, Ran, Spent, Step, Told, Turn, Verdict, Wanted},
+};
+use amalgam_protocol::{Json, Literal};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use crate::{
+    calls::Calling,
+    run::{Engine, Now, Run},
+    tooling::{Again, DecidedCall, Round, Tooling},
+    work::{Job, Outcome, Progress, Work, not_run, work},
+};
+
+/// The rounds of one turn.
+pub(crate) struct Rounds {
+    engine: Engine,
+    tooling: Box<Tooling>,
+    machine: Turn,
+    answer: Answer,
+    /// Items of the rounds that are over.
+    said: Vec<Vec<Json>>,
+    /// Where in the output the items of this round begin.
+    from: usize,
+    /// Calls that were written down.
+    calls: u32,
+    /// Whether a model was asked in this turn.
+    asked: bool,
+}
+
+/// What one answer of the model asks of the server.
+#[derive(Default)]
+struct Answer {
+    calls: Vec<Called>,
+    held: VecDeque<Held>,
+    /// Whether it calls tools of the client too.
+    for_client: bool,
+}
+
+struct Called {
+    key: u64,
+    call_id: String,
+    name: String,
+    arguments: String,
+}
+
+/// What is shown when its turn comes.
+enum Held {
+    Event(ModelEvent),
+    Call(usize),
+}
+
+/// Calls that are dealt with.
+pub(crate) struct Working {
+    running: Option<BoxFuture<'static, Result<(), Fault>>>,
+    progress: UnboundedReceiver<Progress>,
+    /// Whether it is written down that they are about to run.
+    intended: bool,
+    dealt: Vec<Dealt>,
+    held: VecDeque<Held>,
+    /// The call that is shown as running.
+    begun: Option<usize>,
+}
+
+struct Dealt {
+    tool: Option<Arc<ServerTool>>,
+    shown: ShownCall,
+    fate: Fate,
+}
+
+enum Fate {
+    /// It waits for somebody to agree.
+    Waits,
+    /// It is not run.
+    Told(Told),
+    Running,
+    Ran(Outcome),
+}
+
+/// A model that is being asked again.
+pub(crate) type Asking = BoxFuture<'static, (Result<Again, Fault>, Calling)>;
+
+impl Rounds {
+    pub(crate) fn new(engine: Engine, tooling: Box<Tooling>) -> Self {
+        let caps = engine.settings.tools.caps;
+        let calls = tooling.max_calls.map_or(caps.calls, |most| most.min(caps.calls));
+        let caps = Caps { calls, ..caps };
+        let machine = match tooling.decided.len() {
+            0 => Turn::new(caps),
+            decided => Turn::with_granted(caps, decided),
+        };
+        let asked = tooling.decided.is_empty();
+        Self { engine, tooling, machine, answer: Answer::default(), said: Vec::new(), from: 0, calls: 0, asked }
+    }
+
+    /// Takes what the model said; what it asks of the server, and what follows on it, is kept back.
+    fn hold(&mut self, event: ModelEvent) -> Option<ModelEvent> {
+        let answer = &mut self.answer;
+        match event {
+            ModelEvent::CallStart { key, call } if self.tooling.is_ours(&call) => {
+                answer.held.push_back(Held::Call(answer.calls.len()));
+                let CallHead { call_id, name, .. } = call;
+                answer.calls.push(Called { key, call_id: call_id.unwrap_or_default(), name, arguments: String::new() });
+                None
+            }
+            ModelEvent::CallDelta { key, ref delta } if answer.is_called(key) => {
+                answer.append(key, delta);
+                None
+            }
+            ModelEvent::CallEnd { key } if answer.is_called(key) => None,
+            event => {
+                answer.for_client |= matches!(event, ModelEvent::CallStart { .. });
+                if answer.held.is_empty() || matches!(event, ModelEvent::Usage(_) | ModelEvent::Finish(_)) {
+                    return Some(event);
+                }
+                answer.held.push_back(Held::Event(event));
+                None
+            }
+        }
+    }
+
+    fn tool(&self, name: &str) -> Option<&Arc<ServerTool>> {
+        self.tooling.tools.get(name)
+    }
+}
+
+impl Answer {
+    fn is_called(&self, key: u64) -> bool {
+        self.calls.iter().any(|call| call.key == key)
+    }
+
+    /// Keys tell the calls of one answer apart; an upstream that uses one twice means the later call.
+    fn append(&mut self, key: u64, delta: &Literal) {
+        if let Some(call) = self.calls.iter_mut().rev().find(|call| call.key == key) {
+            call.arguments.push_str(&delta.decode());
+        }
+    }
+}
+
+impl Run {
+    /// Shows what is known before anybody is asked. Whether that is anything.
+    pub(crate) fn show_listings(&mut self) -> bool {
+        let Some(rounds) = &mut self.rounds else { return false };
+        let listings = std::mem::take(&mut rounds.tooling.listings);
+        for (label, tools) in &listings {
+            self.emitter.list_tools(label, tools);
+        }
+        self.spoken |= !listings.is_empty();
+        !listings.is_empty()
+    }
+
+    /// Takes an event of a turn with tools.
+    pub(crate) fn take_in_round(&mut self, event: ModelEvent) -> Result<(), Fault> {
+        let Some(rounds) = &mut self.rounds else { return self.emitter.on(event) };
+        match rounds.hold(event) {
+            None => Ok(()),
+            Some(ModelEvent::Finish(Finish::Failed(fault))) => Err(*fault),
+            Some(ModelEvent::Finish(finish)) => self.answered(finish),
+            Some(event) => self.emitter.on(event),
+        }
+    }
+
+    /// The model's answer is over.
+    fn answered(&mut self, finish: Finish) -> Result<(), Fault> {
+        self.end_call(None);
+        let spent = self.spent();
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        let answer = std::mem::take(&mut rounds.answer);
+        let tools: Vec<Option<Arc<ServerTool>>> =
+            answer.calls.iter().map(|call| rounds.tool(&call.name).cloned()).collect();
+        let wanted: Vec<Wanted<'_>> = answer
+            .calls
+            .iter()
+            .zip(&tools)
+            .map(|(call, tool)| Wanted { tool: tool.as_deref(), name: &call.name, arguments: &call.arguments })
+            .collect();
+        let step =
+            rounds.machine.answered(&wanted, finish == Finish::Stop, answer.for_client, spent).map_err(out_of_order)?;
+        match step {
+            Step::Run(verdicts) => self.deal(answer, tools, verdicts),
+            // Calls that are not dealt with are not shown either: nobody would answer them.
+            step => {
+                for held in answer.held {
+                    if let Held::Event(event) = held {
+                        self.emitter.on(event)?;
+                    }
+                }
+                self.go_on(step, finish)
+            }
+        }
+    }
+
+    /// Deals with the calls of an answer.
+    fn deal(
+        &mut self,
+        answer: Answer,
+        tools: Vec<Option<Arc<ServerTool>>>,
+        verdicts: Vec<Verdict>,
+    ) -> Result<(), Fault> {
+        let kept = self.recorder.is_some();
+        let mut dealt = Vec::with_capacity(verdicts.len());
+        for ((call, tool), verdict) in answer.calls.iter().zip(tools).zip(verdicts) {
+            let fate = match verdict {
+                Verdict::Run => Fate::Running,
+                Verdict::Told(told) => Fate::Told(told),
+                Verdict::Ask(_) if kept => Fate::Waits,
+                Verdict::Ask(_) => Fate::Told(Told::error(
+                    Mishap::Denied,
+                    "Not run: somebody has to agree to this call, and nobody can be asked because the response is not stored.",
+                )),
+            };
+            let kind = match fate {
+                Fate::Waits => IdKind::McpApprovalRequest,
+                Fate::Told(_) | Fate::Running | Fate::Ran(_) => IdKind::McpCall,
+            };
+            let shown = ShownCall {
+                id: self.emitter.make_id(kind),
+                label: tool.as_ref().map_or(amalgam_core::BANK_LABEL, |tool| &tool.label).to_owned(),
+                name: tool.as_ref().map_or(&call.name, |tool| &tool.own_name).clone(),
+                arguments: call.arguments.clone(),
+                approval_request_id: None,
+            };
+            dealt.push((Dealt { tool, shown, fate }, call.call_id.clone()));
+        }
+        self.begin_work(dealt, answer.held)
+    }
+
+    /// Begins a turn with calls that were decided about since they were asked for.
+    pub(crate) fn begin_decided(&mut self) -> Result<(), Fault> {
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        let decided = std::mem::take(&mut rounds.tooling.decided);
+        let mut dealt = Vec::with_capacity(decided.len());
+        for DecidedCall { approval, refused } in decided {
+            let tool = rounds.tooling.named(&approval.label, &approval.name).cloned();
+            let fate = match (refused, &tool) {
+                (Some(told), _) => Fate::Told(told),
+                (None, Some(_)) => Fate::Running,
+                (None, None) => {
+                    Fate::Told(Told::error(Mishap::UnknownTool, "Not run: the tool is not offered any more."))
+                }
+            };
+            let shown = ShownCall {
+                id: self.emitter.make_id(IdKind::McpCall),
+                label: approval.label,
+                name: approval.name,
+                arguments: approval.arguments,
+                approval_request_id: Some(approval.id),
+            };
+            dealt.push((Dealt { tool, shown, fate }, approval.call_id));
+        }
+        let held = (0..dealt.len()).map(Held::Call).collect();
+        self.begin_work(dealt, held)
+    }
+
+    /// Runs the calls that run. Each comes with the model's id for it.
+    fn begin_work(&mut self, dealt: Vec<(Dealt, String)>, held: VecDeque<Held>) -> Result<(), Fault> {
+        let now_ms = self.clock.now_ms();
+        let response_id = self.response_id().to_owned();
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        let limits = rounds.engine.settings.tools;
+        let scope = rounds.tooling.scope.clone();
+        let (mut jobs, mut records, mut approvals) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, (call, call_id)) in dealt.iter().enumerate() {
+            let Dealt { tool, shown, fate } = call;
+            if let (Fate::Waits, Some(decider)) = (fate, tool.as_ref().and_then(|tool| tool.policy.requires_approval)) {
+                approvals.push(Approval {
+                    id: shown.id.clone(),
+                    response_id: response_id.clone(),
+                    user: scope.user().to_owned(),
+                    call_id: call_id.clone(),
+                    label: shown.label.clone(),
+                    name: shown.name.clone(),
+                    arguments: shown.arguments.clone(),
+                    decider,
+                    asked_at_ms: now_ms,
+                    expires_at_ms: now_ms + limits.approval_deadline.as_millis() as u64,
+                    decision: None,
+                    used_by: None,
+                });
+                continue;
+            }
+            let record = ToolRun {
+                number: rounds.calls,
+                item_id: shown.id.clone(),
+                call_id: call_id.clone(),
+                label: shown.label.clone(),
+                name: shown.name.clone(),
+                arguments: shown.arguments.clone(),
+                idempotent: tool.as_ref().is_some_and(|tool| tool.policy.idempotent),
+                started_at_ms: now_ms,
+                outcome: match fate {
+                    Fate::Told(told) => Some(not_run(told)),
+                    Fate::Waits | Fate::Running | Fate::Ran(_) => None,
+                },
+            };
+            rounds.calls += 1;
+            if let (Fate::Running, Some(tool)) = (fate, tool) {
+                let key = shown.approval_request_id.as_ref().unwrap_or(&shown.id).clone();
+                jobs.push(Job { index, tool: Arc::clone(tool), record: record.clone(), key });
+            }
+            records.push(record);
+        }
+        let one_by_one = rounds.tooling.one_by_one;
+        let (sender, progress) = mpsc::unbounded_channel();
+        let (mut intending, mut journal) = (None, None);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.approvals.append(&mut approvals);
+            intending = Some(recorder.intend(records));
+            journal = Some(recorder.journal());
+        }
+        let running = work(Work { jobs, intending, journal, scope, limits, one_by_one, progress: sender });
+        self.spoken = true;
+        self.now = Now::Working(Box::new(Working {
+            running: Some(Box::pin(running)),
+            progress,
+            intended: false,
+            dealt: dealt.into_iter().map(|(dealt, _)| dealt).collect(),
+            held,
+            begun: None,
+        }));
+        Ok(())
+    }
+
+    /// Goes on with the calls that are dealt with: ready when something was shown, or all of it is over.
+    pub(crate) fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Now::Working(working) = &mut self.now else { return Poll::Ready(Ok(())) };
+        if let Some(running) = &mut working.running
+            && let Poll::Ready(over) = running.as_mut().poll(context)
+        {
+            working.running = None;
+            if let Err(fault) = over {
+                return Poll::Ready(Err(fault));
+            }
+        }
+        while let Ok(progress) = working.progress.try_recv() {
+            match progress {
+                Progress::Intended => working.intended = true,
+                Progress::Done(index, outcome) => {
+                    if let Some(dealt) = working.dealt.get_mut(index) {
+                        dealt.fate = Fate::Ran(outcome);
+                    }
+                }
+            }
+        }
+        let shown = match working.show(&mut self.emitter) {
+            Ok(shown) => shown,
+            Err(fault) => return Poll::Ready(Err(fault)),
+        };
+        if working.running.is_none() && working.held.is_empty() {
+            return Poll::Ready(self.worked());
+        }
+        match shown {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    /// All calls of the answer are dealt with.
+    fn worked(&mut self) -> Result<(), Fault> {
+        let spent = self.spent();
+        let Now::Working(working) = &self.now else { return Ok(()) };
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        let ran: Vec<Ran<'_>> = working
+            .dealt
+            .iter()
+            .map(|dealt| Ran {
+                tool: dealt.tool.as_deref(),
+                mishap: match &dealt.fate {
+                    Fate::Told(told) => Some(told.mishap),
+                    Fate::Ran(outcome) => outcome.mishap,
+                    Fate::Waits | Fate::Running => None,
+                },
+            })
+            .collect();
+        let step = rounds.machine.ran(&ran, spent).map_err(out_of_order)?;
+        self.go_on(step, Finish::Stop)
+    }
+
+    /// Does what the machine says, other than running calls.
+    fn go_on(&mut self, step: Step, finish: Finish) -> Result<(), Fault> {
+        match step {
+            Step::Ask { tools } => self.ask_again(tools),
+            Step::Park | Step::End(None) => self.emitter.on(ModelEvent::Finish(finish)),
+            Step::End(Some(cap)) => self.end_at(cap, finish),
+            Step::Fail { tool } => {
+                Err(Fault::new(FaultKind::ToolFailed, format!("The tool `{tool}` failed, and the response with it.")))
+            }
+            Step::Run(_) => Err(out_of_order(OutOfOrder)),
+        }
+    }
+
+    /// A cap was met: the response says which, unless something else cut it before.
+    fn end_at(&mut self, cap: Cap, finish: Finish) -> Result<(), Fault> {
+        let finish = match finish {
+            Finish::Stop => Finish::Incomplete(cap.reason().to_owned()),
+            finish => finish,
+        };
+        self.emitter.on(ModelEvent::Finish(finish))
+    }
+
+    fn ask_again(&mut self, tools: bool) -> Result<(), Fault> {
+        self.emitter.end_round();
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        let output = self.emitter.output();
+        rounds.said.push(output.get(rounds.from..).unwrap_or_default().to_vec());
+        rounds.from = output.len();
+        let used = self.emitter.usage().unwrap_or_default().output_tokens;
+        let left = self.output_tokens.map(|most| most.saturating_sub(used));
+        if left == Some(0) {
+            return self.emitter.on(ModelEvent::Finish(Finish::Length));
+        }
+        let round = Round {
+            said: rounds.said.clone(),
+            instructions: rounds.machine.instructions().to_vec(),
+            tools,
+            // Calls that were decided about before are not the model's first word in this turn.
+            free: rounds.asked,
+            output_tokens: left,
+        };
+        rounds.asked = true;
+        let (engine, plan) = (rounds.engine.clone(), Arc::clone(&rounds.tooling.plan));
+        let mut calling = std::mem::take(&mut self.calling);
+        self.now = Now::Asking(Box::pin(async move {
+            let asked = plan.ask(&engine, &round, &mut calling).await;
+            (asked, calling)
+        }));
+        Ok(())
+    }
+
+    /// Waits for a model to accept another round.
+    pub(crate) fn poll_asking(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Now::Asking(asking) = &mut self.now else { return Poll::Ready(Ok(())) };
+        let (asked, calling) = std::task::ready!(asking.as_mut().poll(context));
+        self.calling = calling;
+        Poll::Ready(asked.map(|Again { accepted, losses }| {
+            self.upstream = accepted.upstream;
+            self.losses = losses;
+            self.now = Now::Model(accepted.stream);
+        }))
+    }
+
+    fn spent(&self) -> Spent {
+        let tokens = self.emitter.usage().map_or(0, |usage| usage.total());
+        Spent { tokens, time: self.started.elapsed() }
+    }
+}
+
+impl Working {
+    /// Shows as much as is known by now, in order. Whether that is anything.
+    fn show(&mut self, emitter: &mut Emitter) -> Result<bool, Fault> {
+        let mut shown = false;
+        while self.intended
+            && let Some(held) = self.held.pop_front()
+        {
+            match held {
+                Held::Event(event) => emitter.on(event)?,
+                Held::Call(index) => {
+                    let Some(dealt) = self.dealt.get(index) else { continue };
+                    if matches!(dealt.fate, Fate::Waits) {
+                        emitter.request_approval(&dealt.shown);
+                        shown = true;
+                        continue;
+                    }
+                    if self.begun != Some(index) {
+                        emitter.begin_hosted(&dealt.shown);
+                        self.begun = Some(index);
+                        shown = true;
+                    }
+                    let Some(end) = dealt.end() else {
+                        self.held.push_front(Held::Call(index));
+                        return Ok(shown);
+                    };
+                    emitter.end_hosted(&dealt.shown, &end);
+                }
+            }
+            shown = true;
+        }
+        Ok(shown)
+    }
+}
+
+impl Dealt {
+    /// How the call is shown to have ended, once it has.
+    fn end(&self) -> Option<ShownEnd> {
+        let (output, mishap) = match &self.fate {
+            Fate::Told(told) => (&told.output, Some(told.mishap)),
+            Fate::Ran(outcome) => (&outcome.output, outcome.mishap),
+            Fate::Waits | Fate::Running => return None,
+        };
+        let raw = output.raw();
+        let error = match mishap {
+            // Told as if it had gone well, so that the model goes on from it.
+            None | Some(Mishap::Repeated) => None,
+            Some(mishap) => {
+                Some(raw.get_str("error").map_or_else(|| mishap.name().to_owned(), |text| text.into_owned()))
+            }
+        };
+        let output = match raw.as_str() {
+            Some(text) => text.decode().into_owned(),
+            None => raw.text().to_owned(),
+        };
+        Some(ShownEnd { output, error })
+    }
+}
+
+fn out_of_order(error: OutOfOrder) -> Fault {
+    Fault::internal(error)
+}

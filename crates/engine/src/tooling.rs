@@ -1,0 +1,252 @@
+//! What a turn needs in order to go on by itself: the tools that the server runs, and everything that was said, owned.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use amalgam_core::{
+    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, compaction,
+    normalise,
+    store::Approval,
+    turn::{Caps, Told},
+};
+use amalgam_protocol::{
+    AllowedTools, Content, CreateResponse, Ends, Input, Item, Json, Raw, Role, Tool, ToolChoice, Writer,
+};
+use bytes::Bytes;
+
+use crate::{
+    ask::{Accepted, Question, all_losses},
+    calls::Calling,
+    run::Engine,
+};
+
+/// How tools run.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolLimits {
+    /// What one turn may take.
+    pub caps: Caps,
+    /// Calls of one turn that run at the same time.
+    pub parallel: usize,
+    /// The largest output of one call.
+    pub output_bytes: usize,
+    /// How long a call waits for somebody to agree.
+    pub approval_deadline: Duration,
+}
+
+impl Default for ToolLimits {
+    fn default() -> Self {
+        Self {
+            caps: Caps::default(),
+            parallel: 8,
+            output_bytes: 256 * 1024,
+            approval_deadline: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// The tools of one turn.
+#[derive(Debug)]
+pub struct Tooling {
+    /// On whose behalf they run.
+    pub scope: Scope,
+    /// By the name that the model calls.
+    pub tools: HashMap<String, Arc<ServerTool>>,
+    /// The functions that the client runs; none where it may have further ones that are not named in the request.
+    pub of_client: Option<HashSet<String>>,
+    /// Whether calls run one after the other.
+    pub one_by_one: bool,
+    /// The most calls that the caller wants.
+    pub max_calls: Option<u32>,
+    /// What is shown of MCP servers: the label and a JSON array of tools.
+    pub listings: Vec<(String, Json)>,
+    /// Calls that were decided about since they were asked for.
+    pub decided: Vec<DecidedCall>,
+    /// What is asked in every round.
+    pub plan: Arc<Plan>,
+}
+
+/// A call that waited for somebody to agree.
+#[derive(Debug, Clone)]
+pub struct DecidedCall {
+    /// What was asked.
+    pub approval: Approval,
+    /// What the model is told where it was refused; nothing where it was granted.
+    pub refused: Option<Told>,
+}
+
+impl Tooling {
+    /// Whether a call is the server's to deal with: one of its tools, or one that nobody offered.
+    pub(crate) fn is_ours(&self, call: &CallHead) -> bool {
+        let plain = call.kind == CallKind::Function && call.namespace.is_none();
+        plain
+            && (self.tools.contains_key(&call.name)
+                || self.of_client.as_ref().is_some_and(|names| !names.contains(&call.name)))
+    }
+
+    /// The tool that a decided call names.
+    pub(crate) fn named(&self, label: &str, own_name: &str) -> Option<&Arc<ServerTool>> {
+        self.tools.values().find(|tool| tool.label == label && tool.own_name == own_name)
+    }
+}
+
+/// A request and everything that it builds on, so that a model can be asked again.
+pub struct Plan {
+    /// The request as it was sent.
+    pub body: Bytes,
+    /// Levels of JSON that it may have.
+    pub json_depth: usize,
+    /// Its tools as the model is offered them: a JSON array.
+    pub tools: Json,
+    /// Its choice among them in the same words.
+    pub choice: Option<Json>,
+    /// Whether thoughts are sealed so that they can be told again.
+    pub thoughts: bool,
+    /// What was said before, arrays of items.
+    pub before: Vec<Json>,
+    /// The request's own items, where they are not as they were sent.
+    pub own: Option<Json>,
+    /// Who may answer, in this order.
+    pub candidates: Vec<Candidate>,
+    /// Opens what was sealed for this caller.
+    pub seal: Arc<dyn Seal>,
+    /// Whom sealed content is bound to.
+    pub seal_context: String,
+    /// How the caller wants its answer.
+    pub delivery: Delivery,
+    /// Whether a loss is a fault.
+    pub strict: bool,
+    /// What was lost before any model was asked.
+    pub losses: Vec<Loss>,
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Plan")
+    }
+}
+
+/// What another round adds to a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// Items of the rounds before, each round apart.
+    pub(crate) said: Vec<Vec<Json>>,
+    /// What the model is told at the end.
+    pub(crate) instructions: Vec<String>,
+    /// Whether it may call tools.
+    pub(crate) tools: bool,
+    /// Whether it is free to call them, because it has called one before.
+    pub(crate) free: bool,
+    /// Tokens that are left of what the caller allows.
+    pub(crate) output_tokens: Option<u64>,
+}
+
+/// A model that has accepted another round.
+pub(crate) struct Again {
+    pub(crate) accepted: Accepted,
+    pub(crate) losses: Vec<Loss>,
+}
+
+impl Plan {
+    /// Asks once more.
+    pub(crate) async fn ask(&self, engine: &Engine, round: &Round, calling: &mut Calling) -> Result<Again, Fault> {
+        let mut ends = Ends::default();
+        let raw = Raw::parse_large(&self.body, self.json_depth, &mut ends).map_err(Fault::internal)?;
+        let request = self.request(raw, round)?;
+        let told = array_of_texts(&round.instructions);
+        let history = self.history(&request, &round.said, told.raw())?;
+        let question = Question {
+            candidates: &self.candidates,
+            request: &request,
+            history: &history,
+            delivery: self.delivery,
+            seal_context: &self.seal_context,
+            strict: self.strict,
+            losses: self.losses.clone(),
+        };
+        let accepted = engine.ask_in_turn(&question, calling).await?;
+        let losses: Vec<Loss> = all_losses(&question, &accepted.prepared).into_iter().cloned().collect();
+        calling.accepted(&losses);
+        Ok(Again { accepted, losses })
+    }
+
+    fn request<'a>(&'a self, raw: Raw<'a>, round: &Round) -> Result<CreateResponse<'a>, Fault> {
+        let unreadable = |_| Fault::internal("a request cannot be read again");
+        let mut request = CreateResponse::read(raw).map_err(unreadable)?;
+        request.tools = Tool::list(self.tools.raw()).map_err(unreadable)?;
+        request.tool_choice =
+            self.choice.as_ref().map(|choice| ToolChoice::read(choice.raw())).transpose().map_err(unreadable)?;
+        if !round.tools {
+            request.tool_choice = Some(ToolChoice::None);
+        } else if round.free {
+            request.tool_choice = request.tool_choice.map(set_free);
+        }
+        if round.output_tokens.is_some() {
+            request.max_output_tokens = round.output_tokens;
+        }
+        // Calls are counted here.
+        request.max_tool_calls = None;
+        if self.thoughts {
+            request.keep_thoughts();
+        }
+        Ok(request)
+    }
+
+    fn history<'a>(
+        &'a self,
+        request: &CreateResponse<'a>,
+        rounds: &'a [Vec<Json>],
+        instructions: Raw<'a>,
+    ) -> Result<History<'a>, Fault> {
+        let said = match self.before.is_empty() && self.own.is_none() {
+            true => None,
+            false => {
+                let mut items = items(self.before.iter().chain(&self.own).flat_map(|array| array.raw().elements()))?;
+                if let (None, Some(Input::Items(sent))) = (&self.own, &request.input) {
+                    items.extend(sent.iter().cloned());
+                }
+                Some(Input::Items(items))
+            }
+        };
+        let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
+        compaction::open_all(&mut history, &*self.seal, &self.seal_context)
+            .map_err(|_| Fault::internal("a summary that was open is closed"))?;
+        for round in rounds {
+            let input = Input::Items(items(round.iter().map(Json::raw))?);
+            history.entries.append(&mut normalise(None, Some(&input)).entries);
+        }
+        history.entries.extend(instructions.elements().filter_map(Raw::as_str).map(|text| Entry::Message {
+            role: Role::Developer,
+            content: Content::Text(text),
+            item: None,
+        }));
+        Ok(history)
+    }
+}
+
+fn items<'a>(raw: impl Iterator<Item = Raw<'a>>) -> Result<Vec<Item<'a>>, Fault> {
+    raw.map(|item| Item::read(item).map_err(|_| Fault::internal("an item cannot be read again"))).collect()
+}
+
+fn array_of_texts(texts: &[String]) -> Json {
+    let mut writer = Writer::default();
+    writer.array(|writer| texts.iter().for_each(|text| writer.string(text)));
+    Json::from_writer(writer)
+}
+
+/// The same choice without a must: a model that has to call a tool each time never answers. C-30
+fn set_free(choice: ToolChoice<'_>) -> ToolChoice<'_> {
+    match choice {
+        ToolChoice::None => ToolChoice::None,
+        ToolChoice::Allowed(AllowedTools { tools, .. }) => ToolChoice::Allowed(AllowedTools { required: false, tools }),
+        ToolChoice::Auto
+        | ToolChoice::Required
+        | ToolChoice::Function(_)
+        | ToolChoice::Custom(_)
+        | ToolChoice::Mcp { .. }
+        | ToolChoice::Client(_)
+        | ToolChoice::Hosted(_) => ToolChoice::Auto,
+    }
+}

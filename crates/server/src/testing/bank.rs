@@ -1,0 +1,92 @@
+//! A bank without tools, and a toolbox that knows none.
+
+use amalgam_core::{
+    Admin, AskedTool, BankFault, BoxFuture, BuiltinWords, Equipped, Fault, Scope, ServerTool, Toolbox,
+    store::{Approval, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
+};
+use amalgam_protocol::Json;
+
+use super::{Nothing, gives};
+
+impl BankStore for Nothing {
+    fn tools_for<'a>(&'a self, _: &'a Scope, _: Option<&'a [String]>) -> Stored<'a, Vec<BankTool>> {
+        gives(Vec::new())
+    }
+
+    fn tools<'a>(&'a self, _: BankOf<'a>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<BankTool>> {
+        gives(Vec::new())
+    }
+
+    fn tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, Option<BankTool>> {
+        gives(None)
+    }
+
+    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool) -> Stored<'a, bool> {
+        gives(true)
+    }
+
+    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
+        gives(false)
+    }
+
+    fn tool_statistics<'a>(&'a self, _: Admin<'a>, _: &'a str, _: &'a str, _: u64) -> Stored<'a, ToolStatistics> {
+        gives(ToolStatistics::default())
+    }
+
+    fn approval<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Approval>> {
+        gives(None)
+    }
+
+    fn approval_of_tenant<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<Approval>> {
+        gives(None)
+    }
+
+    fn approvals<'a>(
+        &'a self,
+        _: Admin<'a>,
+        _: bool,
+        _: Option<&'a str>,
+        _: usize,
+        _: u64,
+    ) -> Stored<'a, Vec<Approval>> {
+        gives(Vec::new())
+    }
+
+    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+        gives(None)
+    }
+
+    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+        gives(None)
+    }
+
+    fn use_approval<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, bool> {
+        gives(false)
+    }
+}
+
+impl Toolbox for Nothing {
+    fn equip<'a>(&'a self, _: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>> {
+        Box::pin(async move { Ok(asked.iter().map(|_| Equipped::Unknown).collect()) })
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Scope, _: &'a BankTool) -> BoxFuture<'a, Result<Option<ServerTool>, Fault>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn seal_settings(&self, _: &Scope, tool: &BankTool, _: Option<&BankTool>) -> Result<Json, BankFault> {
+        Ok(tool.settings.clone())
+    }
+
+    fn show_settings(&self, tool: &BankTool) -> Json {
+        tool.settings.clone()
+    }
+
+    fn builtin(&self, _: &str) -> Option<BuiltinWords> {
+        None
+    }
+
+    fn check<'a>(&'a self, _: &'a Scope, _: &'a BankTool) -> BoxFuture<'a, Result<(), BankFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -1,0 +1,170 @@
+//! The tool bank as administrators deal with it, over HTTP and from the command line.
+//!
+//! Who may do what is decided here: an administrator reads its own tools and the common ones and changes its own; the
+//! common ones are the operator's to change. What another tenant has is missing.
+
+mod order;
+mod show;
+mod trial;
+
+use amalgam_core::{
+    Admin, BankFault, Fault, FaultKind, Operator, Scope, Store, Toolbox,
+    store::{BankOf, BankTool, ToolStatistics},
+};
+use amalgam_protocol::Json;
+use bytes::Bytes;
+
+use super::operator;
+use crate::wires::query::missing;
+
+pub use self::trial::{Trial, TrialMishap};
+
+/// What a missing tool is called.
+const TOOL: &str = "Tool";
+
+/// The largest tool that is read.
+pub(super) const LARGEST: usize = 256 * 1024;
+
+/// Which tools are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// The tenant's own. Where something is only read, the common ones too: those that no own tool hides.
+    Own,
+    /// The installation's, for all tenants.
+    Common,
+}
+
+/// The bank, and what deals with its tools.
+#[derive(Clone, Copy)]
+pub struct Bank<'a> {
+    /// Keeps the tools.
+    pub store: &'a dyn Store,
+    /// Knows what they can be, and runs them.
+    pub toolbox: &'a dyn Toolbox,
+    /// Milliseconds since 1970.
+    pub now_ms: u64,
+}
+
+impl Bank<'_> {
+    /// Tools by name, whatever its case, behind `after`, active or not.
+    pub async fn list(
+        &self,
+        scope: &Scope,
+        whose: Whose,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<BankTool>, Fault> {
+        let common = self.store.tools(BankOf::Common(reader()), after, limit);
+        Ok(match whose {
+            Whose::Common => common.await?,
+            Whose::Own => {
+                let own = self.store.tools(BankOf::Tenant(admin(scope)?), after, limit).await?;
+                merged(own, common.await?, limit)
+            }
+        })
+    }
+
+    /// One tool.
+    pub async fn tool(&self, scope: &Scope, whose: Whose, name: &str) -> Result<BankTool, Fault> {
+        let own = match whose {
+            Whose::Common => None,
+            Whose::Own => self.store.tool(BankOf::Tenant(admin(scope)?), name).await?,
+        };
+        let found = match own {
+            Some(own) => Some(own),
+            None => self.store.tool(BankOf::Common(reader()), name).await?,
+        };
+        found.ok_or_else(|| missing(TOOL, name))
+    }
+
+    /// Keeps a tool as it is written in `body`, in the place of one that has its name; whether it is new. Where `name` is
+    /// none, the body says it.
+    pub async fn put(
+        &self,
+        scope: &Scope,
+        whose: Whose,
+        name: Option<&str>,
+        body: &Bytes,
+    ) -> Result<(BankTool, bool), Fault> {
+        let of = writer(scope, whose)?;
+        let mut tool = order::read(body, name, whose, self.toolbox)?;
+        let before = self.store.tool(of, &tool.name).await?;
+        (tool.created_at_ms, tool.updated_at_ms) = match &before {
+            None => (self.now_ms, self.now_ms),
+            // What is made from a tool is remembered by this moment, so that no two versions share one.
+            Some(before) => (before.created_at_ms, self.now_ms.max(before.updated_at_ms + 1)),
+        };
+        tool.settings = self.toolbox.seal_settings(scope, &tool, before.as_ref()).map_err(refusal)?;
+        self.toolbox.check(scope, &tool).await.map_err(refusal)?;
+        let new = self.store.put_tool(of, tool.clone()).await?;
+        Ok((tool, new))
+    }
+
+    /// Forgets a tool.
+    pub async fn delete(&self, scope: &Scope, whose: Whose, name: &str) -> Result<(), Fault> {
+        match self.store.delete_tool(writer(scope, whose)?, name).await? {
+            true => Ok(()),
+            false => Err(missing(TOOL, name)),
+        }
+    }
+
+    /// Runs a tool once, outside of any turn. The arguments are a JSON object.
+    pub async fn try_out(&self, scope: &Scope, tool: &BankTool, arguments: &Bytes) -> Result<Trial, Fault> {
+        let arguments = Json::parse(arguments)
+            .map_err(|error| Fault::invalid("arguments", format!("Invalid value for 'arguments': {error}.")))?;
+        trial::run(self.toolbox, scope, tool, &arguments).await
+    }
+
+    /// How the calls of a tool went in the caller's tenant, since a moment in milliseconds since 1970.
+    pub(super) async fn statistics(
+        &self,
+        scope: &Scope,
+        tool: &BankTool,
+        since_ms: u64,
+    ) -> Result<ToolStatistics, Fault> {
+        let label = amalgam_core::BANK_LABEL;
+        Ok(self.store.tool_statistics(admin(scope)?, label, &tool.name, since_ms).await?)
+    }
+
+    /// A tool as administrators see it: a JSON object without secrets.
+    pub fn show(&self, tool: &BankTool) -> Json {
+        show::tool(tool, &self.toolbox.show_settings(tool))
+    }
+}
+
+/// The caller as an administrator of its tenant, or a refusal.
+pub(super) fn admin(scope: &Scope) -> Result<Admin<'_>, Fault> {
+    scope.admin().ok_or_else(|| Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may do this."))
+}
+
+/// The process itself asks: common tools are there for everybody who gets this far.
+fn reader() -> Operator {
+    Operator::of_this_process()
+}
+
+fn writer(scope: &Scope, whose: Whose) -> Result<BankOf<'_>, Fault> {
+    Ok(match whose {
+        Whose::Own => BankOf::Tenant(admin(scope)?),
+        Whose::Common => BankOf::Common(operator(scope)?),
+    })
+}
+
+/// Both lists as one. Of two tools of one name the own one is in force, and is the one that is listed.
+fn merged(own: Vec<BankTool>, common: Vec<BankTool>, limit: usize) -> Vec<BankTool> {
+    let key = |tool: &BankTool| tool.name.to_ascii_lowercase();
+    let mut all: Vec<BankTool> = own.into_iter().chain(common).collect();
+    all.sort_by_cached_key(|tool| (key(tool), tool.common));
+    all.dedup_by_key(|tool| key(tool));
+    all.truncate(limit);
+    all
+}
+
+/// What is wrong with a tool, as its author is told.
+fn refusal(fault: BankFault) -> Fault {
+    let message = format!("Invalid value for '{}': {}.", fault.field, fault.reason);
+    Fault::invalid(fault.field, message).code("invalid_value")
+}
+
+#[cfg(test)]
+#[path = "bank_tests.rs"]
+mod tests;

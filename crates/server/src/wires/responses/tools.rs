@@ -1,0 +1,149 @@
+//! The tools of a request that this server runs: those of the bank that are named by name alone, and those of MCP servers.
+//!
+//! To the model they are functions like all others. What a turn needs to run them is put together here.
+
+mod approvals;
+mod asked;
+mod offers;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use amalgam_core::{Candidate, Delivery, Fault, Loss, Scope, ServerTool};
+use amalgam_engine::{DecidedCall, Plan, Tooling};
+use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json, Tool, ToolChoice};
+use bytes::Bytes;
+
+use super::{error, gather::Prior, turn::Order};
+use crate::app::App;
+
+pub(super) use asked::{Asked, asked};
+
+/// The tools of a request, as the model is offered them and as they are run.
+pub(super) struct Tools {
+    /// A JSON array.
+    offered: Json,
+    choice: Option<Json>,
+    server: HashMap<String, Arc<ServerTool>>,
+    of_client: Option<HashSet<String>>,
+    listings: Vec<(String, Json)>,
+    decided: Vec<DecidedCall>,
+    /// What could not be offered.
+    pub(super) losses: Vec<Loss>,
+}
+
+/// Finds out what the tools of a request are; nothing where the server has nothing to do with them. `said` is everything
+/// that is said, `own` what the request brought.
+pub(super) async fn equip(
+    app: &App,
+    scope: &Scope,
+    order: &Order<'_>,
+    request: &CreateResponse<'_>,
+    asked: Asked,
+    said: Option<&Input<'_>>,
+) -> Result<Option<Tools>, Fault> {
+    let said: &[Item<'_>] = match said {
+        Some(Input::Items(items)) => items,
+        _ => &[],
+    };
+    let own = match &request.input {
+        Some(Input::Items(items)) => items.as_slice(),
+        _ => &[],
+    };
+    let decided = approvals::decided(app, scope, order, own, said).await?;
+    let equipped = match asked.tools.is_empty() {
+        true => Vec::new(),
+        false => app.toolbox.equip(scope, asked.tools.iter().map(|(_, tool)| tool.clone()).collect()).await?,
+    };
+    let mut offers = offers::Offers::new(&request.tools);
+    for ((index, asked), equipped) in asked.tools.iter().zip(equipped) {
+        offers.equip(*index, asked, equipped);
+    }
+    if decided.is_empty() && !offers.has_any() {
+        return Ok(None);
+    }
+    let offered = offers.offered(app.limits.tools)?;
+    let choice = match &request.tool_choice {
+        Some(choice) => Some(offers.choice(choice)?),
+        None => None,
+    };
+    let shown = |label: &str| said.iter().any(|item| is_listing(item, label));
+    let searched =
+        said.iter().any(|item| matches!(item.kind, ItemKind::AdditionalTools(_) | ItemKind::ClientCallOutput(..)));
+    let offers::Offers { server, of_client, listings, losses, .. } = offers;
+    Ok(Some(Tools {
+        offered,
+        choice,
+        server,
+        of_client: (!searched).then_some(of_client),
+        listings: listings.into_iter().filter(|(label, _)| !shown(label)).collect(),
+        decided,
+        losses,
+    }))
+}
+
+fn is_listing(item: &Item<'_>, label: &str) -> bool {
+    matches!(item.kind, ItemKind::Hosted(HostedItem::McpListTools))
+        && item.raw.get_str("server_label").as_deref() == Some(label)
+}
+
+/// What of a turn is needed to ask again.
+pub(super) struct Basis<'a> {
+    pub(super) body: &'a Bytes,
+    pub(super) prior: &'a Prior,
+    pub(super) candidates: &'a [Candidate],
+    pub(super) delivery: Delivery,
+    pub(super) strict: bool,
+    pub(super) losses: &'a [Loss],
+}
+
+impl Tools {
+    /// Puts the tools into a request as the model is offered them.
+    pub(super) fn put_into<'a>(&'a self, request: &mut CreateResponse<'a>) -> Result<(), Fault> {
+        request.tools = Tool::list(self.offered.raw()).map_err(error::shape)?;
+        request.tool_choice =
+            self.choice.as_ref().map(|choice| ToolChoice::read(choice.raw())).transpose().map_err(error::shape)?;
+        // Calls are counted here, over all rounds.
+        request.max_tool_calls = None;
+        request.keep_thoughts();
+        Ok(())
+    }
+
+    /// Everything that the turn needs to go on by itself; with the most calls that the caller wants, and whether they may
+    /// run at the same time.
+    pub(super) fn tooling(
+        &self,
+        app: &App,
+        scope: &Scope,
+        (max_calls, parallel): (Option<u64>, Option<bool>),
+        basis: Basis<'_>,
+    ) -> Box<Tooling> {
+        let plan = Plan {
+            body: basis.body.clone(),
+            json_depth: app.limits.json_depth,
+            tools: self.offered.clone(),
+            choice: self.choice.clone(),
+            thoughts: true,
+            before: basis.prior.before().to_vec(),
+            own: basis.prior.own().cloned(),
+            candidates: basis.candidates.to_vec(),
+            seal: Arc::clone(&app.seal),
+            seal_context: scope.seal_context(),
+            delivery: basis.delivery,
+            strict: basis.strict,
+            losses: basis.losses.to_vec(),
+        };
+        Box::new(Tooling {
+            scope: scope.clone(),
+            tools: self.server.clone(),
+            of_client: self.of_client.clone(),
+            one_by_one: parallel == Some(false),
+            max_calls: max_calls.map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
+            listings: self.listings.clone(),
+            decided: self.decided.clone(),
+            plan: Arc::new(plan),
+        })
+    }
+}

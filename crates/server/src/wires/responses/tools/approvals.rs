@@ -1,0 +1,112 @@
+//! Calls that waited for somebody to agree, and have been decided about.
+
+use std::collections::HashSet;
+
+use amalgam_core::{
+    Fault, FaultKind, Scope, Stem,
+    store::{Approval, Decided, Decision},
+    turn::{Mishap, Told},
+};
+use amalgam_engine::DecidedCall;
+use amalgam_protocol::{HostedItem, Item, ItemKind, McpApprovalResponse};
+
+use super::super::{error, turn::Order};
+use crate::app::App;
+
+/// The calls that this turn has to run, or to tell the model that they were refused: those that the request decides about,
+/// and those before it that somebody else has decided about or nobody in time. In the order in which they were asked for.
+pub(super) async fn decided(
+    app: &App,
+    scope: &Scope,
+    order: &Order<'_>,
+    own: &[Item<'_>],
+    said: &[Item<'_>],
+) -> Result<Vec<DecidedCall>, Fault> {
+    let settled: HashSet<String> = said
+        .iter()
+        .filter(|item| is(item, HostedItem::McpCall))
+        .filter_map(|item| item.raw.get_str("approval_request_id"))
+        .map(|id| id.into_owned())
+        .collect();
+    let mut decided = Vec::new();
+    let mut seen = HashSet::new();
+    for (index, item) in own.iter().enumerate() {
+        if !is(item, HostedItem::McpApprovalResponse) {
+            continue;
+        }
+        let word = McpApprovalResponse::of(item.raw).map_err(|fault| error::shape(fault.at(index).under("input")))?;
+        let id = word.approval_request_id.clone().into_owned();
+        // Approvals of others are their business, and what was acted on is told already.
+        if Stem::of(&id).is_none() || settled.contains(&id) || !seen.insert(id.clone()) {
+            continue;
+        }
+        let decision = Decision {
+            approve: word.approve,
+            reason: word.reason.clone().map(|reason| reason.into_owned()),
+            by: scope.user().to_owned(),
+            at_ms: app.clock.now_ms(),
+        };
+        let path = format!("input[{index}].approval_request_id");
+        let approval = match app.store.decide(scope, &id, decision).await? {
+            None => return Err(not_found(path, &id)),
+            Some(Decided::NotYours(_)) => {
+                return Err(
+                    Fault::new(FaultKind::Forbidden, "Only an administrator may decide about this call.").param(path)
+                );
+            }
+            Some(Decided::Stands(approval) | Decided::TooLate(approval)) => *approval,
+        };
+        decided.push(act(app, scope, order, approval, Some(word.approve)).await?);
+    }
+    for item in said.iter().filter(|item| is(item, HostedItem::McpApprovalRequest)) {
+        let Some(id) = item.raw.get_str("id").filter(|id| Stem::of(id).is_some()) else { continue };
+        if settled.contains(&*id) || !seen.insert(id.clone().into_owned()) {
+            continue;
+        }
+        let Some(approval) = app.store.approval(scope, &id).await? else { continue };
+        // What nobody has decided about can still be decided about, as long as there is time.
+        if approval.decision.is_some() || approval.expires_at_ms <= app.clock.now_ms() {
+            decided.push(act(app, scope, order, approval, None).await?);
+        }
+    }
+    Ok(decided)
+}
+
+/// What is done about a decision; `word` is what the caller itself says now.
+async fn act(
+    app: &App,
+    scope: &Scope,
+    order: &Order<'_>,
+    approval: Approval,
+    word: Option<bool>,
+) -> Result<DecidedCall, Fault> {
+    let granted = approval.decision.as_ref().is_some_and(|decision| decision.approve) && word != Some(false);
+    let refused = match granted {
+        // One response acts on an approval, so that nothing runs twice.
+        true => match app.store.use_approval(scope, &approval.id, &order.identity.response_id).await? {
+            true => None,
+            false => Some("Not run: another response has acted on this approval.".to_owned()),
+        },
+        false => Some(refusal(&approval)),
+    };
+    Ok(DecidedCall { approval, refused: refused.map(|text| Told::error(Mishap::Denied, &text)) })
+}
+
+fn refusal(approval: &Approval) -> String {
+    match &approval.decision {
+        None => "Not run: nobody agreed to this call in time.".to_owned(),
+        Some(Decision { reason: Some(reason), .. }) if !reason.is_empty() => {
+            format!("Not run: the call was denied. {reason}")
+        }
+        Some(_) => "Not run: the call was denied.".to_owned(),
+    }
+}
+
+fn is(item: &Item<'_>, kind: HostedItem) -> bool {
+    matches!(item.kind, ItemKind::Hosted(hosted) if hosted == kind)
+}
+
+fn not_found(path: String, id: &str) -> Fault {
+    let shown: String = id.chars().take(200).collect();
+    Fault::invalid(path, format!("Approval request with id '{shown}' not found.")).code("approval_not_found")
+}

@@ -1,0 +1,130 @@
+//! What a request's tools ask of the server, by their words alone.
+
+use amalgam_core::{AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText};
+use amalgam_protocol::{CreateResponse, HostedTool, McpTool, Raw, Shape, ShapeError, ToolKind};
+
+use super::super::error;
+
+/// Tools that may be the server's to run, each with its place in the request.
+#[derive(Debug, Default)]
+pub(in crate::wires::responses) struct Asked {
+    pub(super) tools: Vec<(usize, AskedTool)>,
+    /// Whether a credential of the caller's is among them.
+    pub(in crate::wires::responses) has_secrets: bool,
+}
+
+/// Reads what the tools of a request ask of the server.
+pub(in crate::wires::responses) fn asked(request: &CreateResponse<'_>) -> Result<Asked, Fault> {
+    let mut asked = Asked::default();
+    for (index, tool) in request.tools.iter().enumerate() {
+        match &tool.kind {
+            // A name and nothing more: whoever has the tool knows the rest.
+            ToolKind::Function(function)
+                if function.description.is_none() && function.parameters.is_none_or(Raw::is_null) =>
+            {
+                asked.tools.push((index, AskedTool::Named(function.name.clone().into_owned())));
+            }
+            ToolKind::Hosted(HostedTool::Mcp, _) => {
+                let named = |fault: ShapeError| error::shape(fault.at(index).under("tools"));
+                let mcp = McpTool::of(tool.raw).map_err(named)?;
+                // A connector is the upstream's own.
+                if mcp.connector_id.is_some() {
+                    continue;
+                }
+                let server = server(&mcp).map_err(named)?;
+                asked.has_secrets |= server.authorization.is_some() || !server.headers.is_empty();
+                asked.tools.push((index, AskedTool::Mcp(server)));
+            }
+            _ => {}
+        }
+    }
+    Ok(asked)
+}
+
+fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if mcp.server_label.is_empty() || mcp.server_label.len() > 64 || !mcp.server_label.chars().all(plain) {
+        return Err(ShapeError::value("server_label", "must be 1 to 64 letters, digits, `_`, `-` or `.`"));
+    }
+    let text =
+        |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned);
+    Ok(AskedServer {
+        label: mcp.server_label.clone().into_owned(),
+        url: text(&mcp.server_url),
+        description: text(&mcp.server_description),
+        authorization: text(&mcp.authorization).map(SecretText),
+        headers: headers(mcp.headers)?,
+        allowed: match mcp.allowed_tools.filter(|allowed| !allowed.is_null()) {
+            Some(allowed) => Some(names(allowed).map_err(|error| error.under("allowed_tools"))?),
+            None => None,
+        },
+        approval: match mcp.require_approval.filter(|approval| !approval.is_null()) {
+            Some(approval) => approval_of(approval).map_err(|error| error.under("require_approval"))?,
+            None => AskedApproval::Always,
+        },
+    })
+}
+
+fn headers(headers: Option<Raw<'_>>) -> Result<Vec<(String, SecretText)>, ShapeError> {
+    let Some(headers) = headers.filter(|headers| !headers.is_null()) else { return Ok(Vec::new()) };
+    if headers.shape() != Shape::Object {
+        return Err(ShapeError::expected("headers", "an object of strings", headers));
+    }
+    headers
+        .fields()
+        .map(|(name, value)| {
+            let name = name.decode().into_owned();
+            match value.as_str() {
+                Some(text) => Ok((name, SecretText(text.decode().into_owned()))),
+                None => Err(ShapeError::expected(&name, "a string", value).under("headers")),
+            }
+        })
+        .collect()
+}
+
+/// A list of names, or `{"tool_names", "read_only"}`.
+fn names(raw: Raw<'_>) -> Result<AllowedNames, ShapeError> {
+    let list = |raw: Raw<'_>, path: &str| {
+        if raw.shape() != Shape::Array {
+            return Err(ShapeError::expected(path, "an array of strings", raw));
+        }
+        raw.elements()
+            .map(|name| match name.as_str() {
+                Some(name) => Ok(name.decode().into_owned()),
+                None => Err(ShapeError::expected(path, "an array of strings", name)),
+            })
+            .collect::<Result<Vec<_>, _>>()
+    };
+    match raw.shape() {
+        Shape::Array => match list(raw, "")? {
+            // An empty list allows nothing.
+            names if names.is_empty() => Err(ShapeError::value("", "must name at least one tool")),
+            names => Ok(AllowedNames { names, read_only: false }),
+        },
+        Shape::Object => Ok(AllowedNames {
+            names: match raw.get("tool_names").filter(|names| !names.is_null()) {
+                Some(names) => list(names, "tool_names")?,
+                None => Vec::new(),
+            },
+            read_only: raw.get("read_only").and_then(Raw::as_bool).unwrap_or(false),
+        }),
+        _ => Err(ShapeError::expected("", "an array of strings or an object", raw)),
+    }
+}
+
+fn approval_of(raw: Raw<'_>) -> Result<AskedApproval, ShapeError> {
+    match raw.as_str().map(|word| word.decode()).as_deref() {
+        Some("always") => return Ok(AskedApproval::Always),
+        Some("never") => return Ok(AskedApproval::Never),
+        Some(_) => return Err(ShapeError::value("", "must be `always`, `never` or an object")),
+        None => {}
+    }
+    if raw.shape() != Shape::Object {
+        return Err(ShapeError::expected("", "a string or an object", raw));
+    }
+    let filter = |name: &str| match raw.get(name).filter(|filter| !filter.is_null()) {
+        Some(filter) => names(filter).map(Some).map_err(|error| error.under(name)),
+        None => Ok(None),
+    };
+    Ok(AskedApproval::Some { always: filter("always")?, never: filter("never")? })
+}

@@ -1,0 +1,81 @@
+//! Headers that somebody wrote down for a service: checked once, secrets kept apart.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::{egress::is_the_connections, secrets::Secrets, text};
+
+const MAX_HEADERS: usize = 32;
+/// Parts of names whose values let somebody in. A value that is hidden without need does no harm.
+const CREDENTIALS: [&str; 11] =
+    ["auth", "cookie", "token", "secret", "passw", "credential", "apikey", "-key", "_key", "session", "signature"];
+
+/// The value of a header.
+#[derive(Debug, Clone)]
+pub enum HeaderText {
+    /// Anybody may see it.
+    Plain(String),
+    /// It never comes out again: not in errors, and not in results that repeat it.
+    Secret(SecretString),
+}
+
+impl HeaderText {
+    pub(crate) fn expose(&self) -> &str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Secret(secret) => secret.expose_secret(),
+        }
+    }
+}
+
+/// Whether a header of this name usually holds a credential.
+pub(crate) fn holds_a_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    CREDENTIALS.iter().any(|part| name.contains(part))
+}
+
+/// The headers as they are sent, and what of them must not come back. The error repeats no value.
+pub(crate) fn read(written: &[(String, HeaderText)]) -> Result<(HeaderMap, Secrets), String> {
+    if written.len() > MAX_HEADERS {
+        return Err(format!("at most {MAX_HEADERS}"));
+    }
+    let (mut headers, mut secrets) = (HeaderMap::new(), Secrets::default());
+    for (name, text) in written {
+        let told = text::printable(name, 100);
+        let name: HeaderName = name.parse().map_err(|_| format!("`{told}` is no name of a header"))?;
+        if is_the_connections(&name) {
+            return Err(format!("`{told}` belongs to the connection"));
+        }
+        let value = value(text.expose()).ok_or_else(|| format!("the value of `{told}` is not usable"))?;
+        if let HeaderText::Secret(secret) = text {
+            secrets.add(secret);
+        }
+        if headers.insert(name, value).is_some() {
+            return Err(format!("`{told}` is there twice"));
+        }
+    }
+    Ok((headers, secrets))
+}
+
+/// A value that no log shows.
+pub(crate) fn value(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P12
+    #[test]
+    fn names_that_let_somebody_in_are_told_from_others() {
+        for name in ["Authorization", "X-API-Key", "api-key", "Cookie", "x-goog-api-key", "X-Auth-Token", "apikey"] {
+            assert!(holds_a_credential(name), "{name}");
+        }
+        for name in ["accept", "x-request-id", "content-type", "accept-language", "x-tenant", "user-agent"] {
+            assert!(!holds_a_credential(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Where the tools of a turn come from: the bank, MCP servers, what is built in.
+//!
+//! A tool kind is a branch of `bank.rs`; everything that callers and tenants write is checked there, and nothing of it is
+//! trusted here. What is made for one tenant is never handed to another.
+
+mod asked;
+mod bank;
+mod built;
+mod sealing;
+mod secret;
+mod servers;
+mod settings;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use amalgam_core::{
+    AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal, ServerTool, Toolbox,
+    store::{BankKind, BankStore, BankTool},
+};
+use amalgam_protocol::Json;
+use futures_util::{StreamExt as _, TryStreamExt as _, future::join_all, stream};
+use tokio::time::timeout;
+use tracing::debug;
+
+use self::built::Built;
+use self::servers::Servers;
+use crate::{
+    builtin::Builtin,
+    egress::Egress,
+    mcp::McpServer,
+    text,
+    validate::{Schemas, check_name},
+};
+
+/// MCP servers of one request that are asked at once.
+const MAX_ASKED_AT_ONCE: usize = 8;
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+const MAX_SCHEMAS: usize = 1024;
+/// How long servers have to be told that we are going.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// All tools that there are.
+pub struct Registry {
+    store: Arc<dyn BankStore>,
+    seal: Arc<dyn Seal>,
+    egress: Arc<Egress>,
+    builtins: HashMap<&'static str, Builtin>,
+    operators: BTreeMap<String, OperatorServer>,
+    schemas: Schemas,
+    built: Built,
+    servers: Arc<Servers>,
+}
+
+/// What a [`Registry`] is made of.
+pub struct RegistryParts {
+    /// Where the bank is.
+    pub store: Arc<dyn BankStore>,
+    /// What opens the secrets of the bank's tools.
+    pub seal: Arc<dyn Seal>,
+    /// The way out to addresses that callers and tenants name.
+    pub egress: Arc<Egress>,
+    /// What is part of the program.
+    pub builtins: Vec<Builtin>,
+    /// The operator's MCP servers by name.
+    pub servers: BTreeMap<String, OperatorServer>,
+    /// Tells how long a server has been idle.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// An MCP server that the operator has configured.
+#[derive(Debug, Clone)]
+pub struct OperatorServer {
+    /// The server; or why it cannot be used, for the log.
+    pub server: Result<McpServer, String>,
+    /// The only tenants that it serves; none for all.
+    pub tenants: Option<Vec<i64>>,
+}
+
+impl OperatorServer {
+    fn serves(&self, tenant_id: i64) -> bool {
+        self.tenants.as_ref().is_none_or(|tenants| tenants.contains(&tenant_id))
+    }
+}
+
+impl Registry {
+    /// Knows these tools. Nothing is connected or started before it is needed.
+    pub fn new(parts: RegistryParts) -> Self {
+        let RegistryParts { store, seal, egress, builtins, servers, clock } = parts;
+        Self {
+            store,
+            seal,
+            servers: Arc::new(Servers::new(Arc::clone(&egress), clock)),
+            egress,
+            builtins: builtins.into_iter().map(|builtin| (builtin.name, builtin)).collect(),
+            operators: servers,
+            schemas: Schemas::new(MAX_SCHEMAS),
+            built: Built::default(),
+        }
+    }
+
+    /// Ends the operator's processes and the sessions at servers. What comes after begins new ones.
+    pub async fn close(&self) {
+        let operators = self.operators.values().filter_map(|operator| operator.server.as_ref().ok());
+        let closing = join_all(operators.map(McpServer::close));
+        // Who does not listen is not waited for: processes end with us, sessions by themselves.
+        let _ = timeout(FAREWELL, async { tokio::join!(closing, self.servers.close()) }).await;
+    }
+
+    async fn equip_all(&self, scope: &Scope, asked: Vec<AskedTool>) -> Result<Vec<Equipped>, Fault> {
+        let names: Vec<String> = asked
+            .iter()
+            .filter_map(|asked| match asked {
+                AskedTool::Named(name) => Some(name.clone()),
+                AskedTool::Mcp(_) => None,
+            })
+            .collect();
+        let rows = match names.is_empty() {
+            true => Vec::new(),
+            false => self.store.tools_for(scope, Some(&names)).await?,
+        };
+        let rows = &rows;
+        // A list of boxes: a stream of plain futures that borrow cannot be sent between threads.
+        let found: Vec<BoxFuture<'_, Result<Equipped, Fault>>> = asked
+            .into_iter()
+            .map(|asked| -> BoxFuture<'_, Result<Equipped, Fault>> {
+                Box::pin(async move {
+                    match asked {
+                        AskedTool::Named(name) => Ok(self.equip_named(scope, &name, rows).await),
+                        AskedTool::Mcp(server) => self.list(scope, &server).await,
+                    }
+                })
+            })
+            .collect();
+        stream::iter(found).buffered(MAX_ASKED_AT_ONCE).try_collect().await
+    }
+
+    async fn equip_named(&self, scope: &Scope, name: &str, rows: &[BankTool]) -> Equipped {
+        let Some(tool) = rows.iter().find(|tool| tool.name == name) else {
+            debug!(tenant.id = scope.tenant_id(), "tool {} is not in the bank", text::printable(name, 64));
+            return Equipped::Unknown;
+        };
+        if tool.kind == BankKind::Client {
+            return Equipped::Client {
+                description: Some(tool.description.clone()),
+                parameters: tool.parameters.clone(),
+            };
+        }
+        match self.server_tool(scope, tool).await {
+            Some(tool) => Equipped::Server(Box::new(tool)),
+            None => Equipped::Unknown,
+        }
+    }
+
+    async fn check_all(&self, scope: &Scope, tool: &BankTool) -> Result<(), BankFault> {
+        check_name(&tool.name).map_err(|reason| wrong("name", reason))?;
+        if tool.description.trim().is_empty() {
+            return Err(wrong("description", "a tool says what it is for"));
+        }
+        if tool.parameters.raw().get_str("type").as_deref() != Some("object") {
+            return Err(wrong("parameters", "a tool takes an object: its schema has the `type` `object`"));
+        }
+        self.schemas.get(&tool.parameters).await.map_err(|reason| wrong("parameters", reason))?;
+        if !(SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(&tool.policy.timeout) {
+            return Err(wrong("timeout", "it is from 100 milliseconds to 10 minutes"));
+        }
+        self.check_settings(scope, tool)
+    }
+}
+
+impl Toolbox for Registry {
+    fn equip<'a>(&'a self, scope: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>> {
+        Box::pin(self.equip_all(scope, asked))
+    }
+
+    fn prepare<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<Option<ServerTool>, Fault>> {
+        Box::pin(async move { Ok(self.server_tool(scope, tool).await) })
+    }
+
+    fn seal_settings(&self, scope: &Scope, tool: &BankTool, before: Option<&BankTool>) -> Result<Json, BankFault> {
+        sealing::seal(&*self.seal, &sealing::context(scope, tool), tool, before)
+    }
+
+    fn show_settings(&self, tool: &BankTool) -> Json {
+        sealing::show(tool)
+    }
+
+    fn builtin(&self, name: &str) -> Option<BuiltinWords> {
+        let builtin = self.builtins.get(name)?;
+        Some(BuiltinWords {
+            description: builtin.description.to_owned(),
+            parameters: builtin.parameters.clone(),
+            guidance: Some(builtin.guidance.to_owned()),
+        })
+    }
+
+    fn check<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<(), BankFault>> {
+        Box::pin(self.check_all(scope, tool))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "registry of {} built-in tools and {} servers", self.builtins.len(), self.operators.len())
+    }
+}
+
+fn wrong(field: impl Into<String>, reason: impl Into<String>) -> BankFault {
+    BankFault { field: field.into(), reason: reason.into() }
+}

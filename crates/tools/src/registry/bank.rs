@@ -1,0 +1,177 @@
+//! From a row of the bank to a tool that runs: one branch a kind.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    ArgumentCheck, BANK_LABEL, BankFault, BoxFuture, Handler, Scope, ServerTool, ToolCall, ToolError, ToolOutput,
+    store::{BankKind, BankTool},
+    wire_name,
+};
+use tracing::{debug, warn};
+
+use super::servers::{Address, Servers};
+use super::settings::{self, McpForm, Settings, Where};
+use super::{Registry, sealing, wrong};
+use crate::http::HttpTool;
+
+/// What was made of a row.
+#[derive(Clone)]
+pub(super) struct Ready {
+    pub(super) check: Arc<dyn ArgumentCheck>,
+    pub(super) handler: Arc<dyn Handler>,
+}
+
+/// For whom a handler is made.
+#[derive(Clone, Copy)]
+enum For {
+    Tenant(i64),
+    /// For every tenant that there is: a tool of the common bank, before it is kept.
+    Everybody,
+}
+
+impl Registry {
+    /// The tool as a turn has it; nothing when nothing can run it, which the log says.
+    pub(super) async fn server_tool(&self, scope: &Scope, tool: &BankTool) -> Option<ServerTool> {
+        let ready = match self.built.get(scope.tenant_id(), tool) {
+            Some(ready) => ready,
+            None => {
+                let ready = self.make_ready(scope, tool).await?;
+                self.built.keep(scope.tenant_id(), tool, ready.clone());
+                ready
+            }
+        };
+        Some(ServerTool {
+            name: wire_name(None, &tool.name),
+            label: BANK_LABEL.to_owned(),
+            own_name: tool.name.clone(),
+            description: Some(tool.description.clone()),
+            parameters: tool.parameters.clone(),
+            policy: tool.policy.clone(),
+            check: ready.check,
+            handler: ready.handler,
+        })
+    }
+
+    /// Whether the settings of a tool that is to be kept can be used.
+    pub(super) fn check_settings(&self, scope: &Scope, tool: &BankTool) -> Result<(), BankFault> {
+        let whom = match tool.common {
+            true => For::Everybody,
+            false => For::Tenant(scope.tenant_id()),
+        };
+        self.handler(scope, whom, tool).map(|_| ())
+    }
+
+    async fn make_ready(&self, scope: &Scope, tool: &BankTool) -> Option<Ready> {
+        let (tenant_id, name) = (scope.tenant_id(), &tool.name);
+        let check = match self.schemas.get(&tool.parameters).await {
+            Ok(check) => check,
+            Err(reason) => {
+                warn!(tenant.id = tenant_id, "tool {name} of the bank is left out: parameters: {reason}");
+                return None;
+            }
+        };
+        let handler = match self.handler(scope, For::Tenant(tenant_id), tool) {
+            Ok(Some(handler)) => handler,
+            Ok(None) => return None,
+            // RNCC-30: what this program does not have is not offered.
+            Err(fault) if tool.kind == BankKind::Builtin => {
+                debug!(tenant.id = tenant_id, "tool {name} of the bank is left out: {}", fault.reason);
+                return None;
+            }
+            // Whoever calls it is told that it does not work, and whoever looks after it sees why.
+            Err(BankFault { field, reason }) => {
+                warn!(tenant.id = tenant_id, "tool {name} of the bank cannot be run: {field}: {reason}");
+                Arc::new(Unusable { detail: format!("{field}: {reason}") })
+            }
+        };
+        Some(Ready { check, handler })
+    }
+
+    /// What runs a tool; nothing for one that the client runs.
+    fn handler(&self, scope: &Scope, whom: For, tool: &BankTool) -> Result<Option<Arc<dyn Handler>>, BankFault> {
+        let context = sealing::context(scope, tool);
+        let open = |sealed: &str| self.seal.open(&context, sealed);
+        Ok(match settings::read(tool.kind, tool.settings.raw(), &open)? {
+            Settings::Client => None,
+            Settings::Builtin { function } => Some(self.built_in(tool, function)?),
+            Settings::Http(settings) => {
+                let handler = HttpTool::new(&settings, Arc::clone(&self.egress), tool.policy.timeout);
+                Some(Arc::new(handler.map_err(in_settings)?))
+            }
+            Settings::Mcp(form) => Some(self.mcp(scope, whom, tool, form)?),
+        })
+    }
+
+    fn built_in(&self, tool: &BankTool, function: Option<String>) -> Result<Arc<dyn Handler>, BankFault> {
+        let name = function.as_deref().unwrap_or(&tool.name);
+        match self.builtins.get(name) {
+            Some(builtin) => Ok(Arc::clone(&builtin.run)),
+            None => {
+                let mut known: Vec<&str> = self.builtins.keys().copied().collect();
+                known.sort_unstable();
+                let reason = format!("no built-in tool has this name; there are {}", known.join(", "));
+                Err(wrong("settings.function", reason))
+            }
+        }
+    }
+
+    fn mcp(&self, scope: &Scope, whom: For, tool: &BankTool, form: McpForm) -> Result<Arc<dyn Handler>, BankFault> {
+        let name = form.tool.unwrap_or_else(|| tool.name.clone());
+        match form.server {
+            Where::Operators(server) => {
+                let known = self.operators.get(&server).filter(|operator| match whom {
+                    For::Tenant(tenant_id) => operator.serves(tenant_id),
+                    For::Everybody => true,
+                });
+                let known =
+                    known.ok_or_else(|| wrong("settings.server", "no MCP server of the operator's has this name"))?;
+                match &known.server {
+                    Ok(server) => Ok(server.handler(&name)),
+                    Err(reason) => Err(wrong("settings.server", reason.clone())),
+                }
+            }
+            Where::Url { url, authorization, headers } => {
+                let tenant_id = scope.tenant_id();
+                let address = Address { label: tool.name.clone(), url, authorization, headers, tenant_id };
+                self.servers.check(&address).map_err(|fault| match fault.field.as_str() {
+                    "url" => wrong("settings.server", fault.reason),
+                    _ => in_settings(fault),
+                })?;
+                Ok(Arc::new(Remote { servers: Arc::clone(&self.servers), address, name }))
+            }
+        }
+    }
+}
+
+fn in_settings(fault: BankFault) -> BankFault {
+    wrong(format!("settings.{}", fault.field), fault.reason)
+}
+
+/// A tool of a tenant's MCP server, whose session is looked up for every call: what is kept for long must not keep the
+/// server from being let go.
+struct Remote {
+    servers: Arc<Servers>,
+    address: Address,
+    name: String,
+}
+
+impl Handler for Remote {
+    fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let server = self.servers.get(&self.address);
+            let server = server.map_err(|fault| ToolError::Broken { detail: fault.reason })?;
+            server.handler(&self.name).run(call).await
+        })
+    }
+}
+
+/// A tool whose settings cannot be used.
+struct Unusable {
+    detail: String,
+}
+
+impl Handler for Unusable {
+    fn run<'a>(&'a self, _call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async { Err(ToolError::Broken { detail: self.detail.clone() }) })
+    }
+}
