@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use amalgam_core::{BoxFuture, Candidate, Catalog, Fault, ModelCard, Route, Scope};
+use amalgam_core::{BoxFuture, Candidate, Catalog, Fault, ModelCard, OwnTerms, Route, Scope};
 use amalgam_models::Registry;
 
 use crate::config::{self, Choice as _, Config};
@@ -149,6 +149,26 @@ impl Names {
 impl Catalog for Names {
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         Box::pin(async move { Ok(self.find(name).await) })
+    }
+
+    fn resolve_on<'a>(&'a self, _scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
+        Box::pin(async move {
+            let route = match terms.upstream {
+                Some(upstream) => self.direct(terms.name, upstream, terms.name),
+                None => self.find(terms.name).await,
+            };
+            let Some(route) = route else { return Ok(None) };
+            let key = terms.key.map(|key| key.0.as_str());
+            let on_own_terms = |(place, candidate): (usize, &Candidate)| -> Result<Option<Candidate>, Fault> {
+                // The credential is for the upstream that was meant, and none behind it sees it. S14
+                let key = key.filter(|_| place == 0);
+                let model = self.registry.get_on(&candidate.upstream, key, terms.patience)?;
+                Ok(model.map(|model| Candidate { model, ..candidate.clone() }))
+            };
+            let candidates: Vec<Candidate> =
+                route.candidates.iter().enumerate().filter_map(|one| on_own_terms(one).transpose()).collect::<Result<_, _>>()?;
+            Ok((!candidates.is_empty()).then(|| Route { candidates: candidates.into(), card: route.card }))
+        })
     }
 
     fn list<'a>(&'a self, _scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>> {

@@ -139,7 +139,7 @@ pub(crate) fn toolbox(
         store: Arc::clone(store) as Arc<dyn BankStore>,
         seal: Arc::clone(seal),
         egress: Arc::new(egress(config)),
-        builtins: amalgam_tools::builtins(clock),
+        builtins: amalgam_tools::builtins(&amalgam_tools::Ports { clock: Arc::clone(clock), courses: None }),
         servers: servers?,
         clock: Arc::clone(clock),
     })))

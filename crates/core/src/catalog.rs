@@ -1,16 +1,32 @@
 //! Which names a caller may ask for, and what answers behind them.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope};
+use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope, tool::SecretText};
 
 /// Resolves model names. Implemented by the binary, over configuration and upstreams.
 pub trait Catalog: Send + Sync {
     /// What answers to `name` for this caller; nothing when nobody does.
     fn resolve<'a>(&'a self, scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
+    /// What answers to a name on terms of the tenant's own; nothing when nobody does.
+    fn resolve_on<'a>(&'a self, scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
+
     /// Everything that this caller may ask for.
     fn list<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>>;
+}
+
+/// What a tenant has of its own when it asks for a model.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnTerms<'a> {
+    /// The model.
+    pub name: &'a str,
+    /// The operator's name of the upstream that is to be asked; none for whoever has the model.
+    pub upstream: Option<&'a str>,
+    /// The credential that the upstream is shown instead of the operator's.
+    pub key: Option<&'a SecretText>,
+    /// The longest silence that is borne.
+    pub patience: Option<Duration>,
 }
 
 /// What answers to a name: the first candidate, and the ones after it when that one cannot.

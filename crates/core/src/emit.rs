@@ -31,6 +31,7 @@ pub struct Emitter {
     settings: Settings,
     delivery: Delivery,
     ids: Ids,
+    call_ids: bool,
     sequence: u64,
     frames: Writer,
     output: Vec<Json>,
@@ -76,6 +77,8 @@ pub struct Start {
     pub delivery: Delivery,
     /// Where item ids come from.
     pub ids: Ids,
+    /// Whether calls that the server ran show the model's id for them: for doors that tell of calls by it.
+    pub call_ids: bool,
 }
 
 impl Emitter {
@@ -87,6 +90,7 @@ impl Emitter {
             settings: start.settings,
             delivery: start.delivery,
             ids: start.ids,
+            call_ids: start.call_ids,
             sequence: 0,
             frames: Writer::default(),
             output: Vec::new(),
@@ -231,6 +235,7 @@ impl Emitter {
         }
         self.status = Status::Failed;
         self.error = Some(error);
+        self.incomplete_reason = None;
         self.output.clear();
         (self.usage, self.earlier) = (None, None);
         self.life_cycle(EventKind::Failed);
@@ -243,6 +248,7 @@ impl Emitter {
         self.open = None;
         self.waiting.clear();
         self.status = Status::Cancelled;
+        self.incomplete_reason = None;
         self.output.clear();
         (self.usage, self.earlier) = (None, None);
         self.life_cycle(EventKind::Incomplete);

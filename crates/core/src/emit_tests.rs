@@ -18,6 +18,7 @@ fn emitter(delivery: Delivery) -> Emitter {
         settings,
         delivery,
         ids: Ids::seeded(1),
+        call_ids: false,
     })
 }
 

@@ -1,5 +1,6 @@
 //! What a turn is and what happens next; pure, without clock, network or database.
 
+pub mod assistant;
 mod catalog;
 pub mod compaction;
 mod emit;
@@ -12,6 +13,7 @@ mod model;
 mod ports;
 mod prompt;
 mod scope;
+pub mod search;
 pub mod store;
 mod tap;
 mod tell;
@@ -20,7 +22,7 @@ mod toolset;
 pub mod turn;
 mod units;
 
-pub use catalog::{Candidate, Catalog, ModelCard, Route};
+pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
 pub use emit::{Emitter, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind};
 pub use history::{Call, Entry, History, Output, Payload, normalise, window};

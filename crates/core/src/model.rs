@@ -121,6 +121,16 @@ pub trait Model: Send + Sync {
         (text.len() as u64).div_ceil(4)
     }
 
+    /// The variable that should hold the key which is missing; nothing where none is.
+    fn missing_key(&self) -> Option<&str> {
+        None
+    }
+
+    /// What the upstream itself calls the model of this name: proof that it is reached, takes our key and has the model.
+    fn identify<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, ModelError>> {
+        Box::pin(async move { Ok(name.to_owned()) })
+    }
+
     /// Whether image addresses must be fetched before `prepare`.
     fn wants_image_bytes(&self) -> bool {
         false

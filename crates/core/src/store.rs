@@ -4,6 +4,7 @@
 //! another tenant or user looks exactly like a missing one. Ids and times are made by the caller. What a method has
 //! acknowledged is on disk.
 
+mod agents;
 mod bank;
 mod conversations;
 mod processes;
@@ -18,6 +19,10 @@ use crate::{
     ports::BoxFuture,
 };
 
+pub use agents::{
+    AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Heard, Imported, MessageRecord,
+    MetadataRecord, SessionEnd, SessionRecord, SessionStore, Ticket, UserWords, Within, session_bell,
+};
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, ToolOutcome, ToolRun, ToolStatistics,
 };

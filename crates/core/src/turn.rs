@@ -203,6 +203,8 @@ pub struct Turn {
     seen: HashMap<String, u32>,
     /// Whether a tool has given anything back in this turn.
     has_results: bool,
+    /// Whether nobody can be asked to agree to a call.
+    unattended: bool,
     /// What the model is told at the end of what is said, from now on.
     instructions: Vec<String>,
     spent: Spent,
@@ -237,6 +239,7 @@ impl Turn {
             repairs: 0,
             seen: HashMap::new(),
             has_results: false,
+            unattended: false,
             instructions: Vec::new(),
             spent: Spent::default(),
         }
@@ -245,6 +248,11 @@ impl Turn {
     /// A turn that begins with calls that were agreed to before: how they went is told first.
     pub fn with_granted(caps: Caps, calls: usize) -> Self {
         Self { phase: Phase::Running { calls, waits: false, repaired: false }, ..Self::new(caps) }
+    }
+
+    /// Nobody can be asked to agree to anything in this turn: what would wait for that is refused.
+    pub fn be_unattended(&mut self) {
+        self.unattended = true;
     }
 
     /// What the model is to be told at the end of what is said, beyond the outputs themselves.
@@ -370,6 +378,10 @@ impl Turn {
             ));
         }
         match tool.policy.requires_approval {
+            Some(_) if self.unattended => told(
+                Mishap::Denied,
+                "Not run: somebody has to agree to this call, and nobody can be asked because the response is not stored.",
+            ),
             Some(decider) => Verdict::Ask(decider),
             None => Verdict::Run,
         }

@@ -170,6 +170,18 @@ fn calls_of_the_client_and_calls_to_be_agreed_to_end_the_turn_after_the_others_h
 }
 
 #[test]
+fn where_nobody_can_be_asked_a_call_to_be_agreed_to_is_refused_and_the_turn_goes_on() {
+    let careful = tool(Policy { requires_approval: Some(Decider::Caller), ..Policy::default() });
+    let mut turn = Turn::new(Caps::default());
+    turn.be_unattended();
+    let judged = turn.answered(&[wanted(&careful, "{}")], true, false, Spent::default()).unwrap();
+    let Step::Run(verdicts) = &judged else { panic!() };
+    assert!(matches!(&verdicts[..], [Verdict::Told(Told { mishap: Mishap::Denied, .. })]), "{verdicts:?}");
+    let ran = [Ran { tool: Some(&careful), mishap: Some(Mishap::Denied) }];
+    assert_eq!(turn.ran(&ran, Spent::default()), Ok(Step::Ask { tools: true }));
+}
+
+#[test]
 fn a_failure_ends_the_turn_only_where_the_tool_says_so() {
     // C-15
     let strict = tool(Policy { on_error: OnError::FailTurn, ..Policy::default() });

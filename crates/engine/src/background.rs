@@ -69,6 +69,7 @@ impl Engine {
             transcripts: Vec::new(),
             tools: Vec::new(),
             approvals: Vec::new(),
+            session: None,
             answer: None,
         };
         self.keeper.store.write(scope, write).await

@@ -13,6 +13,7 @@ mod record;
 mod rounds;
 mod run;
 mod tasks;
+mod thread;
 mod tooling;
 mod work;
 
@@ -23,4 +24,5 @@ pub use frames::Frames;
 pub use life::{LifeSettings, Runner};
 pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};
+pub use thread::{Aside, RanCall, Thread, answer_text};
 pub use tooling::{DecidedCall, Plan, ToolLimits, Tooling};

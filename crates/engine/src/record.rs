@@ -11,7 +11,7 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Emitter, Fault, Scope, Store, StoreError, array_of, no_items,
+    BoxFuture, Clock, Emitter, Fault, Scope, Store, StoreError, array_of, no_items,
     store::{
         Answer, Approval, Begin, Ending, EventChunk, Keyed, ProcessId, ToldStatus, ToolRun, Transcript, TurnWrite,
         Written,
@@ -22,7 +22,11 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::{calls::Bodies, tasks::Tasks};
+use crate::{
+    calls::Bodies,
+    tasks::Tasks,
+    thread::{Aside, Thread},
+};
 
 /// Frames are written to the store at this size even if they are young.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -37,6 +41,7 @@ pub(crate) struct Keeper {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) process: ProcessId,
     pub(crate) tasks: Tasks,
+    clock: Arc<dyn Clock>,
     bodies: Bodies,
     /// Turns of this process that have not ended, and how to end them.
     running: Arc<Mutex<HashMap<String, Running>>>,
@@ -55,11 +60,12 @@ struct Running {
 }
 
 impl Keeper {
-    pub(crate) fn new(store: Arc<dyn Store>, process: ProcessId, tasks: Tasks) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, process: ProcessId, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
             process,
             tasks,
+            clock,
             bodies: Bodies::default(),
             running: Arc::default(),
             taken: Arc::default(),
@@ -139,6 +145,8 @@ pub struct Keep {
     pub streamed: bool,
     /// How old frames may become before they are written.
     pub flush_after: Duration,
+    /// The thread that it speaks in.
+    pub thread: Option<Box<Thread>>,
 }
 
 /// Keeps one turn.
@@ -157,6 +165,10 @@ pub(crate) struct Recorder {
     calls: Vec<Transcript>,
     /// Calls of tools that wait for somebody to agree: asked for with the end.
     pub(crate) approvals: Vec<Approval>,
+    /// The thread that it speaks in.
+    pub(crate) thread: Option<Box<Thread>>,
+    /// What is known about it beside its response.
+    pub(crate) aside: Aside,
     /// Frames that were sent and not written, and the number of the first.
     frames: Vec<u8>,
     frames_from: u64,
@@ -186,6 +198,8 @@ impl Recorder {
             flush_after: keep.flush_after,
             calls: Vec::new(),
             approvals: Vec::new(),
+            thread: keep.thread,
+            aside: Aside::default(),
             frames: Vec::new(),
             frames_from: 0,
             heard_to: 0,
@@ -305,8 +319,14 @@ impl Recorder {
             _ => None,
         };
         let flushing = self.flushing.take();
+        let thread = self.thread.take();
+        let session = thread.map(|thread| {
+            let now_ms = self.keeper.clock.now_ms();
+            Box::new(thread.end(&self.response_id, &ending, &self.aside, now_ms))
+        });
         let mut write = TurnWrite {
             begin: self.begin.take(),
+            session,
             events: self.chunk(),
             end: Some(Box::new(ending)),
             transcripts: std::mem::take(&mut self.calls),
@@ -352,6 +372,7 @@ impl Recorder {
             transcripts: Vec::new(),
             tools: Vec::new(),
             approvals: Vec::new(),
+            session: None,
             answer: None,
         }
     }
@@ -425,8 +446,9 @@ async fn persist(keeper: &Keeper, scope: &Scope, write: &TurnWrite) -> Result<En
         Err(error) if doubtful => return Err(error),
         Err(_) => None,
     };
-    let ours = write.end.as_ref().map(|end| end.told.status);
-    Ok(match doubtful && told.is_some() && told.as_ref().map(|told| told.status) == ours {
+    // Two failures may have two reasons: whose it is says the error.
+    let ours = write.end.as_ref().map(|end| (end.told.status, &end.told.error));
+    Ok(match doubtful && told.is_some() && told.as_ref().map(|told| (told.status, &told.error)) == ours {
         true => Ended::Kept,
         false => Ended::Lost(told),
     })

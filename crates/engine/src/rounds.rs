@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::{
     calls::Calling,
     run::{Engine, Now, Run},
+    thread::RanCall,
     tooling::{Again, DecidedCall, Round, Tooling},
     work::{Job, Outcome, Progress, Work, not_run, work},
 };
@@ -41,8 +42,32 @@ pub(crate) struct Rounds {
 struct Answer {
     calls: Vec<Called>,
     held: VecDeque<Held>,
+    /// What had begun to be shown when the first of these calls began, and may go on: its pieces come mixed.
+    begun: Vec<Piece>,
     /// Whether it calls tools of the client too.
     for_client: bool,
+}
+
+/// What has a key of its own in an answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Piece {
+    Call(u64),
+    Item(u64),
+}
+
+impl Piece {
+    /// The piece that an event is about, and whether it begins there.
+    fn of(event: &ModelEvent) -> Option<(Self, bool)> {
+        match event {
+            ModelEvent::CallStart { key, .. } => Some((Self::Call(*key), true)),
+            ModelEvent::CallDelta { key, .. } | ModelEvent::CallEnd { key } => Some((Self::Call(*key), false)),
+            ModelEvent::ItemStart { key, .. } => Some((Self::Item(*key), true)),
+            ModelEvent::ItemProgress { key: Some(key), .. } | ModelEvent::ItemEnd { key, .. } => {
+                Some((Self::Item(*key), false))
+            }
+            _ => None,
+        }
+    }
 }
 
 struct Called {
@@ -92,7 +117,7 @@ impl Rounds {
     pub(crate) fn new(engine: Engine, tooling: Box<Tooling>) -> Self {
         let caps = engine.settings.tools.caps;
         let calls = tooling.max_calls.map_or(caps.calls, |most| most.min(caps.calls));
-        let caps = Caps { calls, ..caps };
+        let caps = Caps { calls, rounds: tooling.rounds.unwrap_or(caps.rounds), ..caps };
         let machine = match tooling.decided.len() {
             0 => Turn::new(caps),
             decided => Turn::with_granted(caps, decided),
@@ -118,10 +143,12 @@ impl Rounds {
             ModelEvent::CallEnd { key } if answer.is_called(key) => None,
             event => {
                 answer.for_client |= matches!(event, ModelEvent::CallStart { .. });
-                if answer.held.is_empty() || matches!(event, ModelEvent::Usage(_) | ModelEvent::Finish(_)) {
+                let at_once = answer.held.is_empty() || matches!(event, ModelEvent::Usage(_) | ModelEvent::Finish(_));
+                if at_once || answer.goes_on(&event) {
+                    answer.begin(&event);
                     return Some(event);
                 }
-                answer.held.push_back(Held::Event(event));
+                answer.hold(event);
                 None
             }
         }
@@ -133,6 +160,28 @@ impl Rounds {
 }
 
 impl Answer {
+    /// Takes down what begins to be shown.
+    fn begin(&mut self, event: &ModelEvent) {
+        if let Some((piece, true)) = Piece::of(event) {
+            self.begun.push(piece);
+        }
+    }
+
+    /// Whether an event goes on with something that is being shown.
+    fn goes_on(&self, event: &ModelEvent) -> bool {
+        matches!(Piece::of(event), Some((piece, false)) if self.begun.contains(&piece))
+    }
+
+    /// Keeps an event back: behind what it goes on with, or at the end.
+    fn hold(&mut self, event: ModelEvent) {
+        let same = |held: &Held, piece| matches!(held, Held::Event(event) if Piece::of(event).is_some_and(|(other, _)| other == piece));
+        let before = match Piece::of(&event) {
+            Some((piece, false)) => self.held.iter().rposition(|held| same(held, piece)),
+            _ => None,
+        };
+        self.held.insert(before.map_or(self.held.len(), |before| before + 1), Held::Event(event));
+    }
+
     fn is_called(&self, key: u64) -> bool {
         self.calls.iter().any(|call| call.key == key)
     }
@@ -172,7 +221,11 @@ impl Run {
     fn answered(&mut self, finish: Finish) -> Result<(), Fault> {
         self.end_call(None);
         let spent = self.spent();
+        let kept = self.recorder.is_some();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        if !kept {
+            rounds.machine.be_unattended();
+        }
         let answer = std::mem::take(&mut rounds.answer);
         let tools: Vec<Option<Arc<ServerTool>>> =
             answer.calls.iter().map(|call| rounds.tool(&call.name).cloned()).collect();
@@ -205,17 +258,12 @@ impl Run {
         tools: Vec<Option<Arc<ServerTool>>>,
         verdicts: Vec<Verdict>,
     ) -> Result<(), Fault> {
-        let kept = self.recorder.is_some();
         let mut dealt = Vec::with_capacity(verdicts.len());
         for ((call, tool), verdict) in answer.calls.iter().zip(tools).zip(verdicts) {
             let fate = match verdict {
                 Verdict::Run => Fate::Running,
                 Verdict::Told(told) => Fate::Told(told),
-                Verdict::Ask(_) if kept => Fate::Waits,
-                Verdict::Ask(_) => Fate::Told(Told::error(
-                    Mishap::Denied,
-                    "Not run: somebody has to agree to this call, and nobody can be asked because the response is not stored.",
-                )),
+                Verdict::Ask(_) => Fate::Waits,
             };
             let kind = match fate {
                 Fate::Waits => IdKind::McpApprovalRequest,
@@ -223,6 +271,7 @@ impl Run {
             };
             let shown = ShownCall {
                 id: self.emitter.make_id(kind),
+                call_id: call.call_id.clone(),
                 label: tool.as_ref().map_or(amalgam_core::BANK_LABEL, |tool| &tool.label).to_owned(),
                 name: tool.as_ref().map_or(&call.name, |tool| &tool.own_name).clone(),
                 arguments: call.arguments.clone(),
@@ -249,6 +298,7 @@ impl Run {
             };
             let shown = ShownCall {
                 id: self.emitter.make_id(IdKind::McpCall),
+                call_id: approval.call_id.clone(),
                 label: approval.label,
                 name: approval.name,
                 arguments: approval.arguments,
@@ -368,6 +418,7 @@ impl Run {
         let spent = self.spent();
         let Now::Working(working) = &self.now else { return Ok(()) };
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        self.aside.calls.extend(working.dealt.iter().filter_map(Dealt::ran));
         let ran: Vec<Ran<'_>> = working
             .dealt
             .iter()
@@ -488,6 +539,22 @@ impl Working {
 }
 
 impl Dealt {
+    /// The call as a door tells of it.
+    fn ran(&self) -> Option<RanCall> {
+        let (output, mishap) = match &self.fate {
+            Fate::Told(told) => (&told.output, Some(told.mishap)),
+            Fate::Ran(outcome) => (&outcome.output, outcome.mishap),
+            Fate::Waits | Fate::Running => return None,
+        };
+        Some(RanCall {
+            call_id: self.shown.call_id.clone(),
+            name: self.shown.name.clone(),
+            arguments: self.shown.arguments.clone(),
+            output: output.clone(),
+            mishap,
+        })
+    }
+
     /// How the call is shown to have ended, once it has.
     fn end(&self) -> Option<ShownEnd> {
         let (output, mishap) = match &self.fate {

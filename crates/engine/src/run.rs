@@ -4,17 +4,17 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelError, ModelEvent, ModelStream,
-    Start, Stem, Store, StoreError,
+    Start, Stem, Store, StoreError, array_of,
     store::{ProcessId, Written},
 };
 use amalgam_protocol::{ErrorObject, Settings};
 use futures_util::FutureExt;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tracing::{debug, warn};
 
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
     record::{self, Ended, Keep, Keeper, Recorder},
     rounds::{Asking, Rounds, Working},
     tasks::Tasks,
+    thread::{Aside, answer_text},
     tooling::{ToolLimits, Tooling},
 };
 
@@ -76,6 +77,8 @@ pub struct Ask<'a> {
     pub question: Question<'a>,
     /// What the server runs itself, if there is anything.
     pub tooling: Option<Box<Tooling>>,
+    /// Whether the items of such calls show the model's id for them.
+    pub call_ids: bool,
 }
 
 /// A turn that a model has accepted.
@@ -88,7 +91,7 @@ pub struct Run {
     /// Tokens of output that the caller allows.
     pub(crate) output_tokens: Option<u64>,
     pub(crate) started: Instant,
-    pub(crate) deadline: tokio::time::Instant,
+    pub(crate) deadline: Instant,
     pub(crate) keepalive: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     allowed: Allowed,
@@ -104,6 +107,8 @@ pub struct Run {
     pub(crate) waited: Option<u64>,
     /// Whether the model has said anything.
     pub(crate) spoken: bool,
+    /// What is known beside the response.
+    pub(crate) aside: Aside,
 }
 
 /// What a turn does now.
@@ -126,7 +131,7 @@ impl Engine {
         store: Arc<dyn Store>,
         process: ProcessId,
     ) -> Self {
-        let keeper = Keeper::new(store, process, Tasks::default());
+        let keeper = Keeper::new(store, process, Tasks::default(), Arc::clone(&clock));
         Self { settings, admission, clock, fetch, keeper }
     }
 
@@ -164,7 +169,7 @@ impl Engine {
         }
         let place = self.admission.enter()?;
         let started = Instant::now();
-        let deadline = tokio::time::Instant::now() + self.settings.turn_deadline;
+        let deadline = started + self.settings.turn_deadline;
         let over = place.over();
         let Identity { response_id, created_at_ms } = ask.identity.clone();
         let mut recorder = ask
@@ -224,6 +229,7 @@ impl Engine {
             created_at: created_at_ms / 1000,
             settings: ask.settings,
             delivery: ask.question.delivery,
+            call_ids: ask.call_ids,
         });
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
@@ -247,6 +253,7 @@ impl Engine {
             calling,
             waited,
             spoken: false,
+            aside: Aside::default(),
         };
         if decided {
             run.begin_decided()?;
@@ -373,7 +380,12 @@ impl Run {
     }
 
     /// The whole response. Dropping the future ends the upstream call. `tell` says what the store keeps of a fault.
-    pub async fn finish(mut self, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
+    pub async fn finish(self, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
+        Ok(self.finish_with_aside(tell).await?.0)
+    }
+
+    /// The same, with what is known beside it.
+    pub async fn finish_with_aside(mut self, tell: fn(&Fault) -> ErrorObject) -> Result<(Vec<u8>, Aside), Fault> {
         let deadline = self.deadline;
         // An answer that came whole is here already: it needs no timers.
         let driven = match self.drive().now_or_never() {
@@ -416,9 +428,14 @@ impl Run {
         false
     }
 
-    async fn end(mut self, driven: Result<(), Fault>, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
+    async fn end(
+        mut self,
+        driven: Result<(), Fault>,
+        tell: fn(&Fault) -> ErrorObject,
+    ) -> Result<(Vec<u8>, Aside), Fault> {
         let now_ms = self.clock.now_ms();
-        if let Err(fault) = driven {
+        self.tell_aside();
+        if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
             if let Some(recorder) = &mut self.recorder {
                 keep_failure(recorder, tell(&fault)).await;
@@ -434,7 +451,25 @@ impl Run {
         }
         self.emitter.conclude(now_ms / 1000);
         self.log();
-        Ok(self.emitter.response())
+        Ok((self.emitter.response(), self.aside))
+    }
+
+    /// Somebody who speaks in a thread is told something. RNCC-33
+    pub(crate) fn check_answer(&self) -> Result<(), Fault> {
+        let speaks = self.recorder.as_ref().is_some_and(|recorder| recorder.thread.is_some());
+        match speaks && answer_text(&array_of(self.emitter.output())).is_empty() {
+            true => Err(Fault::new(FaultKind::UpstreamBroken, "The model gave no answer.")),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells whoever keeps the turn what is known beside its response.
+    pub(crate) fn tell_aside(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.thread.is_some()
+        {
+            recorder.aside = self.aside.clone();
+        }
     }
 
     /// Takes down how the model's call went.
@@ -469,8 +504,11 @@ impl Run {
 
     pub(crate) fn take(&mut self, batch: Vec<ModelEvent>) -> Result<(), Fault> {
         self.calling.said(&*self.clock);
-        self.spoken |= batch.iter().any(|event| !matches!(event, ModelEvent::Begun { .. }));
         batch.into_iter().try_for_each(|event| {
+            match &event {
+                ModelEvent::Begun { id, .. } => self.aside.provider_id.clone_from(id),
+                _ => self.spoken = true,
+            }
             self.allowed.check(&event)?;
             match self.rounds {
                 None => self.emitter.on(event),

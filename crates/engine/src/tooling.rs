@@ -58,6 +58,8 @@ pub struct Tooling {
     pub of_client: Option<HashSet<String>>,
     /// Whether calls run one after the other.
     pub one_by_one: bool,
+    /// The most rounds, where it is not the process's own limit.
+    pub rounds: Option<u32>,
     /// The most calls that the caller wants.
     pub max_calls: Option<u32>,
     /// What is shown of MCP servers: the label and a JSON array of tools.

@@ -84,6 +84,14 @@ impl Model for Anthropic {
         tokens::of_text(text)
     }
 
+    fn missing_key(&self) -> Option<&str> {
+        self.transport.missing_key()
+    }
+
+    fn identify<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, ModelError>> {
+        Box::pin(self.transport.identify(name, &self.headers))
+    }
+
     fn wants_image_bytes(&self) -> bool {
         self.fetches_images
     }

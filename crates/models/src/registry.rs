@@ -1,34 +1,87 @@
 //! The upstreams of this process by name, and what each of them serves.
 
-mod listing;
+pub(crate) mod listing;
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use amalgam_core::{Fault, Model, Seal};
+use secrecy::SecretString;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     anthropic::Anthropic,
     chat::Chat,
     demo::Demo,
     responses::Responses,
-    settings::{UpstreamKind, UpstreamSettings},
+    settings::{Key, UpstreamKind, UpstreamSettings},
 };
 
 use self::listing::Listing;
 
 /// All upstreams, in the operator's order.
-pub struct Registry(Vec<Upstream>);
+pub struct Registry {
+    upstreams: Vec<Upstream>,
+    seal: Arc<dyn Seal>,
+    /// Upstreams on terms of a tenant's own.
+    own: Mutex<HashMap<Terms, Arc<dyn Model>>>,
+}
 
 struct Upstream {
     name: String,
+    settings: UpstreamSettings,
     model: Arc<dyn Model>,
     listing: Listing,
 }
 
+/// So many terms are remembered, each with its connections and its breaker.
+const REMEMBERED: usize = 256;
+
+/// What makes an upstream another one: its name, the hash of the credential, the patience.
+type Terms = (String, Option<[u8; 32]>, Option<Duration>);
+
 impl Registry {
     /// Prepares every upstream; connects to none.
     pub fn build(upstreams: Vec<UpstreamSettings>, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
-        upstreams.into_iter().map(|settings| Upstream::build(settings, &seal)).collect::<Result<_, _>>().map(Self)
+        let upstreams =
+            upstreams.into_iter().map(|settings| Upstream::build(settings, &seal)).collect::<Result<_, _>>()?;
+        Ok(Self { upstreams, seal, own: Mutex::default() })
+    }
+
+    /// The upstream of this name on terms of a tenant's own: with its credential, with its patience. S9: it has a breaker
+    /// of its own, so that one tenant's bad key rests nobody else's calls.
+    pub fn get_on(
+        &self,
+        upstream: &str,
+        key: Option<&str>,
+        patience: Option<Duration>,
+    ) -> Result<Option<Arc<dyn Model>>, Fault> {
+        let Some(found) = self.find(upstream) else { return Ok(None) };
+        if key.is_none() && patience.is_none() {
+            return Ok(Some(Arc::clone(&found.model)));
+        }
+        let terms = (upstream.to_owned(), key.map(|key| Sha256::digest(key.as_bytes()).into()), patience);
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = own.get(&terms) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let mut settings = found.settings.clone();
+        if let Some(key) = key {
+            settings.key = Key::Given(SecretString::from(key));
+        }
+        if let Some(patience) = patience {
+            settings.first_byte_timeout = patience;
+            settings.idle_timeout = patience;
+        }
+        let model = Upstream::model(settings, &self.seal)?;
+        if own.len() >= REMEMBERED {
+            own.clear();
+        }
+        own.insert(terms, Arc::clone(&model));
+        Ok(Some(model))
     }
 
     /// The upstream of this name.
@@ -38,7 +91,7 @@ impl Registry {
 
     /// The names of all upstreams.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|upstream| upstream.name.as_str())
+        self.upstreams.iter().map(|upstream| upstream.name.as_str())
     }
 
     /// The models that an upstream serves: as configured, else as it says itself, remembered for a while. An upstream
@@ -59,21 +112,24 @@ impl Registry {
     }
 
     fn find(&self, name: &str) -> Option<&Upstream> {
-        self.0.iter().find(|upstream| upstream.name == name)
+        self.upstreams.iter().find(|upstream| upstream.name == name)
     }
 }
 
 impl Upstream {
     fn build(settings: UpstreamSettings, seal: &Arc<dyn Seal>) -> Result<Self, Fault> {
-        let name = settings.name.clone();
         let listing = Listing::new(&settings)?;
-        let model: Arc<dyn Model> = match settings.kind {
+        let model = Self::model(settings.clone(), seal)?;
+        Ok(Self { name: settings.name.clone(), settings, model, listing })
+    }
+
+    fn model(settings: UpstreamSettings, seal: &Arc<dyn Seal>) -> Result<Arc<dyn Model>, Fault> {
+        Ok(match settings.kind {
             UpstreamKind::Responses { .. } => Arc::new(Responses::new(settings, Arc::clone(seal))?),
             UpstreamKind::Chat { .. } => Arc::new(Chat::new(settings)?),
             UpstreamKind::Anthropic { .. } => Arc::new(Anthropic::new(settings, Arc::clone(seal))?),
             UpstreamKind::Demo { .. } => Arc::new(Demo::new(settings)?),
-        };
-        Ok(Self { name, model, listing })
+        })
     }
 }
 

@@ -18,7 +18,7 @@ impl Seal for NoSeal {
 }
 
 fn settings(name: &str, kind: UpstreamKind, base_url: String) -> UpstreamSettings {
-    let second = std::time::Duration::from_secs(1);
+    let second = Duration::from_secs(1);
     UpstreamSettings {
         name: name.to_owned(),
         kind,
@@ -48,7 +48,7 @@ async fn upstreams_are_found_by_name_in_the_operators_order() {
     let chat =
         UpstreamKind::Chat { tool_calls: Default::default(), system_role: Default::default(), stream_usage: true };
     let anthropic = UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 10 };
-    let demo = UpstreamKind::Demo { pace: std::time::Duration::ZERO };
+    let demo = UpstreamKind::Demo { pace: Duration::ZERO };
     let base = || "http://127.0.0.1:1/v1".to_owned();
     let registry = registry(vec![
         settings("z", responses(), base()),

@@ -20,12 +20,14 @@ mod retry;
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Fault, ModelError, ModelStream, Prepared, Tap};
+use amalgam_protocol::Raw;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
     decode::Decode,
+    registry::listing,
     settings::{Key, UpstreamSettings},
 };
 
@@ -139,6 +141,42 @@ impl Transport {
         read
     }
 
+    /// What the upstream calls a model. Servers that know no single models are asked for their list.
+    pub(crate) async fn identify(
+        &self,
+        name: &str,
+        headers: &[(HeaderName, HeaderValue)],
+    ) -> Result<String, ModelError> {
+        let listed = match self.get(&model_path(name), headers).await {
+            Ok(body) => {
+                let id = Raw::parse(&body).ok().and_then(|model| model.get_str("id").map(|id| id.into_owned()));
+                return Ok(id.filter(|id| !id.is_empty()).unwrap_or_else(|| name.to_owned()));
+            }
+            Err(error @ ModelError::Refused { status: 404 | 405, .. }) => error,
+            Err(error) => return Err(error),
+        };
+        let body = self.get("/models", headers).await.map_err(|_| listed)?;
+        match listing::read(&body).unwrap_or_default().into_iter().find(|known| known == name) {
+            Some(id) => Ok(id),
+            None => Err(ModelError::Refused {
+                status: 404,
+                retry_after: None,
+                message: Some("The upstream does not list this model.".to_owned()),
+                code: None,
+                param: None,
+                body: String::new(),
+            }),
+        }
+    }
+
+    /// The variable that should hold the key, if it is not there.
+    pub(crate) fn missing_key(&self) -> Option<&str> {
+        match &self.key {
+            Key::Missing { variable } => Some(variable),
+            Key::None | Key::Given(_) => None,
+        }
+    }
+
     /// Sends until there is a 2xx head, or an error that another try would not mend.
     async fn send(&self, head: Bytes, body: &Bytes, tap: Option<&Tap>) -> Result<((Head, Body), Permit), ModelError> {
         self.budget.deposit();
@@ -182,6 +220,20 @@ impl Transport {
             Ok(Ok((head, body))) => Err(refusal::read(&head, body, self.idle_timeout, &self.secrets).await),
         }
     }
+}
+
+/// `/models/{name}`, with everything encoded that could end the path.
+fn model_path(name: &str) -> String {
+    let mut path = "/models/".to_owned();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'/' => {
+                path.push(byte as char)
+            }
+            byte => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path
 }
 
 #[cfg(test)]

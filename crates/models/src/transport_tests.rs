@@ -27,7 +27,7 @@ impl Decode for Words {
     }
 
     fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        let raw = amalgam_protocol::Raw::parse(&body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+        let raw = Raw::parse(&body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
         events.push(ModelEvent::Text { delta: Literal::from_text(raw.text()), logprobs: None });
         events.push(ModelEvent::Finish(Finish::Stop));
         Ok(())

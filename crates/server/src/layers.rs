@@ -129,7 +129,10 @@ impl Entrance {
                 request.extensions_mut().insert(scope);
                 Step::Routed(self.router.call(request))
             }
-            Err(fault) => Step::Refused(Some(unread(&request, wires::WireError(fault).into_response()))),
+            Err(fault) => {
+                let refusal = wires::refusal(request.uri().path(), fault);
+                Step::Refused(Some(unread(&request, refusal)))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ mod bank;
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, Fetched, ModelCard, Operator, Rights, Route, Scope, Seal, Store,
+    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, Fetched, ModelCard, OwnTerms, Operator, Rights, Route, Scope, Seal, Store,
     TenantState,
     store::{
         Added, Answer, Buried, Cancelled, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
@@ -116,6 +116,10 @@ fn gives<'a, T: Send + 'a>(value: T) -> Stored<'a, T> {
 
 impl Catalog for Nothing {
     fn resolve<'a>(&'a self, _: &'a Scope, _: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn resolve_on<'a>(&'a self, _: &'a Scope, _: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         Box::pin(async { Ok(None) })
     }
 

@@ -2,6 +2,8 @@
 
 mod admin;
 mod answer;
+#[cfg(any())]
+mod assistant;
 mod conversations;
 mod ops;
 mod query;
@@ -116,7 +118,10 @@ pub fn administration(app: Arc<App>) -> Entrance {
 }
 
 fn doors_routes() -> Router<Arc<App>> {
-    Router::new().merge(responses::routes()).merge(conversations::routes()).merge(ops::routes())
+    Router::new()
+        .merge(responses::routes())
+        .merge(conversations::routes())
+        .merge(ops::routes())
 }
 
 fn entrance(app: Arc<App>, routes: Router<Arc<App>>, behind: Behind) -> Entrance {
@@ -147,14 +152,20 @@ pub(crate) fn create(app: &Arc<App>, scope: Scope, request: Request) -> BoxFutur
 async fn no_such_path(request: Request) -> Response {
     let path = request.uri().path();
     let fault = Fault::new(FaultKind::NotFound, format!("Unknown request URL: {}", shown(path))).code("unknown_url");
-    layers::unread(&request, WireError(fault).into_response())
+    layers::unread(&request, refusal(path, fault))
 }
 
 async fn no_such_method(request: Request) -> Response {
     let path = request.uri().path();
     let message = format!("Not allowed to {} on {}", request.method(), shown(path));
     let fault = Fault::new(FaultKind::MethodNotAllowed, message);
-    layers::unread(&request, WireError(fault).into_response())
+    layers::unread(&request, refusal(path, fault))
+}
+
+/// A fault in the shape of the door that a path belongs to.
+pub(crate) fn refusal(path: &str, fault: Fault) -> Response {
+    let _ = path;
+    WireError(fault).into_response()
 }
 
 /// A path as it may be repeated to its caller.

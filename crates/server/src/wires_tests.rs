@@ -75,7 +75,7 @@ async fn a_path_beside_the_table_is_closed_before_it_is_unknown() {
 }
 
 /// Every kind of fault that this version can meet.
-const KINDS: [FaultKind; 21] = [
+const KINDS: [FaultKind; 23] = [
     FaultKind::Invalid,
     FaultKind::Unauthenticated,
     FaultKind::Forbidden,
@@ -97,6 +97,8 @@ const KINDS: [FaultKind; 21] = [
     FaultKind::UpstreamBroken,
     FaultKind::UpstreamTimeout,
     FaultKind::Deadline,
+    FaultKind::ToolServer,
+    FaultKind::ToolFailed,
 ];
 
 #[tokio::test]

@@ -168,6 +168,7 @@ fn turn(parent: Option<ChainPlace>) -> (TurnWrite, ChainPlace) {
         transcripts: vec![call],
         tools: Vec::new(),
         approvals: Vec::new(),
+        session: None,
         answer: None,
     };
     (write, place)

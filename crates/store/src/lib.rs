@@ -3,8 +3,10 @@
 //! Every engine implements `amalgam_core::Store` and passes the same checks. A new one is a module here, a folder of
 //! migrations, and a module of `tests/it`.
 
+mod assistant;
 mod bank;
 mod bells;
+mod leaving;
 pub mod migrate;
 pub mod postgres;
 mod rows;

@@ -3,21 +3,25 @@
 //! Statements are in `sql.rs` and nowhere else. The methods of the store's traits are in the files named for the traits;
 //! here is what opens the file and owns the threads.
 
+mod agents;
 mod approvals;
 mod bank;
 mod checkpoint;
 mod claims;
 mod conversations;
+mod courses;
 mod failure;
 mod file;
 mod job;
 mod journal;
+mod line;
 mod processes;
 mod prune;
 mod query;
 mod queue;
 mod responses;
 mod schema;
+mod sessions;
 mod sql;
 #[cfg(test)]
 mod sql_tests;
@@ -46,6 +50,7 @@ use self::{
 };
 use crate::{
     bells::Bells,
+    leaving::Leaving,
     migrate::{MigrationError, MigrationStatus},
 };
 
@@ -110,6 +115,7 @@ pub struct Sqlite {
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
     bells: Arc<Bells>,
+    leaving: Leaving,
     log: Arc<Log>,
     threads: Vec<JoinHandle<()>>,
     serving: Mutex<Option<File>>,
@@ -136,6 +142,7 @@ impl Sqlite {
             writes: Arc::new(Queue::new(options.queue)),
             reads: Arc::new(Queue::new(options.queue)),
             bells: Arc::default(),
+            leaving: Leaving::default(),
             log: Arc::clone(&log),
             threads: Vec::new(),
             serving: Mutex::default(),

@@ -8,6 +8,7 @@ mod reply;
 mod wire;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -76,7 +77,13 @@ struct Script {
 struct PathScript {
     suffix: String,
     queue: VecDeque<Reply>,
-    always: Option<Reply>,
+    always: Option<Always>,
+}
+
+/// What is answered once a queue is empty.
+enum Always {
+    Same(Reply),
+    Made(Box<dyn Fn(&Request) -> Reply + Send>),
 }
 
 #[derive(Debug, Default)]
@@ -148,7 +155,12 @@ impl Upstream {
 
     /// Gives every request whose path ends in `suffix` this reply once the queue of the path is empty.
     pub fn always_for(&self, suffix: &str, reply: Reply) {
-        self.state.script().path(suffix).always = Some(reply);
+        self.state.script().path(suffix).always = Some(Always::Same(reply));
+    }
+
+    /// Gives every request whose path ends in `suffix` the reply that is made of it, once the queue of the path is empty.
+    pub fn answer_for(&self, suffix: &str, answer: impl Fn(&Request) -> Reply + Send + 'static) {
+        self.state.script().path(suffix).always = Some(Always::Made(Box::new(answer)));
     }
 
     /// Where it listens.
@@ -310,12 +322,30 @@ impl Script {
     fn reply_to(&mut self, request: &Request) -> Option<Reply> {
         let path = request.path.split('?').next().unwrap_or_default();
         if let Some(own) = self.paths.iter_mut().find(|own| path.ends_with(&own.suffix)) {
-            return own.queue.pop_front().or_else(|| own.always.clone());
+            return own.queue.pop_front().or_else(|| own.always.as_ref().map(|always| always.reply_to(request)));
         }
         if request.method == "GET" && path.ends_with("/models") {
             return None;
         }
         self.queue.pop_front().or_else(|| self.always.clone())
+    }
+}
+
+impl Always {
+    fn reply_to(&self, request: &Request) -> Reply {
+        match self {
+            Self::Same(reply) => reply.clone(),
+            Self::Made(make) => make(request),
+        }
+    }
+}
+
+impl fmt::Debug for Always {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Same(reply) => reply.fmt(formatter),
+            Self::Made(_) => formatter.write_str("made of the request"),
+        }
     }
 }
 

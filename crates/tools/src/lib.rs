@@ -13,9 +13,9 @@ mod validate;
 
 pub use self::http::{HttpSettings, HttpTool};
 pub use builtin::{Argument, Arguments, Builtin};
-pub use catalog::builtins;
+pub use catalog::{CoursePorts, Ports, builtins};
 pub use egress::{Allowed, AllowedError, Egress, EgressConfig, EgressError, Limits, Resolve, SystemResolver};
 pub use headers::HeaderText;
 pub use mcp::{ListedTool, McpProcess, McpServer, McpSettings, find_program};
-pub use registry::{OperatorServer, Registry, RegistryParts};
+pub use registry::{OperatorServer, Registry, RegistryParts, reseal_settings};
 pub use validate::{Schema, Schemas, check_name};

@@ -210,6 +210,12 @@ impl fmt::Debug for Registry {
     }
 }
 
+/// The settings of a tool of the bank with every secret sealed anew, by the newest key; nothing when one of them cannot be
+/// opened.
+pub fn reseal_settings(seal: &dyn Seal, scope: &Scope, tool: &BankTool) -> Option<Json> {
+    sealing::anew(seal, &sealing::context(scope, tool), tool)
+}
+
 fn wrong(field: impl Into<String>, reason: impl Into<String>) -> BankFault {
     BankFault { field: field.into(), reason: reason.into() }
 }

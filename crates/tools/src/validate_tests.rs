@@ -190,3 +190,14 @@ async fn schemas_with_patterns_take_more_room() {
     }
     assert_eq!(schemas.len(), 2);
 }
+
+// S16
+#[tokio::test]
+async fn long_schemas_take_more_room() {
+    let schemas = Schemas::new(6);
+    for n in 0..10 {
+        let schema = json!({"description": format!("{n}{}", "x".repeat(8 * 1024))});
+        schemas.get(&Json::parse(&schema.to_string().into()).unwrap()).await.unwrap();
+    }
+    assert_eq!(schemas.len(), 2);
+}

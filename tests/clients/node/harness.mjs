@@ -29,22 +29,24 @@ net.Socket.prototype.connect = function guarded(...args) {
 };
 
 /**
- * Starts the servers, with a store of this kind. `stop` ends them and fails when the gateway did not end well or a client
- * tried to leave the machine.
+ * Starts the servers, with a store of this kind and, if they are wanted, with tools of the gateway's own. `stop` ends them and
+ * fails when the gateway did not end well or a client tried to leave the machine.
  */
-export async function start(store = 'sqlite') {
+export async function start(store = 'sqlite', { tools = false } = {}) {
   const python = process.env.CLIENTS_PYTHON ?? 'python3';
-  const child = spawn(python, [HARNESS, store], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const child = spawn(python, [HARNESS, store, ...(tools ? ['--tools'] : [])], { stdio: ['pipe', 'pipe', 'inherit'] });
   const exited = once(child, 'exit');
   const lines = createInterface({ input: child.stdout });
   const first = await Promise.race([once(lines, 'line'), exited.then(() => null)]);
   if (first === null) {
     throw new Error('the harness ended before it was ready');
   }
-  const { baseURL, apiKey, upstreams } = JSON.parse(first[0]);
+  const { baseURL, apiKey, upstreams, mcp } = JSON.parse(first[0]);
   return {
     baseURL,
     apiKey,
+    /** Where the MCP server is, if there is one. */
+    mcp,
     /** The requests that reached the upstreams and contain `text`. */
     async records(text) {
       const answer = await fetch(`${upstreams}/requests?contains=${encodeURIComponent(text)}`);

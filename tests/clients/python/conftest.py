@@ -9,7 +9,8 @@ import pytest
 from harness import CLIENT_KEY, KINDS, Gateway, Target
 from openai import OpenAI
 from stores import SERVER, STORES, is_there, store_settings
-from upstreams import KEYS, Upstreams
+from toolshop import McpOverHttp
+from upstreams import KEYS, SERVICE_KEY, Upstreams
 
 for name in list(os.environ):
     if name.lower().endswith("_proxy") or name.startswith(("OPENAI_", "AMALGAM_UPSTREAMS")):
@@ -40,7 +41,15 @@ def upstreams():
 
 
 @pytest.fixture(scope="session")
-def gateways(upstreams, tmp_path_factory):
+def mcp():
+    """A real MCP server over HTTP."""
+    running = McpOverHttp()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def gateways(upstreams, mcp, tmp_path_factory):
     """Gives the gateway that keeps things in a store of this kind; it starts when somebody first asks for it."""
     with ExitStack() as stack:
         running: dict[str, Gateway] = {}
@@ -50,23 +59,25 @@ def gateways(upstreams, tmp_path_factory):
                 pytest.skip(f"{SERVER} names no server")
             if store not in running:
                 settings = stack.enter_context(store_settings(store))
-                running[store] = stack.enter_context(serving(upstreams, tmp_path_factory.mktemp(store), settings))
+                folder = tmp_path_factory.mktemp(store)
+                running[store] = stack.enter_context(serving(upstreams, folder, settings, mcp))
             return running[store]
 
         yield of
 
 
 @contextmanager
-def serving(upstreams, folder, settings):
-    """A gateway that has to live until the end, end well, and keep secrets out of its log."""
-    running = Gateway(upstreams, folder, settings)
+def serving(upstreams, folder, settings, mcp):
+    """A gateway that has to live until the end, end well, keep secrets out of its log, and run no tool that it was not asked to."""
+    running = Gateway(upstreams, folder, settings, mcp)
     yield running
     assert running.process.poll() is None, f"amalgam died during the tests:\n{running.log.read_text()}"
     assert running.stop() == 0
     log = running.log.read_text()
     assert "panicked" not in log
-    for secret in [*KEYS.values(), CLIENT_KEY]:
+    for secret in [*KEYS.values(), CLIENT_KEY, SERVICE_KEY]:
         assert secret not in log
+    assert [path for path, _ in upstreams.recorder.service if path.endswith("/trap")] == []
 
 
 @pytest.fixture

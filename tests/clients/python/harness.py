@@ -1,8 +1,8 @@
 """Starts the `amalgam` binary in front of the scripted upstreams and says where a client finds it.
 
-python harness.py [STORE]       # prints a line of JSON with the addresses and serves until its standard input closes
+python harness.py [STORE] [--tools]     # prints a line of JSON with the addresses, serves until its standard input closes
 
-STORE is `sqlite`, which everything has, or `postgres`, for which AMALGAM_TEST_POSTGRES names a server.
+With `--tools` the gateway has tools of its own. STORE is `sqlite`, which everything has, or `postgres`, for which AMALGAM_TEST_POSTGRES names a server.
 """
 
 import json
@@ -17,7 +17,8 @@ from pathlib import Path
 
 from said import said
 from stores import store_settings
-from upstreams import KEYS, MODELS, Recorder, Upstreams
+from toolshop import McpOverHttp, config_lines, fill_bank
+from upstreams import KEYS, MODELS, SERVICE_KEY, Recorder, Upstreams
 
 ROOT = Path(__file__).resolve().parents[3]
 CLIENT_KEY = "am_test_key"
@@ -57,11 +58,14 @@ class Target:
 
 
 class Gateway:
-    """A running `amalgam serve`, stopped by `stop`. `settings` go into its environment."""
+    """A running `amalgam serve`, stopped by `stop`. `settings` go into its environment; with an MCP server it has tools."""
 
-    def __init__(self, upstreams: Upstreams, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(
+        self, upstreams: Upstreams, folder: Path, settings: dict[str, str], mcp: McpOverHttp | None = None
+    ) -> None:
         config = folder / "amalgam.toml"
-        config.write_text(config_text(upstreams.url))
+        lines = config_lines(upstreams.url, mcp) if mcp else []
+        config.write_text("\n".join([config_text(upstreams.url), *lines, ""]))
         self.log = folder / "amalgam.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -73,6 +77,8 @@ class Gateway:
                 text=True,
             )
         self.url = self._address()
+        if mcp:
+            fill_bank(self.url, CLIENT_KEY, upstreams.url, SERVICE_KEY)
 
     def stop(self) -> int:
         """Asks the server to end and returns its exit code."""
@@ -129,15 +135,18 @@ def quiet_environment(**extra: str) -> dict[str, str]:
 
 
 def main() -> None:
-    store = sys.argv[1] if len(sys.argv) > 1 else "sqlite"
+    arguments = sys.argv[1:]
+    mcp = McpOverHttp() if "--tools" in arguments else None
+    store = next((argument for argument in arguments if not argument.startswith("-")), "sqlite")
     with Upstreams() as upstreams, tempfile.TemporaryDirectory() as folder, store_settings(store) as settings:
-        gateway = Gateway(upstreams, Path(folder), settings)
-        print(
-            json.dumps({"baseURL": f"{gateway.url}/v1", "upstreams": upstreams.url, "apiKey": CLIENT_KEY}), flush=True
-        )
+        gateway = Gateway(upstreams, Path(folder), settings, mcp)
+        addresses = {"baseURL": f"{gateway.url}/v1", "upstreams": upstreams.url, "apiKey": CLIENT_KEY}
+        print(json.dumps({**addresses, "mcp": mcp and mcp.url}), flush=True)
         # The parent holds the other end: when it dies, however it dies, both servers end too.
         sys.stdin.read()
         code = gateway.stop()
+        if mcp:
+            mcp.stop()
         if code != 0:
             sys.exit(f"amalgam ended with {code}:\n{gateway.log.read_text()}")
 

@@ -3,7 +3,7 @@
     python upstreams.py --port 0        # prints its address and serves until its standard input closes
 
 `/chat/v1`, `/resp/v1` and `/anthropic/v1` are the base addresses of the upstreams. `GET /requests?contains=TEXT` gives
-the records of the requests whose body contains TEXT. A `CONNECT` is refused and remembered, so a client that is told to
+the records of the requests whose body contains TEXT. `/service/…` is a plain HTTP service for tools. A `CONNECT` is refused and remembered, so a client that is told to
 use this server as its proxy can not leave the machine unseen.
 """
 
@@ -23,6 +23,7 @@ from scripted import anthropic, chat, responses
 from scripted.model import Failure, decide, pieces
 
 MODELS = ["scripted-1"]
+SERVICE_KEY = "service-key-of-a-tool"
 KEYS = {"chat": "upstream-chat-key", "resp": "upstream-resp-key", "anthropic": "upstream-anthropic-key"}
 WIRES = {
     ("chat", "/v1/chat/completions"): chat,
@@ -53,6 +54,8 @@ class Recorder:
     records: list[Record] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     outward: list[str] = field(default_factory=list)
+    # Path and body of the requests of tools.
+    service: list[tuple[str, dict]] = field(default_factory=list)
 
     def add(self, record: Record) -> Record:
         with self.lock:
@@ -128,6 +131,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:  # noqa: N802
         raw = self._body()
+        if self.path.startswith("/service/"):
+            self._serve_tool(json.loads(raw))
+            return
         kind, _, rest = urlsplit(self.path).path.removeprefix("/").partition("/")
         wire = WIRES.get((kind, f"/{rest}"))
         if wire is None:
@@ -154,6 +160,13 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             record.outcome = "left"
             self.close_connection = True
+
+    def _serve_tool(self, arguments: dict) -> None:
+        if self.headers.get("x-service-key") != SERVICE_KEY:
+            self._send(403, {"error": "who are you?"})
+            return
+        self.recorder.service.append((self.path, arguments))
+        self._send(200, {"report": f"sunny in {arguments.get('city')}"})
 
     def _check(self, wire, kind: str, body: dict, headers: dict) -> None:
         if wire.credential(headers) != KEYS[kind]:

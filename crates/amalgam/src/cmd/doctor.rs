@@ -312,3 +312,45 @@ impl Finding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn mcp(reached: Reached) -> Mcp {
+        Mcp { name: "files".to_owned(), reached, timeout: Duration::from_secs(5), tenants: None }
+    }
+
+    fn program(command: &str, env: BTreeMap<String, crate::config::Secret>) -> Mcp {
+        mcp(Reached::Process { command: command.to_owned(), args: Vec::new(), env })
+    }
+
+    async fn status(mcp: Mcp) -> (Status, String) {
+        let finding = mcp_finding(&mcp).await;
+        (finding.status, format!("{} {}", finding.detail, finding.hint.unwrap_or_default()))
+    }
+
+    #[tokio::test]
+    async fn a_program_of_an_mcp_server_is_looked_for_and_not_started() {
+        assert_eq!(status(program("sh", BTreeMap::new())).await.0, Status::Ok);
+        let (found, told) = status(program("no-such-program", BTreeMap::new())).await;
+        assert_eq!(found, Status::Fail);
+        assert!(told.contains("no-such-program"), "{told}");
+        let absent = crate::config::Secret::Missing { name: "FILES_TOKEN".to_owned() };
+        let (found, told) = status(program("sh", [("TOKEN".to_owned(), absent)].into())).await;
+        assert_eq!(found, Status::Warn);
+        assert!(told.contains("FILES_TOKEN"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn an_mcp_server_that_nobody_answers_at_is_a_failure() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let at = |url: &str| mcp(Reached::Http { url: url.to_owned(), authorization: None });
+        assert_eq!(status(at(&url)).await.0, Status::Ok);
+        drop(listener);
+        assert_eq!(status(at(&url)).await.0, Status::Fail);
+    }
+}

@@ -94,7 +94,8 @@ pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn all(store: &dyn Store) -> anyhow::Result<Vec<TenantRecord>> {
+/// All tenants, by number.
+pub(super) async fn all(store: &dyn Store) -> anyhow::Result<Vec<TenantRecord>> {
     let mut tenants: Vec<TenantRecord> = Vec::new();
     loop {
         let after = tenants.last().map(|tenant| tenant.id);

@@ -85,7 +85,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Models, "structured_output", Shape::Boolean, Value("true"), "Whether it follows a JSON schema; shown by `GET /v1/models/{id}`."),
 
     key(Mcp, "command", Shape::Path, Unset("none"), "The program of a server that runs on this machine and speaks over its standard streams. It is started when it is first needed."),
-    key(Mcp, "args", Shape::Arguments, Value(""), "The arguments of the program."),
+    key(Mcp, "args", Shape::Arguments, Value(""), "The arguments of the program. Others on the machine may see them: secrets go into `env`."),
     key(Mcp, "env", Shape::Variables, Value(""), "All that the environment of the program has, beside a plain `PATH`; a value may be `env:NAME` or `file:PATH` too."),
     key(Mcp, "url", Shape::Url, Unset("none"), "Where a server is that speaks streamable HTTP; also a private address."),
     key(Mcp, "authorization", Shape::Credential, Unset("none"), "The credential for the server behind `url`: a token, or a scheme and what follows it."),

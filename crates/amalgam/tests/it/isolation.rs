@@ -2,13 +2,13 @@
 //!
 //! The routes come from the server's own table: a route with an id that this test has never heard of makes it fail.
 
-use amalgam_server::ROUTES;
+use amalgam_server::{ROUTES, RouteInfo};
 use amalgam_testkit::{Answer, Client, Setup};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Delivery, Script, Wire, World, asking, stores};
+use crate::support::{Delivery, Said, Script, Wire, World, asking, stores};
 
 const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n";
 
@@ -20,6 +20,8 @@ struct Owned {
     conversation_item: String,
     tenant: String,
     key: String,
+    tool: String,
+    approval: String,
 }
 
 /// Ids of the same form that nothing has.
@@ -31,6 +33,8 @@ fn missing() -> Owned {
         conversation_item: "msg_AM-bbbbbbbbbbbbbbbbbbbbbbbb".to_owned(),
         tenant: "77".to_owned(),
         key: "key_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+        tool: "absent_tool".to_owned(),
+        approval: "mcpr_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
     }
 }
 
@@ -50,7 +54,10 @@ async fn create(world: &World, client: &Client) -> Owned {
     let conversation = text(&conversation["id"]);
     let list = client.get(&format!("/v1/conversations/{conversation}/items")).await.json();
     let key = client.post_json("/admin/keys", &json!({"label": "secret"})).await.json();
+    let (tool, approval) = create_tool(world, client).await;
     Owned {
+        tool,
+        approval,
         response: text(&response["id"]),
         item: text(&response["output"][0]["id"]),
         conversation,
@@ -58,6 +65,26 @@ async fn create(world: &World, client: &Client) -> Owned {
         tenant: "1".to_owned(),
         key: text(&key["id"]),
     }
+}
+
+/// A tool of the bank that asks before it runs, and a call of it that waits.
+async fn create_tool(world: &World, client: &Client) -> (String, String) {
+    let tool = put_tool(
+        "secret_tool",
+        json!({"kind": "builtin", "settings": {"function": "current_time"}, "requires_approval": true}),
+    );
+    assert_eq!(tool.ask(client).await.status, 201);
+    let script = Script::new([Said::call("call_1", "secret_tool", &["{}"])]);
+    world.upstream(Wire::Chat).enqueue(script.reply(Wire::Chat, Delivery::Whole));
+    let request = json!({"input": "Hi", "tools": [{"type": "function", "name": "secret_tool"}]});
+    let response = client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &request)).await.json();
+    let asks = response["output"].as_array().into_iter().flatten().find(|item| item["type"] == "mcp_approval_request");
+    let approval = asks.and_then(|item| item["id"].as_str()).expect("the call waits for somebody to agree");
+    ("secret_tool".to_owned(), approval.to_owned())
+}
+
+fn put_tool(name: &str, body: Value) -> Question {
+    Question::new(&Method::PUT, format!("/admin/tools/{name}"), Some(body))
 }
 
 /// A question about a thing.
@@ -87,6 +114,8 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         }
         path @ "/admin/tenants/{tenant_id}" => path.replace("{tenant_id}", &owned.tenant),
         path @ "/admin/keys/{key_id}" => path.replace("{key_id}", &owned.key),
+        path if path.starts_with("/admin/tools/{name}") => path.replace("{name}", &owned.tool),
+        path @ "/admin/approvals/{id}" => path.replace("{id}", &owned.approval),
         path @ "/admin/turns/{response_id}" => path.replace("{response_id}", &owned.response),
         _ => return None,
     };
@@ -101,6 +130,8 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
         (&Method::POST, "/v1/conversations/{id}/items") => {
             Some(Some(json!({"items": [{"role": "user", "content": "stolen"}]})))
         }
+        (&Method::POST, "/admin/tools/{name}/try") => Some(Some(json!({"arguments": {}}))),
+        (&Method::POST, "/admin/approvals/{id}") => Some(Some(json!({"decision": "approve"}))),
         (&Method::PATCH, "/admin/tenants/{tenant_id}") => Some(Some(json!({"name": "stolen"}))),
         _ => None,
     }
@@ -109,9 +140,12 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
 /// Every question about what somebody has: each route with an id, each field that names one.
 fn questions(owned: &Owned) -> Vec<Question> {
     let mut questions = Vec::new();
-    // Models are the server's, not a caller's.
-    let about_things = |path: &str| path.contains('{') && path != "/v1/models/{*id}";
-    for route in ROUTES.iter().filter(|route| about_things(route.path)) {
+    // Models are the server's, not a caller's; and in a bank of one's own every name is free, which is asked below.
+    let about_things = |route: &&RouteInfo| {
+        let (path, method) = (route.path, &route.method);
+        path.contains('{') && path != "/v1/models/{*id}" && (path, method) != ("/admin/tools/{name}", &Method::PUT)
+    };
+    for route in ROUTES.iter().filter(about_things) {
         let (path, body) = (path_to(route.path, owned), body_for(&route.method, route.path));
         assert!(path.is_some() && body.is_some(), "{} {} is not known to this test", route.method, route.path);
         questions.push(Question::new(&route.method, path.unwrap_or_default(), body.unwrap_or_default()));
@@ -146,7 +180,15 @@ fn told(answer: &Answer, owned: &Owned) -> String {
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
-    let ids = [&owned.response, &owned.item, &owned.conversation, &owned.conversation_item, &owned.key];
+    let ids = [
+        &owned.response,
+        &owned.item,
+        &owned.conversation,
+        &owned.conversation_item,
+        &owned.key,
+        &owned.tool,
+        &owned.approval,
+    ];
     let body = ids.iter().fold(answer.text(), |text, id| text.replace(id.as_str(), "ID"));
     format!("{}\n{}\n{body}", answer.status, headers.join("\n"))
 }
@@ -163,6 +205,11 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/v1/conversations/{}/items/{}", owned.conversation, owned.conversation_item),
         format!("/admin/turns/{}", owned.response),
         "/admin/keys".to_owned(),
+        "/admin/tools".to_owned(),
+        format!("/admin/tools/{}", owned.tool),
+        format!("/admin/tools/{}/statistics", owned.tool),
+        "/admin/approvals".to_owned(),
+        format!("/admin/approvals/{}", owned.approval),
     ] {
         let answer = client.get(&path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
@@ -193,6 +240,13 @@ async fn what_is_somebody_elses_looks_like_nothing_at_all() {
                 assert_eq!(told(&found, &owned), told(&expected, &nothing), "{about}");
             }
         }
+        // A tool of the same name in the stranger's own bank is new there, and has nothing to do with the owner's.
+        let stranger = caller(&world, "am_b", "one");
+        let same = put_tool(&owned.tool, json!({"kind": "client", "description": "stolen"}));
+        assert_eq!(same.ask(&stranger).await.status, 201, "{}", store.name);
+        assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
+        let delete = Question::new(&Method::DELETE, same.path.clone(), None);
+        assert_eq!(delete.ask(&stranger).await.status, 200, "{}", store.name);
         assert_eq!(world.upstream(Wire::Chat).requests().len(), asked, "{}: no model was asked", store.name);
         assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
         // The questions are real ones: their owner gets answers.

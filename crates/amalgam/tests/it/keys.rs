@@ -170,10 +170,16 @@ async fn a_new_master_key_changes_nothing_for_callers_now_or_after_a_restart() {
     let created = cli.json(&["keys", "create", "--tenant", "1"]);
     let key_file = data.join("secret.key");
     let before = std::fs::read_to_string(&key_file).unwrap();
+    let settings = json!({"method": "GET", "url": "http://127.0.0.1:1/", "headers": {"x-api-key": {"secret": "hush"}}});
+    let tool = json!({"name": "sealed", "kind": "http", "description": "x", "settings": settings});
+    std::fs::write(folder.path().join("tool.json"), tool.to_string()).unwrap();
+    for bank in [&["--company-id", "1"][..], &["--common"]] {
+        cli.text(&[&["tools", "put", "tool.json"], bank].concat());
+    }
 
     let rotated = cli.json(&["keys", "rotate-master"]);
 
-    assert_eq!(rotated["sealed_anew"], json!(["api_key_pepper"]));
+    assert_eq!((&rotated["sealed_anew"], &rotated["tools"]), (&json!(["api_key_pepper"]), &json!(2)));
     let after = std::fs::read_to_string(&key_file).unwrap();
     assert!(after.ends_with(&before) && after.lines().count() == 2, "the new key stands in front of the old one");
     assert_eq!(std::fs::metadata(&key_file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -183,6 +189,12 @@ async fn a_new_master_key_changes_nothing_for_callers_now_or_after_a_restart() {
     with(newest).json(&["keys", "create", "--tenant", "1"]);
     let failure = with(oldest).failure(&["keys", "create", "--tenant", "1"]);
     assert!(failure.contains("another master key"), "{failure}");
+    for bank in [&["--company-id", "1"][..], &["--common"]] {
+        let tried = |cli: Cli| cli.failure(&[&["tools", "try", "sealed"], bank].concat());
+        let unopened = "settings.headers.x-api-key";
+        assert!(!tried(with(newest)).contains(unopened), "it is opened, and finds nobody there");
+        assert!(tried(with(oldest)).contains(unopened), "nobody can open what it needs");
+    }
     let doctor = with(oldest).run(&["doctor", "--listen", "127.0.0.1:0", "--json"]);
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let found =

@@ -1,6 +1,7 @@
 //! The whole program from outside, and the rules that the workspace keeps.
 
 mod admin;
+mod approvals;
 mod auth;
 mod background;
 mod compact;
@@ -12,16 +13,19 @@ mod durable;
 mod elsewhere;
 mod faults;
 mod handover;
+mod hostile_models;
 mod house;
 mod idempotency;
 mod isolation;
 mod keys;
+mod mcp_tools;
 mod models;
 mod outage;
 mod responses_door;
 mod resume;
 mod retrieve;
 mod secrets;
+mod server_tools;
 mod socket;
 mod support;
 mod tenants;

@@ -16,6 +16,7 @@ const BOOT: &str = "hush-bootstrap-key-0123456789";
 const TOKENS: &str = "hush-jwt-secret-0123456789-0123456789";
 const HEADER: &str = "hush-header-value-0123456789";
 const MASTER: &str = "8f3a1c5e7b9d2046a8c0e2f4b6d81357193b5d7f9a1c3e5072946b8dafc1e305";
+const TOOL: &str = "hush-tool-key-0123456789";
 const PASSWORD: &str = "hush-database-password";
 
 /// Everything that the process has written down anywhere, one text a place.
@@ -71,6 +72,16 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
     let at_home = cli.json(&["keys", "create", "--tenant", "1"])["key"].as_str().unwrap().to_owned();
     let client = Client::new(world.amalgam.url()).with_key(&over_http);
 
+    // A tool that has a secret of its own, and cannot reach what it is for.
+    let settings = json!({"method": "GET", "url": "http://127.0.0.1:1/", "headers": {"x-api-key": {"secret": TOOL}}});
+    let tool = json!({"kind": "http", "description": "x", "settings": settings}).to_string();
+    let json = [("content-type", "application/json")];
+    let put = client.request(http::Method::PUT, "/admin/tools/hush", &json, tool.into()).await;
+    assert_eq!(put.status, 201, "{}", put.text());
+    said.push(("a tool that was put".to_owned(), put.body.to_vec()));
+    let tried = client.post_json("/admin/tools/hush/try", &json!({})).await;
+    said.push(("a tool that was tried".to_owned(), tried.body.to_vec()));
+
     // Turns of every kind, good and bad: an upstream that repeats what it was sent is the worst of them.
     for wire in [Wire::Chat, Wire::Responses, Wire::Anthropic] {
         for delivery in [Delivery::Whole, Delivery::Stream] {
@@ -97,6 +108,8 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
         ("/v1/nowhere", CALLER),
         ("/admin/keys", BOOT),
         ("/admin/keys?limit=0", BOOT),
+        ("/admin/tools", &over_http),
+        ("/admin/tools/hush", &over_http),
         ("/admin/tenants", BOOT),
         ("/admin/tenants", &at_home),
         ("/openapi.json", ""),
@@ -119,6 +132,9 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
         &["keys", "list", "--json"],
         &["tenants", "list"],
         &["migrate", "--status"],
+        &["tools", "list", "--company-id", "1", "--json"],
+        &["tools", "show", "hush", "--company-id", "1"],
+        &["tools", "try", "hush", "--company-id", "1"],
         &["keys", "rotate-master"],
     ] {
         let output = cli.run(command);
@@ -146,7 +162,8 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
     said.push(("standard error".to_owned(), exit.stderr.into_bytes()));
     said.push(("standard output".to_owned(), exit.stdout.into_bytes()));
 
-    let secrets = [PROVIDER, CALLER, BOOT, TOKENS, HEADER, MASTER, PASSWORD, "am_hush-wrong", &over_http, &at_home];
+    let secrets =
+        [PROVIDER, CALLER, BOOT, TOKENS, HEADER, MASTER, TOOL, PASSWORD, "am_hush-wrong", &over_http, &at_home];
     assert_absent(&secrets.map(str::to_owned), &said);
 }
 

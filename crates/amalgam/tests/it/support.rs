@@ -4,8 +4,10 @@
 //! passes the checkers on its way to the test, so that a test speaks only of what is special about it.
 
 mod cli;
+mod mcp;
 mod script;
 mod stores;
+mod tools;
 mod waiting;
 
 use std::time::Duration;
@@ -14,8 +16,10 @@ use amalgam_testkit::{Amalgam, Answer, Setup, Upstream, check, spec};
 use serde_json::{Value, json};
 
 pub(crate) use cli::Cli;
+pub(crate) use mcp::{MCP_TOOLS, mcp_requests, serve_mcp};
 pub(crate) use script::{Said, Script};
 pub(crate) use stores::{TestStore, shared_store, stores};
+pub(crate) use tools::{Workshop, asks, calls, named, put_tool, response_of, says, setup, shown, told};
 pub(crate) use waiting::{Beside, FINAL, beside, cancel, ended, eventually, id_of, retrieved, say, standing};
 
 /// The binary under test.

@@ -11,6 +11,8 @@ use crate::ids::IdKind;
 pub struct ShownCall {
     /// The item's id.
     pub id: String,
+    /// The model's id for the call.
+    pub call_id: String,
     /// Whose tool it is.
     pub label: String,
     /// The tool's name there.
@@ -46,8 +48,8 @@ impl Emitter {
                 writer.key("type").string("mcp_list_tools");
                 writer.key("id").string(&id);
                 writer.key("server_label").string(label);
+                // Without `error`: some clients refuse it as null.
                 writer.key("tools").valid(tools);
-                writer.key("error").null();
             });
             Json::from_writer(writer)
         };
@@ -60,7 +62,8 @@ impl Emitter {
     /// Shows that a call is about to run.
     pub fn begin_hosted(&mut self, call: &ShownCall) {
         self.close();
-        self.item_added(|| call.item("in_progress", "", None));
+        let call_id = self.call_ids;
+        self.item_added(|| call.item("in_progress", "", None, call_id));
         self.hosted_event(EventKind::McpArgumentsDelta, &call.id, |writer| {
             writer.key("delta").string(&call.arguments);
         });
@@ -77,7 +80,7 @@ impl Emitter {
             Some(_) => (EventKind::McpCallFailed, "failed"),
         };
         self.hosted_event(kind, &call.id, |_| {});
-        self.item_done(call.item(status, &call.arguments, Some(end)));
+        self.item_done(call.item(status, &call.arguments, Some(end), self.call_ids));
     }
 
     /// Shows that a call waits for somebody to agree.
@@ -107,7 +110,7 @@ impl Emitter {
 }
 
 impl ShownCall {
-    fn item(&self, status: &str, arguments: &str, end: Option<&ShownEnd>) -> Json {
+    fn item(&self, status: &str, arguments: &str, end: Option<&ShownEnd>, call_id: bool) -> Json {
         let output = end.map(|end| end.output.as_str());
         let error = end.and_then(|end| end.error.as_deref());
         let mut writer = Writer::with_capacity(arguments.len() + output.map_or(0, str::len) + 256);
@@ -115,12 +118,27 @@ impl ShownCall {
             writer.key("type").string("mcp_call");
             writer.key("id").string(&self.id);
             writer.key("status").string(status);
+            if call_id {
+                writer.key("call_id").string(&self.call_id);
+            }
             writer.key("server_label").string(&self.label);
             writer.key("name").string(&self.name);
             writer.key("arguments").string(arguments);
             write_optional(writer.key("approval_request_id"), self.approval_request_id.as_deref());
             write_optional(writer.key("output"), output);
-            write_optional(writer.key("error"), error);
+            match error {
+                // Clients read an object here, as a tool's own words come in.
+                Some(error) => writer.key("error").object(|writer| {
+                    writer.key("type").string("mcp_tool_execution_error");
+                    writer.key("content").array(|writer| {
+                        writer.object(|writer| {
+                            writer.key("type").string("text");
+                            writer.key("text").string(error);
+                        });
+                    });
+                }),
+                None => writer.key("error").null(),
+            }
         });
         Json::from_writer(writer)
     }

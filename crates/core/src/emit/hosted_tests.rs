@@ -20,6 +20,7 @@ fn emitter(delivery: Delivery) -> Emitter {
         settings,
         delivery,
         ids: Ids::seeded(1),
+        call_ids: true,
     })
 }
 
@@ -33,6 +34,7 @@ fn play(emitter: &mut Emitter) {
     let say = |text: &str| ModelEvent::Text { delta: Literal::from_text(text), logprobs: None };
     let call = |id: &str| ShownCall {
         id: id.to_owned(),
+        call_id: "call_1".to_owned(),
         label: "bank".to_owned(),
         name: "look".to_owned(),
         arguments: r#"{"a":1}"#.to_owned(),
@@ -68,7 +70,9 @@ fn rounds_are_one_response_with_items_in_order_and_one_terminal_event() {
     let kinds: Vec<&str> =
         response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["mcp_list_tools", "message", "mcp_call", "mcp_call", "mcp_approval_request", "message"]);
-    assert_eq!(response["output"][3]["error"], "broken");
+    assert_eq!(response["output"][2]["call_id"], "call_1");
+    let error = json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "broken"}]});
+    assert_eq!(response["output"][3]["error"], error);
     assert_eq!(response["output"][3]["status"], "failed");
     assert_eq!((&response["usage"]["input_tokens"], &response["usage"]["output_tokens"]), (&json!(30), &json!(2)));
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::{
     Stored,
+    agents::SessionEnd,
     bank::{Approval, ToolRun},
     processes::ProcessId,
     responses::{EventChunk, ToldStatus},
@@ -44,6 +45,8 @@ pub struct TurnWrite {
     pub tools: Vec<ToolRun>,
     /// Calls that wait for somebody to agree.
     pub approvals: Vec<Approval>,
+    /// What the turn adds to the thread that it speaks in; with the last step.
+    pub session: Option<Box<SessionEnd>>,
     /// What to answer when the same key comes again; with the last step.
     pub answer: Option<(Keyed, Option<Answer>)>,
 }

@@ -89,6 +89,7 @@ pub(crate) fn keep(settings: &Settings, streamed: bool) -> Keep {
         keyed: None,
         streamed,
         flush_after: Duration::from_millis(20),
+        thread: None,
     }
 }
 

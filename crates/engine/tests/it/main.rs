@@ -9,4 +9,7 @@
 mod fitting;
 mod kept;
 mod model;
+mod simulation;
+mod tooled;
+mod tools;
 mod turns;

@@ -279,6 +279,7 @@ pub(crate) async fn start_kept(
             losses: Vec::new(),
         },
         tooling: None,
+        call_ids: false,
     };
     engine.start(ask, tell).await
 }

@@ -214,7 +214,12 @@ impl<'a> Filler<'a> {
         }
         // A tool that requires nothing is still better called with something.
         let generous = required.is_empty() && place.depth == 0;
-        for name in known.iter().filter(|name| generous || self.hints.named(name).is_some()) {
+        // What has to match a regular expression is a guess here: it is made only where it must be.
+        let guessed = |name: &str| {
+            let own = all.iter().filter_map(|part| part.get("properties")?.get(name)?.get("pattern"));
+            own.count() > 0
+        };
+        for name in known.iter().filter(|name| (generous && !guessed(name)) || self.hints.named(name).is_some()) {
             let _ = self.property(all, name, place, &mut object);
         }
         let mut dependent = true;

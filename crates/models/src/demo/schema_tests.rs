@@ -145,3 +145,11 @@ proptest! {
         prop_assert_eq!(instance(&schema, &Hints::new(&message)), value);
     }
 }
+
+#[test]
+fn what_must_match_a_regular_expression_is_left_out_where_it_may_be() {
+    let schema = json!({"type": "object", "properties": {
+        "offset": {"type": ["string", "null"], "pattern": "^[+-][0-9]{2}$"}, "note": {"type": "string"}
+    }});
+    assert_eq!(filled(schema, "now"), json!({"note": "demo"}));
+}

@@ -111,7 +111,7 @@ impl Asked {
 }
 
 /// `{"data": [{"id"}]}`; `{"models": [{"name"}]}` and a bare list are met too.
-fn read(body: &[u8]) -> Option<Vec<String>> {
+pub(crate) fn read(body: &[u8]) -> Option<Vec<String>> {
     let raw = Raw::parse(body).ok()?;
     let list = raw.get("data").or_else(|| raw.get("models")).unwrap_or(raw);
     if list.shape() != amalgam_protocol::Shape::Array {

@@ -54,6 +54,7 @@ fn response(events: Vec<ModelEvent>) -> Result<Value, Fault> {
         settings: Settings::new(&CreateResponse::default(), effective),
         delivery: Delivery::Whole,
         ids: Ids::seeded(1),
+        call_ids: false,
     });
     events.into_iter().try_for_each(|event| emitter.on(event))?;
     emitter.conclude(1);

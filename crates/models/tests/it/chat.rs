@@ -79,6 +79,7 @@ fn response(events: Vec<ModelEvent>) -> Value {
         settings,
         delivery,
         ids: Ids::Unguessable,
+        call_ids: false,
     });
     for event in events {
         emitter.on(event).expect("no event fails");

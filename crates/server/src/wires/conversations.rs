@@ -52,7 +52,7 @@ async fn create(
         Standing::Told(response) => Ok(response),
         Standing::First(first) => {
             let work = async move { begin(&app, &scope, &body).await.map(Bytes::from) };
-            first.answer(work).await
+            Ok(first.answer(work).await?)
         }
     }
 }

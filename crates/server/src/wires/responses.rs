@@ -5,7 +5,7 @@ pub(super) mod bounds;
 mod compact;
 mod convert;
 mod create;
-mod deliver;
+pub(super) mod deliver;
 pub(crate) mod error;
 mod gather;
 mod input_tokens;
@@ -17,7 +17,7 @@ mod retrieve;
 mod silent;
 mod socket;
 mod tools;
-mod turn;
+pub(super) mod turn;
 
 use std::sync::Arc;
 

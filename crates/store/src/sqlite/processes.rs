@@ -10,7 +10,7 @@ use super::{
     Sqlite, claims,
     failure::Failure,
     job::Transaction,
-    journal, prune,
+    journal, line, prune,
     query::{Tenant, bytes, int, owner_of, uint},
     sql,
     turns::process_bytes,
@@ -18,9 +18,14 @@ use super::{
 
 impl ProcessStore for Sqlite {
     fn beat(&self, operator: Operator, process: ProcessId, beat: u64) -> Stored<'_, ()> {
-        self.change(move |transaction| {
+        let beaten = self.change(move |transaction| {
             let params: [&dyn rusqlite::ToSql; 2] = [&&process_bytes(process)[..], &int(beat)?];
             transaction.database.operator(operator, sql::BEAT, &params)?.run().map(drop)
+        });
+        Box::pin(async move {
+            beaten.await?;
+            self.tidy_lines().await;
+            Ok(())
         })
     }
 
@@ -106,6 +111,7 @@ fn bury(
         }
     }
     claims::release(transaction, operator, process)?;
+    line::bury(transaction, operator, process, error)?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     if buried.queued > 0 {
         transaction.ring("");

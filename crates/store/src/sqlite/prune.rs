@@ -68,8 +68,22 @@ pub(super) fn reset(transaction: &Transaction<'_>, operator: Operator, all: bool
         sql::RESET_CLAIMS,
         sql::RESET_CONVERSATIONS,
         sql::RESET_CONVERSATION_ITEMS,
+        sql::RESET_LINES,
+        sql::RESET_METADATA,
+        sql::RESET_MESSAGES,
+        sql::RESET_SESSIONS,
     ];
-    let configured = [sql::RESET_TOOLS, sql::RESET_KEYS, sql::RESET_TENANTS, sql::RESET_MEMORY];
+    let configured = [
+        sql::RESET_TOOLS,
+        sql::RESET_CONFIGS,
+        sql::RESET_PROFILES,
+        sql::RESET_VERSIONS,
+        sql::RESET_COURSES,
+        sql::RESET_WORDS,
+        sql::RESET_KEYS,
+        sql::RESET_TENANTS,
+        sql::RESET_MEMORY,
+    ];
     for statement in runtime.into_iter().chain(configured.into_iter().filter(|_| all)) {
         transaction.database.operator(operator, statement, &[])?.run()?;
     }

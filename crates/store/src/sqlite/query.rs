@@ -3,7 +3,10 @@
 //! A statement about what callers have takes the tenant as `?1` and the user as `?2` from the scope itself; whoever asks
 //! gives the rest. So there is no such statement without a scope, and no text that was put together.
 
-use amalgam_core::{Admin, Operator, Rights, Scope, store::BankOf};
+use amalgam_core::{
+    Admin, Operator, Rights, Scope,
+    store::{BankOf, Within},
+};
 use rusqlite::{CachedStatement, Connection, Row, ToSql, types::ValueRef};
 
 use super::{
@@ -69,6 +72,11 @@ impl Tenant {
             BankOf::Tenant(admin) => Self::of(admin),
             BankOf::Common(_) => Self::COMMON,
         }
+    }
+
+    /// The one that somebody with more rights than a caller deals with.
+    pub(super) fn within(within: Within<'_>) -> Self {
+        Self(within.tenant_id())
     }
 
     /// The owner of a row that the installation itself looks at.

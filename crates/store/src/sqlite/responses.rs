@@ -12,11 +12,11 @@ use super::{
     Sqlite,
     failure::Failure,
     job::Transaction,
-    journal,
+    journal, line,
     query::{Database, bytes, int, optional_text, optional_uint, text, uint},
     sql, transcripts,
 };
-use crate::rows;
+use crate::{assistant, rows};
 
 impl ResponseStore for Sqlite {
     fn response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<StoredResponse>> {
@@ -177,6 +177,7 @@ fn cancel(
         .run()?;
     let position = int(response.place.position)?;
     database.user(scope, sql::END_ITEMS, &[&response.place.chain, &position, &rows::NO_ITEMS])?.run()?;
+    line::free(transaction, scope, id, assistant::ended(Status::Cancelled).as_ref())?;
     transaction.ring(id);
     Ok(self::response(database, scope, stem, id)?.map(|response| Cancelled::Ended(Box::new(response))))
 }
@@ -192,6 +193,7 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
     transcripts::forget(database, scope, id)?;
     journal::forget(database, scope, id)?;
+    line::free(transaction, scope, id, Some(&assistant::deleted()))?;
     transaction.ring(id);
 
     database.user(scope, sql::MARK_FORGOTTEN, &[&place.0, &place.1])?.run()?;

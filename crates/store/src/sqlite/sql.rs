@@ -4,29 +4,34 @@
 
 macro_rules! statements {
     ($($kind:ident { $($(#[$note:meta])* $name:ident = $text:literal;)+ })+) => {
-        $($($(#[$note])* pub(super) const $name: $kind = $kind($text);)+)+
+        $($($(#[$note])* pub(in crate::sqlite) const $name: $kind = $kind($text);)+)+
 
         /// All of them: kind, name, text.
         #[cfg(test)]
-        pub(super) const ALL: &[(&str, &str, &str)] = &[$($((stringify!($kind), stringify!($name), $text)),+),+];
+        pub(in crate::sqlite) const ALL: &[(&str, &str, &str)] = &[$($((stringify!($kind), stringify!($name), $text)),+),+];
     };
 }
+
+/// Statements by what they are about.
+mod assistant;
 
 macro_rules! kinds {
     ($($(#[$note:meta])* $kind:ident)+) => {
         $(
             $(#[$note])*
             #[derive(Clone, Copy)]
-            pub(super) struct $kind(&'static str);
+            pub(in crate::sqlite) struct $kind(&'static str);
 
             impl $kind {
-                pub(super) fn text(self) -> &'static str {
+                pub(in crate::sqlite) fn text(self) -> &'static str {
                     self.0
                 }
             }
         )+
     };
 }
+
+pub(in crate::sqlite) use self::assistant::*;
 
 kinds! {
     /// About the things of one user.

@@ -13,7 +13,7 @@ use super::{
     Sqlite, claims, conversations,
     failure::Failure,
     job::Transaction,
-    journal,
+    journal, line,
     query::{Database, Tenant, int, optional_int, text},
     responses, sql, transcripts,
 };
@@ -80,6 +80,9 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
         transcripts::add(database, scope, id, transcript)?;
     }
     journal::add(database, scope, write)?;
+    if let Some(session) = &write.session {
+        line::end(transaction, scope, id, session)?;
+    }
     if let (Some(conversation), Some(end)) = (conversation, end)
         && matches!(end.told.status, Status::Completed | Status::Incomplete)
     {

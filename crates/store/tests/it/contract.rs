@@ -81,6 +81,7 @@ macro_rules! contract {
             }
             journal {
                 calls_of_tools_are_read_back_as_they_were_written
+                a_step_that_also_says_something_keeps_its_tools
                 a_call_that_begins_and_ends_in_one_step_is_kept_as_it_ended
                 a_lost_write_leaves_no_trace_of_its_tools
                 a_deleted_response_takes_its_tool_calls_along

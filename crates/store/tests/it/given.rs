@@ -105,6 +105,7 @@ impl Turn {
             transcripts: Vec::new(),
             tools: Vec::new(),
             approvals: Vec::new(),
+            session: None,
             answer: None,
         }
     }

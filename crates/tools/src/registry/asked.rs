@@ -126,14 +126,13 @@ fn list_of(tools: &[ListedTool]) -> Json {
         for tool in tools {
             writer.object(|writer| {
                 writer.key("name").string(&tool.name);
-                match &tool.description {
-                    Some(description) => writer.key("description").string(description),
-                    None => writer.key("description").null(),
+                // What is not there is left out: some clients refuse a null.
+                if let Some(description) = &tool.description {
+                    writer.key("description").string(description);
                 }
                 writer.key("input_schema").raw(tool.parameters.raw());
-                match &tool.annotations {
-                    Some(annotations) => writer.key("annotations").raw(annotations.raw()),
-                    None => writer.key("annotations").null(),
+                if let Some(annotations) = &tool.annotations {
+                    writer.key("annotations").raw(annotations.raw());
                 }
             });
         }

@@ -38,6 +38,18 @@ pub(super) fn seal(
     })
 }
 
+/// The settings with every secret sealed anew, by the newest key; nothing when one of them cannot be opened.
+pub(super) fn anew(seal: &dyn Seal, context: &str, tool: &BankTool) -> Option<Json> {
+    let resealed = rewritten(tool, |place, value| match secret::read(value, &place.path)? {
+        Written::Sealed(text) => match seal.open(context, &text) {
+            Some(plain) => Ok(secret::sealed(&seal.seal(context, &plain))),
+            None => Err(wrong(&place.path, "it cannot be opened")),
+        },
+        Written::Text(_) | Written::Secret(_) | Written::Kept => Ok(Json::from(value)),
+    });
+    resealed.ok()
+}
+
 /// The settings as they are shown.
 pub(super) fn show(tool: &BankTool) -> Json {
     // What is in the bank was sealed on its way there; should it not have the right shape, nothing is shown.

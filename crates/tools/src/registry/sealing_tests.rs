@@ -166,3 +166,28 @@ fn settings_whose_secrets_cannot_be_found_are_refused() {
         assert_eq!(field(sealed_after(&tool(kind, &settings), None)).0, path);
     }
 }
+
+#[test]
+fn secrets_are_sealed_anew_by_whoever_can_open_all_of_them() {
+    struct Newer;
+
+    impl Seal for Newer {
+        fn seal(&self, context: &str, plain: &[u8]) -> String {
+            format!("ams3.{}", Visible.seal(context, plain))
+        }
+
+        fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>> {
+            Visible.open(context, sealed.strip_prefix("ams3.").unwrap_or(sealed))
+        }
+    }
+
+    let written = http("https://a.example/", json!({"x-api-key": {"secret": SECRET}, "x-version": "2"}));
+    let before = kept(BankKind::Http, &written);
+    let after = anew(&Newer, "tenant:3 tool", &before).unwrap();
+    let sealed = |settings: &Json| settings.raw().get("headers").unwrap().get("x-api-key").unwrap().text().to_owned();
+    assert!(sealed(&after).contains("ams3."), "{after:?}");
+    assert_eq!(after.raw().text().replace("ams3.", ""), before.settings.raw().text(), "nothing else has changed");
+    assert_eq!(anew(&Visible, "tenant:4 tool", &before), None);
+    let client = tool(BankKind::Client, &json!({}));
+    assert_eq!(anew(&Visible, "tenant:4 tool", &client), Some(client.settings));
+}

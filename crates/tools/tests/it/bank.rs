@@ -10,14 +10,12 @@ use std::{
 };
 
 use amalgam_core::{
-    AskedApproval, AskedServer, AskedTool, BoxFuture, Clock, Decider, Equipped, Fault, Policy, Scope, Seal, SecretText,
-    ServerTool, StoreError, ToolError, ToolOutput, Toolbox as _,
-    store::{
-        Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics,
-    },
+    Admin, AskedApproval, AskedServer, AskedTool, BoxFuture, Clock, Decider, Equipped, Fault, Policy, Scope, Seal,
+    SecretText, ServerTool, StoreError, ToolError, ToolOutput, Toolbox as _,
+    store::{Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
 };
 use amalgam_protocol::Json;
-use amalgam_tools::{Builtin, Egress, OperatorServer, Registry, RegistryParts, builtins};
+use amalgam_tools::{Builtin, Egress, OperatorServer, Ports, Registry, RegistryParts, builtins};
 use serde_json::{Value, json};
 
 use crate::calls::{call_of, config, json_of, scope_of, value_of};
@@ -73,13 +71,7 @@ impl BankStore for Bank {
         never()
     }
 
-    fn tool_statistics<'a>(
-        &'a self,
-        _: amalgam_core::Admin<'a>,
-        _: &'a str,
-        _: &'a str,
-        _: u64,
-    ) -> Stored<'a, ToolStatistics> {
+    fn tool_statistics<'a>(&'a self, _: Admin<'a>, _: &'a str, _: &'a str, _: u64) -> Stored<'a, ToolStatistics> {
         never()
     }
 
@@ -87,13 +79,13 @@ impl BankStore for Bank {
         never()
     }
 
-    fn approval_of_tenant<'a>(&'a self, _: amalgam_core::Admin<'a>, _: &'a str) -> Stored<'a, Option<Approval>> {
+    fn approval_of_tenant<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<Approval>> {
         never()
     }
 
     fn approvals<'a>(
         &'a self,
-        _: amalgam_core::Admin<'a>,
+        _: Admin<'a>,
         _: bool,
         _: Option<&'a str>,
         _: usize,
@@ -106,7 +98,7 @@ impl BankStore for Bank {
         never()
     }
 
-    fn decide_as_admin<'a>(&'a self, _: amalgam_core::Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
         never()
     }
 
@@ -161,7 +153,7 @@ impl House {
     pub(crate) fn with(egress: Egress, servers: BTreeMap<String, OperatorServer>) -> Self {
         let (bank, clock) = (Arc::new(Bank::default()), Arc::new(Hands::default()));
         let as_clock: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
-        let mut known = builtins(&as_clock);
+        let mut known = builtins(&Ports { clock: Arc::clone(&as_clock), courses: None });
         known.push(crash());
         let registry = Registry::new(RegistryParts {
             store: Arc::clone(&bank) as Arc<dyn BankStore>,

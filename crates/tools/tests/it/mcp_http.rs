@@ -30,11 +30,11 @@ fn connected(server: &Upstream) -> McpServer {
     McpServer::connect(settings(server), Arc::new(egress)).unwrap()
 }
 
-fn result(id: u64, result: Value) -> Value {
+pub(crate) fn result(id: u64, result: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
 
-fn hello(id: u64, session: &str) -> [Reply; 2] {
+pub(crate) fn hello(id: u64, session: &str) -> [Reply; 2] {
     let introduction = json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}});
     [Reply::json(result(id, introduction)).header("mcp-session-id", session), Reply::status(202)]
 }
@@ -44,7 +44,7 @@ fn greeted(replies: impl IntoIterator<Item = Reply>) -> Upstream {
     Upstream::scripted(hello(1, "session-1").into_iter().chain(replies))
 }
 
-fn text(words: &str) -> Value {
+pub(crate) fn text(words: &str) -> Value {
     json!({"content": [{"type": "text", "text": words}]})
 }
 

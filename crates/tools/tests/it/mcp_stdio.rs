@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::calls::{call, json_of, scope_of, value_of};
 
 /// Reads messages for ever; `on_call` is what it does when a tool is called.
-fn script(on_call: &str) -> String {
+pub(crate) fn script(on_call: &str) -> String {
     format!(
         r#"
         say() {{ printf '{{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$1"; }}
@@ -31,7 +31,7 @@ fn script(on_call: &str) -> String {
     )
 }
 
-fn process(script: String) -> McpProcess {
+pub(crate) fn process(script: String) -> McpProcess {
     McpProcess {
         label: "shell".into(),
         command: "sh".into(),
@@ -56,7 +56,7 @@ fn is_alive(pid: &Value) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-async fn wait_until_dead(pid: &Value) {
+pub(crate) async fn wait_until_dead(pid: &Value) {
     let started = Instant::now();
     while is_alive(pid) {
         assert!(started.elapsed() < Duration::from_secs(10), "process {pid} lives on");

@@ -3,22 +3,31 @@
 //! The earlier keys stay: what clients hold was sealed with them. Callers notice nothing; a running server takes the new
 //! key up within seconds.
 
-use amalgam_core::{Operator, Seal, Store};
+use amalgam_core::{
+    Operator, Scope, Seal, Store,
+    store::{BankOf, BankTool},
+};
 use amalgam_server::{SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
+use amalgam_tools::reseal_settings;
 use anyhow::{Context as _, bail};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
+use crate::cmd::tenants;
 use crate::desk::Desk;
 use crate::terminal::{say, say_json};
+
+/// How many tools are asked for at once.
+const PAGE: usize = 200;
 
 pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     let desk = Desk::open(args).await?;
     // Everything has to open before anything is changed.
     let before = ring(&desk)?;
     look(&*desk.store, &Sealer::new(&before)).await?;
+    resealed_tools(&desk, &Sealer::new(&before)).await?;
 
     let (ring, place) = match &desk.config.secret_key {
         // Only the operator can change a variable: the new key is the first one that is there.
@@ -28,16 +37,24 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
             (KeyRing::rotate(&path).context("adding a master key")?, path.display().to_string())
         }
     };
-    let sealed = seal_anew(&*desk.store, &Sealer::new(&ring)).await?;
+    let seal = Sealer::new(&ring);
+    let sealed = seal_anew(&*desk.store, &seal).await?;
+    let tools = resealed_tools(&desk, &seal).await?;
+    for (scope, tool) in &tools {
+        desk.store.put_tool(bank_of(scope), tool.clone()).await?;
+    }
     let ids: Vec<String> = ring.ids().map(|id| id.to_string()).collect();
     let newest = ids.first().context("a ring has a key")?;
     if as_data {
-        return Ok(say_json(&json!({"newest": newest, "keys": ids, "place": place, "sealed_anew": sealed}))?);
+        return Ok(say_json(
+            &json!({"newest": newest, "keys": ids, "place": place, "sealed_anew": sealed, "tools": tools.len()}),
+        )?);
     }
+    let told: Vec<String> = sealed.iter().map(|name| (*name).to_owned()).chain(of_tools(&tools)).collect();
     say(format_args!(
         "{place} has {} master keys; {newest} seals from now on\nsealed anew in the store: {}",
         ids.len(),
-        if sealed.is_empty() { "nothing".to_owned() } else { sealed.join(", ") }
+        if told.is_empty() { "nothing".to_owned() } else { told.join(", ") }
     ))?;
     Ok(())
 }
@@ -71,6 +88,56 @@ async fn seal_anew(store: &dyn Store, seal: &dyn Seal) -> anyhow::Result<Vec<&'s
         }
     }
     Ok(done)
+}
+
+/// Every tool that holds secrets, with the bank that it is in, its secrets sealed anew. Nothing is written.
+async fn resealed_tools(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<Vec<(Scope, BankTool)>> {
+    let mut scopes = vec![desk.operator()];
+    for tenant in tenants::all(&*desk.store).await? {
+        scopes.push(desk.administrator(tenant.id).await?);
+    }
+    let mut resealed = Vec::new();
+    for scope in scopes {
+        let mut after: Option<String> = None;
+        loop {
+            let page = desk.store.tools(bank_of(&scope), after.as_deref(), PAGE).await?;
+            after = page.last().map(|tool| tool.name.clone());
+            let last = page.len() < PAGE;
+            for mut tool in page {
+                match reseal_settings(seal, &scope, &tool) {
+                    Some(settings) if settings == tool.settings => {}
+                    Some(settings) => {
+                        tool.settings = settings;
+                        resealed.push((scope.clone(), tool));
+                    }
+                    None => bail!(
+                        "a secret of the tool `{}` was sealed with a master key that is not there; nothing was changed",
+                        tool.name
+                    ),
+                }
+            }
+            if last {
+                break;
+            }
+        }
+    }
+    Ok(resealed)
+}
+
+/// The bank that a scope of the desk is for: its tenant's, or the common one.
+fn bank_of(scope: &Scope) -> BankOf<'_> {
+    match scope.admin() {
+        Some(admin) => BankOf::Tenant(admin),
+        None => BankOf::Common(Operator::of_this_process()),
+    }
+}
+
+fn of_tools(tools: &[(Scope, BankTool)]) -> Option<String> {
+    match tools.len() {
+        0 => None,
+        1 => Some("the secrets of one tool".to_owned()),
+        count => Some(format!("the secrets of {count} tools")),
+    }
 }
 
 fn open(seal: &dyn Seal, name: &str, sealed: &str) -> anyhow::Result<Vec<u8>> {

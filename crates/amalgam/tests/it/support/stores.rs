@@ -45,4 +45,11 @@ impl TestStore {
         let count = database.ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");
         count.parse().expect("a count is a number")
     }
+    /// Everything that the database holds, as text with bytes in hexadecimal; only of a store that others can look into.
+    pub(crate) fn dump(&self) -> Option<String> {
+        const ALL: &str = "SET xmlbinary = hex; SELECT string_agg(query_to_xml(format('SELECT * FROM %I.%I', schemaname, \
+                           tablename), true, false, '')::text, '') FROM pg_tables \
+                           WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";
+        self.database.as_ref().map(|database| database.ask(ALL))
+    }
 }

@@ -15,7 +15,8 @@ impl Shop {
         let client = self.a().with_header("x-amalgam-user", "ada");
         let response = client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &request)).await.json();
         let asks = response["output"].as_array().unwrap().iter().find(|item| item["type"] == "mcp_approval_request");
-        asks.unwrap_or_else(|| panic!("{response}"))["id"].as_str().unwrap().to_owned()
+        assert!(asks.is_some(), "{response}");
+        asks.unwrap()["id"].as_str().unwrap().to_owned()
     }
 }
 

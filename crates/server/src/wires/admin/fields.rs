@@ -176,4 +176,20 @@ mod tests {
         assert_eq!(code(fields.boolean("on")).as_deref(), Some("invalid_type"));
         assert_eq!(code(fields.texts("list")).as_deref(), Some("invalid_type"));
     }
+
+    #[test]
+    fn prose_may_have_lines_and_objects_stay_as_they_were_written() {
+        let body =
+            r#"{"name": {"z": 1}, "name": {"z":  1.50, "a": []}, "on": "two\nlines", "id": "\u0007", "list": " "}"#;
+        let fields = Fields::parse(&body.into(), &["name", "id", "on", "list"]).map_err(|fault| fault.message).unwrap();
+        assert_eq!(fields.object("name").unwrap().unwrap().raw().text(), r#"{"z":  1.50, "a": []}"#);
+        assert_eq!(fields.get("name"), Some(&json!({"z": 1.5, "a": []})), "the same of two is read in both ways");
+        assert_eq!(fields.object("nothing").unwrap(), None);
+        assert_eq!(code(fields.object("on")).as_deref(), Some("invalid_type"));
+        assert_eq!(fields.prose("on", 9).unwrap(), Some("two\nlines"));
+        for name in ["on", "id", "list"] {
+            assert_eq!(code(fields.prose(name, 8)).as_deref(), Some("invalid_value"), "{name}");
+        }
+        assert_eq!(code(fields.prose("name", 8)).as_deref(), Some("invalid_type"));
+    }
 }

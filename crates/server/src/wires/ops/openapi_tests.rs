@@ -4,15 +4,24 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use amalgam_core::{CallHead, CallKind, Delivery, Emitter, Finish, Ids, ModelEvent, Start, number_item, write_item};
+use amalgam_core::{
+    CallHead, CallKind, Decider, Delivery, Emitter, Finish, Ids, ModelEvent, Policy, Start, number_item,
+    store::{Approval, BankKind, BankTool, Decision},
+    write_item,
+};
 use amalgam_protocol::{
-    AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, Item, ItemKind,
+    AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, Item, ItemKind, Json,
     Literal, PartKind, Raw, Settings, ToolKind, UpdateConversation, Usage, Writer,
 };
 
 use super::*;
+use crate::{
+    testing::Nothing,
+    wires::{Bank, Trial, TrialMishap, show_approval},
+};
 
 fn parsed() -> Value {
     serde_json::from_str(document()).unwrap()
@@ -226,10 +235,11 @@ fn emitted(end: fn(&mut Emitter)) -> (Vec<Value>, Value) {
         settings: Settings::new(&request, Effective { model: "demo", stored: false, background: false }),
         delivery: Delivery::Stream,
         ids: Ids::seeded(2),
+        call_ids: false,
     });
     let text = Literal::from_text;
     let call = |kind, name: &str| CallHead { kind, call_id: None, name: name.to_owned(), namespace: None };
-    let annotation = amalgam_protocol::Json::from(Raw::parse(br#"{"type":"url_citation"}"#).unwrap());
+    let annotation = Json::from(Raw::parse(br#"{"type":"url_citation"}"#).unwrap());
     emitter.begin();
     for event in [
         ModelEvent::ReasoningSummary(text("Hm.")),
@@ -366,4 +376,68 @@ fn what_does_not_fit_a_shape_is_found() {
     assert_ne!(complaints("CreateResponse", &json!({"model": "x", "temperature": 3})), [""; 0]);
     assert_ne!(complaints("Response", &json!({"id": "resp_1"})), [""; 0]);
     assert_ne!(complaints("StreamEvent", &json!({"type": "response.output_text.delta"})), [""; 0]);
+}
+
+#[test]
+fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
+    let text = str::to_owned;
+    let json = |text: &str| Json::parse(&text.to_owned().into()).unwrap();
+    let bank = Bank { store: &Nothing, toolbox: &Nothing, now_ms: 0 };
+    for requires_approval in [None, Some(Decider::Caller), Some(Decider::Admin)] {
+        let tool = BankTool {
+            name: text("lookup"),
+            common: true,
+            description: text("Looks it up."),
+            parameters: json(r#"{"type":"object"}"#),
+            kind: BankKind::Http,
+            settings: json("{}"),
+            guidance: None,
+            policy: Policy { timeout: Duration::from_millis(1500), requires_approval, ..Policy::default() },
+            active: true,
+            created_at_ms: 0,
+            updated_at_ms: 0,
+        };
+        let shown: Value = serde_json::from_slice(bank.show(&tool).bytes()).unwrap();
+        assert_valid("BankTool", &shown);
+        assert_valid("PutTool", &shown);
+    }
+    let mishap = TrialMishap { code: "broken", message: text("x"), detail: None };
+    for result in [Ok(json("[1]")), Err(mishap)] {
+        assert_valid("Trial", &serde_json::from_slice(Trial { result, duration_ms: 1 }.show().bytes()).unwrap());
+    }
+    for approve in [None, Some(true), Some(false)] {
+        let approval = Approval {
+            id: text("mcpr_1"),
+            response_id: text("resp_1"),
+            user: text("ada"),
+            call_id: text("call_1"),
+            label: text("bank"),
+            name: text("lookup"),
+            arguments: text("{}"),
+            decider: Decider::Admin,
+            asked_at_ms: 0,
+            expires_at_ms: 10,
+            decision: approve.map(|approve| Decision { approve, reason: None, by: text("bob"), at_ms: 5 }),
+            used_by: None,
+        };
+        assert_valid("Approval", &serde_json::from_slice(show_approval(&approval, 1).bytes()).unwrap());
+    }
+    assert_ne!(complaints("PutTool", &json!({"kind": "http", "tenant_id": 1})), [""; 0]);
+    assert_ne!(complaints("BankTool", &json!({"name": "x"})), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_example_of_a_tool_is_kept_by_the_server() {
+    let document = parsed();
+    let body = &document["paths"]["/admin/tools/{name}"]["put"]["requestBody"]["content"]["application/json"];
+    assert_valid("PutTool", &body["example"]);
+    let told = crate::testing::ask(
+        crate::testing::served(amalgam_core::TenantState::Stored),
+        &http::Method::PUT,
+        "/admin/tools/lookup_order",
+        Some(crate::testing::KEY),
+        &body["example"].to_string(),
+    )
+    .await;
+    assert_eq!((told.status.as_u16(), &told.body["timeout"]), (201, &json!(10)), "{}", told.body);
 }

@@ -52,14 +52,8 @@ async fn run(app: &App, turn: QueuedTurn) {
             return app.engine.hand_over(&response_id).await;
         }
     };
-    let order = Order {
-        identity: Identity { response_id: response_id.clone(), created_at_ms },
-        strict: false,
-        keyed: None,
-        memory: None,
-        waited: Some(told),
-        generate: true,
-    };
+    let identity = Identity { response_id: response_id.clone(), created_at_ms };
+    let order = Order { waited: Some(told), ..Order::new(identity) };
     let begun = match waited(app, &scope, request) {
         Ok(request) => begin(app, &scope, &request, order).await,
         Err(fault) => Err(fault),

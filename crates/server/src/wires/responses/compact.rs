@@ -109,6 +109,7 @@ async fn compacted(
             losses: kept.losses.clone(),
         },
         tooling: None,
+        call_ids: false,
     };
     let run = app.engine.start(ask, error::object_in_stream).await?;
     let mut losses = run.losses().to_vec();

@@ -30,8 +30,7 @@ pub(super) async fn create(
     if let Some(key) = once::key(&head.headers)? {
         return once::create(&app, &scope, key, strict, body).await;
     }
-    let order =
-        Order { identity: app.engine.identity(), strict, keyed: None, memory: None, waited: None, generate: true };
+    let order = Order { strict, ..Order::new(app.engine.identity()) };
     let begun = begin(&app, &scope, &body, order).await?;
     drop(body);
     deliver(&app, &scope, begun).await

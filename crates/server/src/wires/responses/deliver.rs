@@ -85,7 +85,7 @@ pub(super) async fn told(app: &App, scope: &Scope, response: &StoredResponse) ->
 }
 
 /// Frames as a response body.
-pub(super) fn event_stream(frames: impl Stream<Item = Bytes> + Send + Unpin + 'static) -> Response {
+pub(in crate::wires) fn event_stream(frames: impl Stream<Item = Bytes> + Send + Unpin + 'static) -> Response {
     let mut response = Response::new(Body::new(FramesBody(frames)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));

@@ -54,6 +54,11 @@ pub(super) async fn gather(
 }
 
 impl Prior {
+    /// What was said before, wherever that comes from.
+    pub(super) fn of(before: Vec<Json>) -> Self {
+        Self { before, ..Self::default() }
+    }
+
     /// Everything that is said, in order; nothing where `sent`, the request's own input, stands for itself.
     pub(super) fn input<'a>(&'a self, sent: Option<&Input<'a>>) -> Result<Option<Input<'a>>, Fault> {
         if !self.goes_on() && self.own.is_none() {

@@ -94,10 +94,10 @@ impl First {
 
     /// Does the work and settles the claim before it is answered, also when the caller leaves meanwhile: whoever comes
     /// again finds it done, or the key free.
-    pub(in crate::wires) async fn answer(
+    pub(in crate::wires) async fn answer<E: From<Fault> + Send + 'static>(
         mut self,
-        work: impl Future<Output = Result<Bytes, Fault>> + Send + 'static,
-    ) -> Result<Response, WireError> {
+        work: impl Future<Output = Result<Bytes, E>> + Send + 'static,
+    ) -> Result<Response, E> {
         let (answered, answer) = oneshot::channel();
         let app = Arc::clone(&self.claimed.app);
         app.engine.outlive(async move {
@@ -186,7 +186,7 @@ async fn work(
     strict: bool,
     body: Bytes,
 ) -> Result<Response, WireError> {
-    let order = Order { identity, strict, keyed: claimed.keyed.clone(), memory: None, waited: None, generate: true };
+    let order = Order { strict, keyed: claimed.keyed.clone(), ..Order::new(identity) };
     match begin(app, scope, &body, order).await {
         Err(fault) => {
             // Whoever comes back after this answer is the first again.

@@ -200,12 +200,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let beginning = async {
                 let scope = admitted(app, asked).await?;
                 let order = Order {
-                    identity: app.engine.identity(),
                     strict: *strict,
-                    keyed: None,
                     memory: Some(&*memory),
-                    waited: None,
                     generate: create.generate,
+                    ..Order::new(app.engine.identity())
                 };
                 begin(app, &scope, &create.body, order).await
             };

@@ -16,7 +16,11 @@ use amalgam_engine::{DecidedCall, Plan, Tooling};
 use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json, Tool, ToolChoice};
 use bytes::Bytes;
 
-use super::{error, gather::Prior, turn::Order};
+use super::{
+    error,
+    gather::Prior,
+    turn::{Order, Settled},
+};
 use crate::app::App;
 
 pub(super) use asked::{Asked, asked};
@@ -40,6 +44,7 @@ pub(super) async fn equip(
     app: &App,
     scope: &Scope,
     order: &Order<'_>,
+    settled: Option<&Settled>,
     request: &CreateResponse<'_>,
     asked: Asked,
     said: Option<&Input<'_>>,
@@ -57,17 +62,20 @@ pub(super) async fn equip(
         true => Vec::new(),
         false => app.toolbox.equip(scope, asked.tools.iter().map(|(_, tool)| tool.clone()).collect()).await?,
     };
+    let alone = settled.is_some_and(|settled| settled.alone);
     let mut offers = offers::Offers::new(&request.tools);
     for ((index, asked), equipped) in asked.tools.iter().zip(equipped) {
-        offers.equip(*index, asked, equipped);
+        offers.equip(*index, asked, equipped, alone);
     }
     if decided.is_empty() && !offers.has_any() {
         return Ok(None);
     }
     let offered = offers.offered(app.limits.tools)?;
-    let choice = match &request.tool_choice {
-        Some(choice) => Some(offers.choice(choice)?),
-        None => None,
+    let first = settled.and_then(|settled| settled.first_tool.as_deref());
+    let choice = match (&request.tool_choice, first.filter(|name| offers.server.contains_key(*name))) {
+        (_, Some(name)) => Some(offers::named(name)),
+        (Some(choice), None) => Some(offers.choice(choice)?),
+        (None, None) => None,
     };
     let shown = |label: &str| said.iter().any(|item| is_listing(item, label));
     let searched =
@@ -118,6 +126,7 @@ impl Tools {
         app: &App,
         scope: &Scope,
         (max_calls, parallel): (Option<u64>, Option<bool>),
+        rounds: Option<u32>,
         basis: Basis<'_>,
     ) -> Box<Tooling> {
         let plan = Plan {
@@ -140,6 +149,7 @@ impl Tools {
             tools: self.server.clone(),
             of_client: self.of_client.clone(),
             one_by_one: parallel == Some(false),
+            rounds,
             max_calls: max_calls.map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
             listings: self.listings.clone(),
             decided: self.decided.clone(),

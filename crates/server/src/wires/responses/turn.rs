@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use amalgam_core::{
-    Delivery, Emitter, Fault, FaultKind, History, Ids, Scope, Start, Stem,
+    Delivery, Emitter, Fault, FaultKind, History, Ids, Route, Scope, Start, Stem,
     compaction::{self, Unopened},
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
 };
-use amalgam_engine::{Ask, Identity, Keep, Question, Run};
+use amalgam_engine::{Ask, Identity, Keep, Question, Run, Thread};
 use amalgam_protocol::{CreateResponse, Effective, Ends, Input, Json, Raw, Settings, Status};
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ use super::{
     bounds, convert,
     convert::Kept,
     error,
-    gather::{Memory, gather, no_such_response},
+    gather::{Memory, Prior, gather, no_such_response},
     silent,
     tools::{self, Asked, Basis},
 };
@@ -27,7 +27,7 @@ const FLUSH_READ: Duration = Duration::from_secs(1);
 const FLUSH_FOLLOWED: Duration = Duration::from_millis(100);
 
 /// What is known about a turn besides its body.
-pub(super) struct Order<'a> {
+pub(in crate::wires) struct Order<'a> {
     pub(super) identity: Identity,
     /// Whether a loss is a fault.
     pub(super) strict: bool,
@@ -39,10 +39,42 @@ pub(super) struct Order<'a> {
     pub(super) waited: Option<u64>,
     /// Whether a model is asked; else the turn only makes ready for the next one.
     pub(super) generate: bool,
+    /// What another door has settled about it.
+    pub(super) settled: Option<Settled>,
+}
+
+/// What a door that is not this one settles about a turn before it begins.
+pub(in crate::wires) struct Settled {
+    /// Who answers.
+    pub(in crate::wires) route: Route,
+    /// What was said before, arrays of items.
+    pub(in crate::wires) before: Vec<Json>,
+    /// The thread that the turn speaks in.
+    pub(in crate::wires) thread: Option<Box<Thread>>,
+    /// Whether nobody is there who could run a tool: what the server cannot run is not offered.
+    pub(in crate::wires) alone: bool,
+    /// The tool that has to be called first, if it is offered.
+    pub(in crate::wires) first_tool: Option<String>,
+    /// The most rounds of tools.
+    pub(in crate::wires) rounds: Option<u32>,
+    /// The name that the caller asked for.
+    pub(in crate::wires) model: String,
+}
+
+impl<'a> Order<'a> {
+    /// A turn that begins now.
+    pub(in crate::wires) fn new(identity: Identity) -> Self {
+        Self { identity, strict: false, keyed: None, memory: None, waited: None, generate: true, settled: None }
+    }
+
+    /// The same on terms of another door.
+    pub(in crate::wires) fn settled(identity: Identity, settled: Settled) -> Self {
+        Self { settled: Some(settled), ..Self::new(identity) }
+    }
 }
 
 /// A turn that has begun.
-pub(super) enum Begun {
+pub(in crate::wires) enum Begun {
     /// It runs.
     Running(Box<Running>),
     /// It waits for a process.
@@ -54,8 +86,8 @@ pub(super) enum Begun {
 }
 
 /// A turn that runs.
-pub(super) struct Running {
-    pub(super) run: Run,
+pub(in crate::wires) struct Running {
+    pub(in crate::wires) run: Run,
     pub(super) delivery: Delivery,
     /// Whether the response is kept.
     pub(super) kept: bool,
@@ -64,7 +96,7 @@ pub(super) struct Running {
 }
 
 /// What was said up to a response that is not kept.
-pub(super) struct Unkept {
+pub(in crate::wires) struct Unkept {
     /// Before the request: what the connection does not remember anyway.
     pub(super) before: Vec<Json>,
     /// The request's own items.
@@ -72,19 +104,36 @@ pub(super) struct Unkept {
 }
 
 /// Begins a turn. Up to here every failure is a plain error.
-pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'_>) -> Result<Begun, Fault> {
+pub(in crate::wires) async fn begin(
+    app: &App,
+    scope: &Scope,
+    body: &Bytes,
+    mut order: Order<'_>,
+) -> Result<Begun, Fault> {
+    let settled = order.settled.take();
     let mut ends = Ends::default();
     let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
     let mut request = CreateResponse::read(raw).map_err(error::shape)?;
-    let meaning = convert::meaning(&request, raw, scope, &order)?;
+    let mut meaning = convert::meaning(&request, raw, scope, &order)?;
+    // What is said in a thread is kept with it. C-18
+    if settled.as_ref().is_some_and(|settled| settled.thread.is_some()) {
+        meaning.kept = Kept::Yes;
+    }
     if meaning.kept != Kept::No || order.memory.is_some() {
         request.keep_thoughts();
     }
     let asked = tools::asked(&request)?;
     bounds::check(&request, raw, body.len(), &app.limits)?;
     let model = request.model.as_deref().unwrap_or_default();
-    let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| no_such_model(model))?;
-    let prior = gather(app, scope, &request, raw, order.memory).await?;
+    let (route, prior) = match &settled {
+        Some(settled) if settled.thread.is_some() => (settled.route.clone(), Prior::of(settled.before.clone())),
+        Some(settled) => (settled.route.clone(), gather(app, scope, &request, raw, order.memory).await?),
+        None => {
+            let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| no_such_model(model))?;
+            (route, gather(app, scope, &request, raw, order.memory).await?)
+        }
+    };
+    let model = settled.as_ref().map_or(model, |settled| settled.model.as_str());
     let background = meaning.kept == Kept::Background;
     let kept = meaning.kept != Kept::No;
     let settings = Settings::new(&request, Effective { model, stored: kept, background });
@@ -124,6 +173,7 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
         previous: request.previous_response_id.as_deref().filter(|id| !id.is_empty()).map(ToOwned::to_owned),
         keyed: order.keyed.clone(),
         streamed,
+        thread: settled.as_ref().and_then(|settled| settled.thread.clone()),
     });
     let unkept = (order.memory.is_some() && !kept)
         .then(|| Unkept { before: prior.kept_before().to_vec(), input: numbered(&mut ids) });
@@ -131,7 +181,7 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
     let said = said.as_ref().or(request.input.as_ref());
     let seal_context = scope.seal_context();
     let equipped = match order.generate {
-        true => tools::equip(app, scope, &order, &request, asked, said).await?,
+        true => tools::equip(app, scope, &order, settled.as_ref(), &request, asked, said).await?,
         false => None,
     };
     let mut losses = meaning.losses;
@@ -153,7 +203,7 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
             strict: order.strict,
             losses: &losses,
         };
-        tools.tooling(app, scope, limits_of_tools, basis)
+        tools.tooling(app, scope, limits_of_tools, settled.as_ref().and_then(|settled| settled.rounds), basis)
     });
     let ask = Ask {
         identity: order.identity,
@@ -170,6 +220,7 @@ pub(super) async fn begin(app: &App, scope: &Scope, body: &Bytes, order: Order<'
             losses: losses.clone(),
         },
         tooling,
+        call_ids: settled.is_some_and(|settled| settled.thread.is_some()),
     };
     let run = app.engine.start(ask, error::object_in_stream).await?;
     Ok(Begun::Running(Box::new(Running { run, delivery: meaning.delivery, kept, unkept })))
@@ -210,6 +261,7 @@ async fn enqueue(
         settings,
         delivery,
         ids: Ids::Unguessable,
+        call_ids: false,
     });
     emitter.wait();
     let events = begin.streamed.then(|| EventChunk {
@@ -248,6 +300,7 @@ async fn enqueue(
         transcripts: Vec::new(),
         tools: Vec::new(),
         approvals: Vec::new(),
+        session: None,
         // The work is handed to the queue: whoever sends the same again gets the same response.
         answer: order.keyed.clone().map(|keyed| (keyed, Some(amalgam_core::store::Answer::Stored))),
     };

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     BANK_LABEL, Scope,
-    store::{Buried, ToolOutcome, ToolRun, ToolStatistics, TurnWrite, Written},
+    store::{Begin, Buried, ToolOutcome, ToolRun, ToolStatistics, TurnWrite, Written},
 };
 use amalgam_protocol::Status;
 
@@ -42,6 +42,19 @@ pub(crate) async fn calls_of_tools_are_read_back_as_they_were_written(store: Eng
 
     let elsewhere = scope(2, "anna");
     assert_eq!(store.turn(elsewhere.admin().unwrap(), &turn.id).await.unwrap(), None);
+}
+
+pub(crate) async fn a_step_that_also_says_something_keeps_its_tools(store: Engine) {
+    // Steps with events alone may be written in a cheaper way; these are not such.
+    let turn = Turn::new("hi");
+    keep(&store, &anna(), turn.beginning(Begin { streamed: true, ..turn.begin() })).await;
+    keep(&store, &anna(), TurnWrite { tools: vec![run(0)], ..turn.saying(0, 1, "a") }).await;
+    let approval = asked(&turn, "mcpr_1");
+    keep(&store, &anna(), TurnWrite { approvals: vec![approval.clone()], ..turn.saying(2, 3, "b") }).await;
+    assert_eq!(runs(&store, &turn).await, [run(0)]);
+    assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(approval));
+    let tail = store.events(&anna(), &turn.id, None, 99).await.unwrap().unwrap();
+    assert_eq!((tail.chunks.len(), tail.last), (2, Some(3)));
 }
 
 pub(crate) async fn a_call_that_begins_and_ends_in_one_step_is_kept_as_it_ended(store: Engine) {

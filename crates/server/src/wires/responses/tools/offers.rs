@@ -44,8 +44,14 @@ impl<'a> Offers<'a> {
     }
 
     /// Says what the tool at `index` turned out to be.
-    pub(super) fn equip(&mut self, index: usize, asked: &AskedTool, equipped: Equipped) {
+    /// With `alone` nobody is there who could run what the server cannot: such a tool is not offered. RNCC-30
+    pub(super) fn equip(&mut self, index: usize, asked: &AskedTool, equipped: Equipped, alone: bool) {
         let offer = match (asked, equipped) {
+            (AskedTool::Named(name), Equipped::Unknown | Equipped::Client { .. }) if alone => {
+                self.of_client.remove(name);
+                self.of_bank = true;
+                Offer::Ours(Vec::new())
+            }
             (_, Equipped::Unknown) => return,
             (AskedTool::Named(name), Equipped::Client { description, parameters }) => {
                 self.of_bank = true;
@@ -190,6 +196,13 @@ fn function(name: &str, description: Option<&str>, parameters: &Json) -> Json {
         writer.key("parameters").valid(parameters.bytes());
         writer.key("strict").bool(false);
     });
+    Json::from_writer(writer)
+}
+
+/// The choice of one function.
+pub(super) fn named(name: &str) -> Json {
+    let mut writer = Writer::default();
+    write_function(&mut writer, name);
     Json::from_writer(writer)
 }
 

@@ -1,0 +1,117 @@
+//! A process that ends in the middle of a tool's call. S2, S3
+
+use amalgam_testkit::{Client, Gate};
+
+use super::*;
+use crate::support::{FINAL, ended, eventually, shared_store};
+
+fn background() -> Value {
+    let mut request = question();
+    request["background"] = json!(true);
+    request
+}
+
+/// Wants a response that failed and says which tool nobody knows about, and no further run of it.
+async fn assert_named(workshop: &Workshop, client: &Client, id: &str) {
+    // How soon is for the tests of deaths to say; a busy machine may take its time here.
+    let response = eventually("the end of the response", 3 * FINAL, async || {
+        let response = retrieved(client, id).await;
+        (response["status"] != "in_progress").then_some(response)
+    })
+    .await;
+    assert_eq!(
+        (&response["status"], &response["error"]["code"]),
+        (&json!("failed"), &json!("server_error")),
+        "{response}"
+    );
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`weather`") && message.contains("not known"), "{message}");
+    let record = client.get(&format!("/admin/turns/{id}")).await.json();
+    let call = &record["tool_calls"][0];
+    assert_eq!(
+        [&call["name"], &call["arguments"], &call["unknown"], &call["output"]],
+        [&json!("weather"), &json!(r#"{"city":"Oslo"}"#), &json!(true), &Value::Null],
+        "{record}"
+    );
+    let statistics = client.get("/admin/tools/weather/statistics").await.json();
+    assert!(statistics["unknown"].as_u64() >= Some(1), "{statistics}");
+    assert_eq!(workshop.service.requests().len(), 1, "nothing runs twice");
+}
+
+#[tokio::test]
+async fn a_process_that_dies_in_a_call_names_the_tool_when_it_is_back() {
+    for background_turn in [false, true] {
+        let mut workshop = Workshop::on(&stores()[0]).await;
+        workshop.put("weather", json!({})).await;
+        workshop.service.always_for("/weather", Reply::hang());
+        workshop.script(Wire::Chat, Delivery::Stream, &[calls("call_1", "weather", "Oslo")]);
+        let request = if background_turn { background() } else { question() };
+        let mut stream =
+            workshop.client().post_stream("/v1/responses", &asking(Wire::Chat, Delivery::Stream, &request)).await;
+        let created = stream.next_of_type("response.created").await;
+        stream.next_of_type("response.mcp_call.in_progress").await;
+        workshop.service.wait_for_requests(1).await;
+        workshop.world.amalgam.kill();
+        workshop.world.start_again().await;
+        let client = workshop.client();
+        assert_named(&workshop, &client, id_of(&created["response"])).await;
+        // What was asked before is still there, and the tool can be called anew.
+        workshop.service.always_for("/weather", says(json!("grey")));
+        let scripts = [calls("call_1", "weather", "Oslo"), Script::text(&["Grey."])];
+        let response = workshop.turn(Wire::Chat, Delivery::Stream, &scripts, &question()).await;
+        assert_eq!(response["status"], "completed");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_lives_names_the_tool_of_one_that_died() {
+    let Some(store) = shared_store() else { return };
+    let workshop = Workshop::on(&store).await;
+    workshop.put("weather", json!({})).await;
+    workshop.service.always_for("/weather", Reply::hang());
+    workshop.script(Wire::Chat, Delivery::Stream, &[calls("call_1", "weather", "Oslo")]);
+    let mut victim = workshop.world.another().await;
+    // In the foreground, since any process may run what is queued.
+    let request = asking(Wire::Chat, Delivery::Stream, &question());
+    let mut stream = victim.client().post_stream("/v1/responses", &request).await;
+    let created = stream.next_of_type("response.created").await;
+    workshop.service.wait_for_requests(1).await;
+    victim.kill();
+    assert_named(&workshop, &workshop.client(), id_of(&created["response"])).await;
+}
+
+#[tokio::test]
+async fn a_process_that_is_asked_to_stop_runs_no_tool_twice() {
+    for store in stores() {
+        let mut workshop = Workshop::on(&store).await;
+        workshop.put("weather", json!({})).await;
+        let gate = Gate::new();
+        workshop.service.always_for("/weather", says(json!("grey")).behind(&gate));
+        workshop.script(Wire::Chat, Delivery::Whole, &[calls("call_1", "weather", "Oslo"), Script::text(&["Grey."])]);
+        let request = asking(Wire::Chat, Delivery::Whole, &background());
+        let queued = workshop.client().post_json("/v1/responses", &request).await.json();
+        workshop.service.wait_for_requests(1).await;
+        workshop.world.amalgam.signal("TERM");
+        // It is told to go before its call is over.
+        let client = workshop.client();
+        eventually("the door to close", FINAL, async || {
+            client
+                .try_request(http::Method::GET, "/readyz", &[], bytes::Bytes::new())
+                .await
+                .map_or(Some(()), |answer| (answer.status != 200).then_some(()))
+        })
+        .await;
+        gate.open();
+        workshop.world.amalgam.ended().await;
+        workshop.world.start_again().await;
+        let response = ended(&workshop.client(), id_of(&queued)).await;
+        match response["status"].as_str() {
+            Some("completed") => assert_eq!(text_of(&response), "Grey."),
+            _ => {
+                let message = response["error"]["message"].as_str().unwrap_or_default();
+                assert!(message.contains("`weather`"), "{}: {response}", store.name);
+            }
+        }
+        assert_eq!(workshop.service.requests().len(), 1, "{}", store.name);
+    }
+}

@@ -1,0 +1,234 @@
+//! What can be set about an assistant, where each value may come from, and which one counts.
+//!
+//! Built-in defaults, the installation's settings (environment variables), the tenant's config, the profile: what comes
+//! later goes before what came earlier, and a value that is not set counts for nothing. Reading the environment and opening
+//! sealed keys is the business of others; texts and JSON come in here.
+
+mod resolve;
+mod value;
+
+use std::{fmt, time::Duration};
+
+use amalgam_protocol::{Json, Raw, Shape, Writer};
+
+use crate::tool::SecretText;
+use value::Value as _;
+
+pub use resolve::{Fact, Origin, Resolved, Sourced, resolve};
+pub use value::Truncation;
+
+/// The model that is asked when nobody has named one.
+pub const DEFAULT_MODEL: &str = "gpt-4o-mini";
+/// The version of a prompt that has none.
+pub const DEFAULT_PROMPT_VERSION: &str = "v1";
+/// How long an answer may be.
+pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 2_048;
+/// A history that is too long for the model loses its oldest part rather than failing.
+pub const DEFAULT_TRUNCATION: Truncation = Truncation::Auto;
+/// How long one call of the model may take.
+pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Whether the model may call several tools at once.
+pub const DEFAULT_PARALLEL_TOOL_CALLS: bool = true;
+/// How often tools run and the model is asked again.
+pub const DEFAULT_MAX_TOOL_ITERATIONS: u64 = 5;
+/// The longest message of a user.
+pub const DEFAULT_MAX_INPUT_CHARS: u64 = 4_000;
+/// How many earlier messages the model is reminded of.
+pub const DEFAULT_HISTORY_MAX_MESSAGES: u64 = 20;
+/// How many characters these may have altogether.
+pub const DEFAULT_HISTORY_MAX_CHARS: u64 = 12_000;
+/// The largest metadata of a request.
+pub const DEFAULT_METADATA_MAX_BYTES: u64 = 2_048;
+
+/// The variable that holds the installation's key.
+pub const KEY_VARIABLE: &str = "OPENAI_API_KEY";
+
+/// What may be wrong with a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingFault {
+    /// The variable, or the key of the JSON object.
+    pub name: String,
+    /// What is wrong with its value; without the value.
+    pub reason: String,
+}
+
+impl fmt::Display for SettingFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.name, self.reason)
+    }
+}
+
+/// Which fields [`Settings::fill`] may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// Those that are not set.
+    Empty,
+    /// Those that are set, too.
+    Overwrite,
+}
+
+macro_rules! settings {
+    ($($(#[$about:meta])* $field:ident: $kind:ty, $variable:literal, $bounds:expr;)*) => {
+        /// What somebody has set; nothing has to be.
+        #[derive(Debug, Clone, PartialEq, Default)]
+        pub struct Settings {
+            /// The key for the upstream. Never part of [`Settings::values`]: a tenant's is kept sealed elsewhere.
+            pub api_key: Option<SecretText>,
+            $($(#[$about])* pub $field: Option<$kind>,)*
+        }
+
+        impl Settings {
+            /// The key of every setting in a tenant's values, and the variable that sets it for all tenants.
+            pub const KEYS: &[(&str, &str)] = &[$((stringify!($field), $variable),)*];
+
+            /// Reads variables. One that is empty is not set; every one that cannot be used is told.
+            pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<SettingFault>> {
+                let mut faults = Vec::new();
+                let given = |name: &str| get(name).filter(|text| !text.trim().is_empty());
+                let settings = Self {
+                    api_key: given(KEY_VARIABLE).map(|key| SecretText(key.trim().to_owned())),
+                    $($field: given($variable).and_then(|text| {
+                        <$kind>::from_text(&text, &$bounds)
+                            .map_err(|reason| faults.push(SettingFault { name: $variable.to_owned(), reason }))
+                            .ok()
+                    }),)*
+                };
+                if faults.is_empty() { Ok(settings) } else { Err(faults) }
+            }
+
+            /// Takes over what an object names: null or an empty text unsets, everything else sets. Nothing changes when
+            /// anything is wrong.
+            pub fn change(&mut self, values: Raw<'_>) -> Result<(), Vec<SettingFault>> {
+                let mut faults = Vec::new();
+                let mut changed = self.clone();
+                if values.shape() != Shape::Object {
+                    let reason = format!("must be an object, not {}", values.shape().name());
+                    return Err(vec![SettingFault { name: "values".to_owned(), reason }]);
+                }
+                for (key, value) in values.fields() {
+                    let unset = value.is_null() || value.as_str().is_some_and(|text| text.decode().trim().is_empty());
+                    match &*key.decode() {
+                        $(stringify!($field) => match unset {
+                            true => changed.$field = None,
+                            false => match <$kind>::from_json(value, &$bounds) {
+                                Ok(value) => changed.$field = Some(value),
+                                Err(reason) => {
+                                    faults.push(SettingFault { name: stringify!($field).to_owned(), reason });
+                                }
+                            },
+                        },)*
+                        unknown => faults.push(SettingFault {
+                            name: unknown.chars().take(64).collect(),
+                            reason: "is no setting".to_owned(),
+                        }),
+                    }
+                }
+                if faults.is_empty() {
+                    *self = changed;
+                    return Ok(());
+                }
+                Err(faults)
+            }
+
+            /// What is set, as an object that [`Settings::from_values`] reads; without the key for the upstream.
+            pub fn values(&self) -> Json {
+                let mut writer = Writer::default();
+                writer.object(|writer| {
+                    $(if let Some(value) = &self.$field {
+                        value.write(writer.key(stringify!($field)));
+                    })*
+                });
+                Json::from_writer(writer)
+            }
+
+            /// Every setting, null where it is not set, secrets hidden: what is shown to an administrator.
+            pub fn shown(&self) -> Json {
+                let mut writer = Writer::default();
+                writer.object(|writer| {
+                    $(match &self.$field {
+                        Some(value) => value.show(writer.key(stringify!($field))),
+                        None => writer.key(stringify!($field)).null(),
+                    })*
+                });
+                Json::from_writer(writer)
+            }
+
+            /// Takes what `other` has set; never its key. Gives back the keys of what is different now.
+            pub fn fill(&mut self, other: &Self, fill: Fill) -> Vec<&'static str> {
+                let mut changed = Vec::new();
+                $(if other.$field.is_some() && self.$field != other.$field
+                    && (self.$field.is_none() || fill == Fill::Overwrite)
+                {
+                    self.$field.clone_from(&other.$field);
+                    changed.push(stringify!($field));
+                })*
+                changed
+            }
+        }
+    };
+}
+
+settings! {
+    /// The model that is asked.
+    model: String, "AI_AGENT_MODEL", 200;
+    /// The upstream that the model is asked from; by the model's name where none is named.
+    upstream: String, "AI_AGENT_UPSTREAM", 100;
+    /// What the assistant is told before everything else.
+    system_prompt: String, "AI_AGENT_SYSTEM_PROMPT", 100_000;
+    /// What is shown as the version of the prompt.
+    prompt_version: String, "AI_AGENT_SYSTEM_PROMPT_VERSION", 100;
+    /// How freely the model speaks. Left to the model where it is not set: some refuse it.
+    temperature: f64, "AI_AGENT_TEMPERATURE", (0.0, 2.0);
+    /// The share of likely words that the model chooses from. Left to the model where it is not set.
+    top_p: f64, "AI_AGENT_TOP_P", (0.0, 1.0);
+    /// How long an answer may be.
+    max_output_tokens: u64, "AI_AGENT_MAX_OUTPUT_TOKENS", (1, 1_000_000);
+    /// What happens to a history that is too long for the model.
+    truncation: Truncation, "AI_AGENT_TRUNCATION", ();
+    /// How long one call of the model may take.
+    request_timeout: Duration, "AI_AGENT_REQUEST_TIMEOUT", (1, 3_600);
+    /// Whether the model may call several tools at once.
+    parallel_tool_calls: bool, "AI_AGENT_PARALLEL_TOOL_CALLS", ();
+    /// How often tools run and the model is asked again.
+    max_tool_iterations: u64, "AI_AGENT_MAX_TOOL_ITERATIONS", (1, 100);
+    /// The longest message of a user, in characters.
+    max_input_chars: u64, "AI_AGENT_MAX_INPUT_CHARS", (1, 1_000_000);
+    /// How many earlier messages the model is reminded of.
+    history_max_messages: u64, "AI_AGENT_HISTORY_MAX_MESSAGES", (0, 10_000);
+    /// How many characters these may have altogether.
+    history_max_chars: u64, "AI_AGENT_HISTORY_MAX_CHARS", (0, 10_000_000);
+    /// The largest metadata of a request, in bytes.
+    metadata_max_bytes: u64, "AI_AGENT_METADATA_MAX_BYTES", (2, 1_048_576);
+    /// What users are hashed with before an upstream hears of them; without it, it hears nothing of them.
+    safety_salt: SecretText, "AI_AGENT_SAFETY_SALT", 1_000;
+}
+
+impl Settings {
+    /// What holds when nobody has set anything. No prompt, no upstream, no salt: these are nobody's to guess.
+    pub fn defaults() -> Self {
+        Self {
+            model: Some(DEFAULT_MODEL.to_owned()),
+            prompt_version: Some(DEFAULT_PROMPT_VERSION.to_owned()),
+            max_output_tokens: Some(DEFAULT_MAX_OUTPUT_TOKENS),
+            truncation: Some(DEFAULT_TRUNCATION),
+            request_timeout: Some(DEFAULT_REQUEST_TIMEOUT),
+            parallel_tool_calls: Some(DEFAULT_PARALLEL_TOOL_CALLS),
+            max_tool_iterations: Some(DEFAULT_MAX_TOOL_ITERATIONS),
+            max_input_chars: Some(DEFAULT_MAX_INPUT_CHARS),
+            history_max_messages: Some(DEFAULT_HISTORY_MAX_MESSAGES),
+            history_max_chars: Some(DEFAULT_HISTORY_MAX_CHARS),
+            metadata_max_bytes: Some(DEFAULT_METADATA_MAX_BYTES),
+            ..Self::default()
+        }
+    }
+
+    /// A tenant's values, as [`Settings::values`] wrote them.
+    pub fn from_values(values: Raw<'_>) -> Result<Self, Vec<SettingFault>> {
+        let mut settings = Self::default();
+        settings.change(values).map(|()| settings)
+    }
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

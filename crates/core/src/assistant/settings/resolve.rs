@@ -1,0 +1,207 @@
+//! Which of several values counts, and whose it is.
+
+use std::time::Duration;
+
+use amalgam_protocol::{Json, Writer};
+
+use super::{
+    DEFAULT_HISTORY_MAX_CHARS, DEFAULT_HISTORY_MAX_MESSAGES, DEFAULT_MAX_INPUT_CHARS, DEFAULT_MAX_TOOL_ITERATIONS,
+    DEFAULT_METADATA_MAX_BYTES, DEFAULT_MODEL, DEFAULT_PARALLEL_TOOL_CALLS, DEFAULT_PROMPT_VERSION,
+    DEFAULT_REQUEST_TIMEOUT, DEFAULT_TRUNCATION, Settings, value::{Truncation, Value},
+};
+use crate::{store::AgentProfile, tool::SecretText};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// It is built in.
+    Default,
+    /// The installation's settings.
+    Settings,
+    /// The tenant's config.
+    Config,
+    /// The profile.
+    Profile,
+}
+
+impl Origin {
+    /// The name that it is shown under.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Settings => "settings",
+            Self::Config => "config",
+            Self::Profile => "profile",
+        }
+    }
+}
+
+/// A value, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sourced<T> {
+    /// What counts.
+    pub value: T,
+    /// Who has said so.
+    pub origin: Origin,
+}
+
+/// Everything that counts for one turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// The key for the upstream.
+    pub api_key: Sourced<Option<SecretText>>,
+    /// The model that is asked.
+    pub model: Sourced<String>,
+    /// The upstream that it is asked from; by the model's name where there is none.
+    pub upstream: Sourced<Option<String>>,
+    /// The tenant's part of the prompt; empty where there is none.
+    pub system_prompt: Sourced<String>,
+    /// What is shown as the version of the prompt.
+    pub prompt_version: Sourced<String>,
+    /// Left to the model where there is none.
+    pub temperature: Sourced<Option<f64>>,
+    /// Left to the model where there is none.
+    pub top_p: Sourced<Option<f64>>,
+    /// Left to the model where there is none.
+    pub max_output_tokens: Sourced<Option<u64>>,
+    /// What happens to a history that is too long for the model.
+    pub truncation: Sourced<Truncation>,
+    /// How long one call of the model may take.
+    pub request_timeout: Sourced<Duration>,
+    /// Whether the model may call several tools at once.
+    pub parallel_tool_calls: Sourced<bool>,
+    /// How often tools run and the model is asked again.
+    pub max_tool_iterations: Sourced<u64>,
+    /// The longest message of a user, in characters.
+    pub max_input_chars: Sourced<u64>,
+    /// How many earlier messages the model is reminded of.
+    pub history_max_messages: Sourced<u64>,
+    /// How many characters these may have altogether.
+    pub history_max_chars: Sourced<u64>,
+    /// The largest metadata of a request, in bytes.
+    pub metadata_max_bytes: Sourced<u64>,
+    /// What users are hashed with; no identifier is sent where there is none.
+    pub safety_salt: Sourced<Option<SecretText>>,
+}
+
+/// One line of what counts, for people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fact {
+    /// The setting.
+    pub key: &'static str,
+    /// Its value; secrets as `***`.
+    pub value: Json,
+    /// Whose it is.
+    pub origin: Origin,
+}
+
+/// What counts: the profile's word before the tenant's, the tenant's before the installation's, that before `defaults`.
+///
+/// `config` carries the tenant's key, opened, where it has one.
+pub fn resolve(
+    defaults: &Settings,
+    settings: &Settings,
+    config: &Settings,
+    profile: Option<&AgentProfile>,
+) -> Resolved {
+    let layers = [(config, Origin::Config), (settings, Origin::Settings), (defaults, Origin::Default)];
+    let model = profile.and_then(|profile| profile.model.clone()).filter(|model| !model.trim().is_empty());
+    let model = match model {
+        Some(value) => Sourced { value, origin: Origin::Profile },
+        None => first(layers, |from| &from.model, DEFAULT_MODEL.to_owned()),
+    };
+    Resolved {
+        api_key: maybe(layers, |from| &from.api_key),
+        model,
+        upstream: maybe(layers, |from| &from.upstream),
+        system_prompt: first(layers, |from| &from.system_prompt, String::new()),
+        prompt_version: first(layers, |from| &from.prompt_version, DEFAULT_PROMPT_VERSION.to_owned()),
+        temperature: maybe(layers, |from| &from.temperature),
+        top_p: maybe(layers, |from| &from.top_p),
+        max_output_tokens: maybe(layers, |from| &from.max_output_tokens),
+        truncation: first(layers, |from| &from.truncation, DEFAULT_TRUNCATION),
+        request_timeout: first(layers, |from| &from.request_timeout, DEFAULT_REQUEST_TIMEOUT),
+        parallel_tool_calls: first(layers, |from| &from.parallel_tool_calls, DEFAULT_PARALLEL_TOOL_CALLS),
+        max_tool_iterations: first(layers, |from| &from.max_tool_iterations, DEFAULT_MAX_TOOL_ITERATIONS),
+        max_input_chars: first(layers, |from| &from.max_input_chars, DEFAULT_MAX_INPUT_CHARS),
+        history_max_messages: first(layers, |from| &from.history_max_messages, DEFAULT_HISTORY_MAX_MESSAGES),
+        history_max_chars: first(layers, |from| &from.history_max_chars, DEFAULT_HISTORY_MAX_CHARS),
+        metadata_max_bytes: first(layers, |from| &from.metadata_max_bytes, DEFAULT_METADATA_MAX_BYTES),
+        safety_salt: maybe(layers, |from| &from.safety_salt),
+    }
+}
+
+type Layers<'a> = [(&'a Settings, Origin); 3];
+
+/// The first value that is set.
+fn maybe<'a, T: Clone + 'a>(layers: Layers<'a>, field: impl Fn(&'a Settings) -> &'a Option<T>) -> Sourced<Option<T>> {
+    let set = layers.into_iter().find_map(|(from, origin)| Some((field(from).clone()?, origin)));
+    match set {
+        Some((value, origin)) => Sourced { value: Some(value), origin },
+        None => Sourced { value: None, origin: Origin::Default },
+    }
+}
+
+/// The first value that is set, or what is built in.
+fn first<'a, T: Clone + 'a>(
+    layers: Layers<'a>,
+    field: impl Fn(&'a Settings) -> &'a Option<T>,
+    built_in: T,
+) -> Sourced<T> {
+    let Sourced { value, origin } = maybe(layers, field);
+    Sourced { value: value.unwrap_or(built_in), origin }
+}
+
+impl Resolved {
+    /// Every value with its origin, in the order in which settings are documented.
+    pub fn facts(&self) -> Vec<Fact> {
+        vec![
+            optional("api_key", &self.api_key),
+            fact("model", &self.model),
+            optional("upstream", &self.upstream),
+            fact("system_prompt", &self.system_prompt),
+            fact("prompt_version", &self.prompt_version),
+            optional("temperature", &self.temperature),
+            optional("top_p", &self.top_p),
+            optional("max_output_tokens", &self.max_output_tokens),
+            fact("truncation", &self.truncation),
+            fact("request_timeout", &self.request_timeout),
+            fact("parallel_tool_calls", &self.parallel_tool_calls),
+            fact("max_tool_iterations", &self.max_tool_iterations),
+            fact("max_input_chars", &self.max_input_chars),
+            fact("history_max_messages", &self.history_max_messages),
+            fact("history_max_chars", &self.history_max_chars),
+            fact("metadata_max_bytes", &self.metadata_max_bytes),
+            optional("safety_salt", &self.safety_salt),
+        ]
+    }
+
+    /// The same as an object: `{"model": {"value": …, "origin": "config"}, …}`.
+    pub fn write(&self, writer: &mut Writer) {
+        writer.object(|writer| {
+            for fact in self.facts() {
+                writer.key(fact.key).object(|writer| {
+                    writer.key("value").raw(fact.value.raw());
+                    writer.key("origin").string(fact.origin.name());
+                });
+            }
+        });
+    }
+}
+
+fn fact<T: Value>(key: &'static str, sourced: &Sourced<T>) -> Fact {
+    told(key, sourced.origin, |writer| sourced.value.show(writer))
+}
+
+fn optional<T: Value>(key: &'static str, sourced: &Sourced<Option<T>>) -> Fact {
+    told(key, sourced.origin, |writer| match &sourced.value {
+        Some(value) => value.show(writer),
+        None => writer.null(),
+    })
+}
+
+fn told(key: &'static str, origin: Origin, write: impl FnOnce(&mut Writer)) -> Fact {
+    let mut writer = Writer::default();
+    write(&mut writer);
+    Fact { key, value: Json::from_writer(writer), origin }
+}

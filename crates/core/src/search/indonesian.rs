@@ -1,0 +1,209 @@
+//! Indonesian words back to their roots.
+//!
+//! Affixes change the first letter of what they are put before (`pimpin`, `memimpin`), and many an English word looks as if it
+//! had one (`member`, `pending`). So affixes are taken off only where a root that we know is left; the roots are those
+//! that courses are about. A few affixes that no English word begins with are taken off unknown roots too.
+
+/// Longer words are none of the language; nobody has to look for their roots.
+const LONGEST: usize = 32;
+
+/// What may stand at the end beside the affixes that make the word: `-nya` and the like.
+const CLITICS: [&str; 7] = ["nya", "lah", "kah", "pun", "tah", "ku", "mu"];
+const SUFFIXES: [&str; 5] = ["kan", "an", "i", "wan", "wati"];
+
+/// What a prefix takes away from the word, and what it may have swallowed of the root.
+#[rustfmt::skip] // one prefix a line
+const PREFIXES: [(&str, &[&str]); 21] = [
+    ("menge", &[""]), ("meng", &["", "k"]), ("meny", &["s"]), ("mem", &["", "p"]), ("men", &["", "t"]), ("me", &[""]),
+    ("penge", &[""]), ("peng", &["", "k"]), ("peny", &["s"]), ("pem", &["", "p"]), ("pen", &["", "t"]), ("pe", &[""]),
+    ("per", &[""]), ("pel", &[""]),
+    ("ber", &[""]), ("bel", &[""]), ("be", &[""]),
+    ("ter", &[""]), ("di", &[""]), ("ke", &[""]), ("se", &[""]),
+];
+
+/// A word has at most so many prefixes: `mem-per-`, `ke-pem-`, `di-ber-`.
+const MOST_PREFIXES: usize = 2;
+
+/// The root of a word, if it is one that we know.
+pub(super) fn root(word: &str) -> Option<&'static str> {
+    if word.len() > LONGEST {
+        return None;
+    }
+    // What takes the least away comes first: `bulan` is a root, not `bul` with an ending.
+    let bare = CLITICS.iter().filter_map(|clitic| word.strip_suffix(clitic));
+    let bases: Vec<&str> = std::iter::once(word).chain(bare).collect();
+    bases.iter().find_map(|base| known(base)).or_else(|| bases.iter().find_map(|base| derived(base)))
+}
+
+fn derived(base: &str) -> Option<&'static str> {
+    unsuffixed(base).find_map(known).or_else(|| {
+        let ends = std::iter::once(base).chain(unsuffixed(base));
+        (1..=MOST_PREFIXES).find_map(|prefixes| ends.clone().find_map(|end| unprefixed(end, prefixes)))
+    })
+}
+
+fn unsuffixed(word: &str) -> impl Iterator<Item = &str> + Clone {
+    SUFFIXES.iter().filter_map(move |suffix| word.strip_suffix(suffix))
+}
+
+/// The root behind exactly so many prefixes.
+fn unprefixed(word: &str, prefixes: usize) -> Option<&'static str> {
+    if prefixes == 0 {
+        return known(word);
+    }
+    PREFIXES.iter().find_map(|(prefix, swallowed)| {
+        let rest = word.strip_prefix(prefix)?;
+        swallowed.iter().find_map(|letter| match letter.is_empty() {
+            true => unprefixed(rest, prefixes - 1),
+            false => unprefixed(&format!("{letter}{rest}"), prefixes - 1),
+        })
+    })
+}
+
+fn known(word: &str) -> Option<&'static str> {
+    ROOTS.binary_search(&word).ok().and_then(|at| ROOTS.get(at).copied())
+}
+
+/// A word of an unknown root without what can only be Indonesian: `mengupload` and `diuploadkan` are `upload`.
+pub(super) fn loosened(word: &str) -> &str {
+    let rest = strip_end(word, &["nya", "lah", "kah"]);
+    // No English word begins like this, and the letter behind shows that the root is whole.
+    let sound = [("meng", "aeioughk"), ("peng", "aeiogh"), ("mem", "b"), ("pem", "b"), ("men", "jc"), ("pen", "j")];
+    let active = sound.iter().find_map(|(prefix, letters)| {
+        let root = rest.strip_prefix(prefix)?;
+        (root.len() >= 4 && root.starts_with(|c| letters.contains(c)) && !is_english(rest)).then_some(root)
+    });
+    match (active, rest.strip_prefix("di")) {
+        (Some(root), _) => strip_end(root, &["kan", "an"]),
+        (None, Some(root)) if root.len() >= 7 && root.ends_with("kan") => strip_end(root, &["kan"]),
+        _ => rest,
+    }
+}
+
+fn is_english(word: &str) -> bool {
+    ["member", "membran"].iter().any(|start| word.starts_with(start))
+}
+
+fn strip_end<'a>(word: &'a str, endings: &[&str]) -> &'a str {
+    endings.iter().find_map(|ending| word.strip_suffix(ending).filter(|rest| rest.len() >= 4)).unwrap_or(word)
+}
+
+/// In order, so that they can be found.
+#[rustfmt::skip]
+const ROOTS: &[&str] = &[
+    "abai", "acara", "acu", "adab", "adaptasi", "adil", "administrasi", "agama", "ahli", "ajak", "ajar", "aju",
+    "akademi", "akhir", "akibat", "akrab", "akreditasi", "aksara", "akses", "aktif", "akun", "akurat", "alat",
+    "alih", "alir", "alur", "aman", "amanah", "amat", "ambil", "ampu", "analisis", "ancam", "andal", "anggap",
+    "anggar", "anggota", "angka", "angkat", "angkut", "anjur", "antar", "antisipasi", "anut", "aplikasi",
+    "apresiasi", "arah", "arsip", "arti", "arus", "asah", "asal", "asas", "asuh", "asumsi", "asuransi", "atas",
+    "atur", "awal", "awas", "baca", "badan", "bagi", "bahan", "bahas", "bahasa", "bahaya", "baik", "baja", "bakat",
+    "baku", "balas", "balik", "bandar", "banding", "bangsa", "bangun", "bantu", "barang", "baru", "basis", "batas",
+    "bawa", "bawah", "bayar", "beda", "bekal", "bela", "beli", "benah", "benar", "bendung", "bentuk", "berani",
+    "berat", "beres", "berita", "berkas", "bersih", "besar", "biasa", "biaya", "bicara", "bidang", "bijak",
+    "bilang", "bimbing", "bina", "bincang", "bisnis", "bocor", "boga", "bongkar", "budaya", "buka", "bukti", "buku",
+    "bulan", "bumi", "bunga", "buru", "buruh", "busana", "cabang", "cadang", "cahaya", "cakap", "cakup", "campur",
+    "canggih", "capai", "cara", "catat", "cegah", "cek", "celaka", "cepat", "cerdas", "cerita", "cermat", "cetak",
+    "cipta", "citra", "coba", "cukup", "curah", "curang", "curi", "dagang", "daki", "damai", "damping", "dana",
+    "dapur", "darurat", "dasar", "data", "datang", "daur", "daya", "dedikasi", "dekat", "delegasi", "dengar",
+    "depan", "derajat", "desa", "desain", "didik", "digitalisasi", "diri", "disiplin", "diskusi", "dokter",
+    "dokumen", "dokumentasi", "dorong", "dosen", "duga", "dukung", "dunia", "edar", "edukasi", "ekonomi", "ekspor",
+    "emosi", "empati", "enkripsi", "erat", "estimasi", "etika", "evaluasi", "fasih", "fasilitasi", "fokus",
+    "formulasi", "fungsi", "gabung", "gaji", "gambar", "ganda", "ganggu", "ganti", "gaul", "gaya", "gejala",
+    "gelar", "gembira", "gerak", "giat", "gizi", "golong", "gudang", "guna", "guru", "hadap", "hadir", "hak",
+    "halaman", "halang", "hambat", "hantar", "harap", "harga", "hari", "harmoni", "hasil", "hasut", "hati", "hayat",
+    "hemat", "henti", "hidang", "hidup", "hijau", "hilang", "himpun", "hindar", "hitung", "hormat", "hubung",
+    "hukum", "huni", "ibu", "identifikasi", "ikat", "iklan", "iklim", "ikut", "ilmu", "imbang", "implementasi",
+    "impor", "indah", "industri", "informasi", "ingat", "inisiatif", "inovasi", "inspirasi", "integritas",
+    "interaksi", "investasi", "isi", "istirahat", "isu", "izin", "jadwal", "jaga", "jajar", "jalan", "jalin",
+    "jalur", "jamin", "jangkau", "janji", "jarak", "jaring", "jasa", "jati", "jawab", "jelas", "jenis", "jiwa",
+    "jual", "juang", "judul", "jujur", "jumlah", "jurnal", "juru", "kabar", "kader", "kaidah", "kait", "kaji",
+    "kalimat", "kalkulasi", "kampanye", "kantor", "kapal", "karya", "karyawan", "kas", "kata", "kawan", "kaya",
+    "kelas", "kelola", "kelompok", "keluarga", "kemas", "kembali", "kembang", "kemudi", "kenal", "kendala",
+    "kendali", "kendara", "kerja", "khusus", "kinerja", "kirim", "klasifikasi", "klinik", "kode", "kolaborasi",
+    "komitmen", "kompeten", "kompetensi", "kompetitif", "komputer", "komunikasi", "komunitas", "konflik",
+    "konseling", "konsep", "konsisten", "konsultasi", "konsumen", "konten", "kontrak", "kontribusi", "kontrol",
+    "koordinasi", "kota", "kreatif", "kredit", "krisis", "kritis", "kualifikasi", "kuasa", "kuat", "kuliah",
+    "kumpul", "kunci", "kunjung", "kurang", "kurikulum", "laba", "lacak", "lahir", "laju", "laku", "lambat",
+    "lampir", "lancar", "landas", "langgan", "langgar", "langsung", "lanjut", "lapor", "larang", "lari", "latih",
+    "lawan", "layak", "layan", "layar", "lebih", "lelang", "lembaga", "lengkap", "lepas", "lestari", "letak",
+    "lewat", "lihat", "limbah", "lindung", "lingkung", "lingkup", "lipat", "lisan", "listrik", "logika", "logistik",
+    "lokasi", "luar", "luas", "lulus", "lunas", "main", "maju", "makan", "makna", "maksud", "malam", "mampu",
+    "manajemen", "manajer", "mandiri", "manfaat", "manusia", "mapan", "masak", "masalah", "masuk", "masyarakat",
+    "mata", "matang", "materi", "mediasi", "meditasi", "menteri", "mesin", "milik", "mimpi", "minat", "minum",
+    "mitigasi", "mitra", "modal", "model", "modernisasi", "motivasi", "muat", "muda", "mudah", "mula", "mulai",
+    "mutu", "naik", "nalar", "nama", "nasabah", "nasihat", "navigasi", "negara", "negeri", "negosiasi", "niaga",
+    "nikah", "nilai", "norma", "nyaman", "nyata", "obat", "olah", "olahraga", "operasi", "optimalisasi", "orang",
+    "organisasi", "orientasi", "otomasi", "pabrik", "paham", "pahlawan", "pajak", "pakai", "paket", "panas",
+    "pandai", "pandang", "pandu", "pangan", "panggil", "pangkas", "panjang", "panjat", "pantau", "papar",
+    "partisipasi", "pasang", "pasar", "pasien", "pasok", "pasti", "patuh", "payung", "pecah", "peduli", "pegang",
+    "pegawai", "peka", "pelihara", "peluang", "pendek", "pengalaman", "pengaruh", "penjara", "penting", "penuh",
+    "peran", "perangkat", "percaya", "perempuan", "pergi", "periksa", "perintah", "perkara", "perlu", "persepsi",
+    "pesan", "pesat", "pesawat", "peserta", "peta", "petik", "pidato", "pihak", "pikir", "pilah", "pilih", "pimpin",
+    "pindah", "pinjam", "pintar", "piutang", "pohon", "pokok", "pola", "politik", "populer", "posisi", "potensi",
+    "potong", "praktik", "prasarana", "presentasi", "pribadi", "prinsip", "prioritas", "produk", "produksi",
+    "produktif", "profesi", "profesional", "program", "promosi", "proses", "proyek", "psikologi", "puas", "publik",
+    "publikasi", "pulih", "puncak", "punya", "pupuk", "purna", "pusat", "putus", "ragam", "rahasia", "rakit",
+    "rakyat", "ramah", "rambu", "ranah", "rancang", "rangka", "rangkai", "rangkul", "rangkum", "rapat", "rapi",
+    "rasa", "rata", "rawat", "raya", "realisasi", "regulasi", "rekam", "rekan", "rekonsiliasi", "rekrut",
+    "rekrutmen", "relasi", "rencana", "rendah", "resiko", "resmi", "respons", "riset", "risiko", "rugi", "rujuk",
+    "rumah", "rumus", "runding", "rusak", "saham", "saing", "saji", "sakit", "salah", "salur", "sambung", "sampah",
+    "sandi", "sanding", "santun", "saran", "sarana", "saring", "sasar", "satu", "sayang", "sebar", "sedia", "segar",
+    "sehat", "sejahtera", "sejarah", "sekolah", "sekretaris", "selamat", "seleksi", "selenggara", "selesai",
+    "selidik", "seluruh", "semangat", "sembuh", "senang", "sengketa", "seni", "sentuh", "seragam", "serah",
+    "serang", "serap", "sertifikasi", "sertifikat", "sesuai", "setara", "siaga", "siap", "siar", "sidik", "sifat",
+    "sikap", "simpan", "simpul", "simulasi", "singkat", "sistem", "siswa", "situs", "soal", "sosial",
+    "standardisasi", "statistik", "strategi", "studi", "suara", "sukses", "sulit", "sumber", "sunting", "surat",
+    "survei", "surya", "susah", "susun", "syarat", "tahan", "tahap", "tahu", "tahun", "tamat", "tambah", "tampil",
+    "tanam", "tanda", "tanggap", "tangguh", "tanggung", "tanggungjawab", "tangkap", "tani", "tantang", "tanya",
+    "target", "tarik", "tata", "tatap", "tawar", "tekan", "teknik", "teknis", "teknologi", "telaah", "teladan",
+    "teliti", "teman", "tempat", "tempuh", "tempur", "temu", "tenaga", "tenang", "tentu", "tepat", "terampil",
+    "terang", "terbit", "terima", "terjemah", "ternak", "tetap", "timbang", "tindak", "tinggi", "tingkat", "tinjau",
+    "titip", "toko", "tonton", "topik", "transaksi", "transformasi", "transportasi", "tugas", "tuju", "tulis",
+    "tumbuh", "tunda", "tunjuk", "tuntas", "tuntun", "tuntut", "turun", "tutup", "tutur", "uang", "ubah", "ucap",
+    "uji", "ukur", "ulang", "ulas", "undang", "undur", "unggah", "unggul", "universitas", "untung", "upah", "upaya",
+    "urai", "urus", "usaha", "usul", "utama", "utang", "utuh", "vaksin", "verifikasi", "visualisasi", "wajar",
+    "wajib", "waktu", "wali", "wanita", "warga", "waris", "warna", "warta", "waspada", "wawancara", "wawasan",
+    "wenang", "wewenang", "wilayah", "wirausaha", "wisata", "wujud", "yakin", "zaman",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_in_order_and_each_is_there_once() {
+        assert!(ROOTS.is_sorted_by(|one, next| one < next));
+    }
+
+    #[test]
+    fn what_a_prefix_has_swallowed_comes_back() {
+        for (word, expected) in [
+            ("memimpin", "pimpin"),
+            ("kepemimpinannya", "pimpin"),
+            ("menulis", "tulis"),
+            ("penyusunan", "susun"),
+            ("pengembangan", "kembang"),
+            ("mengecek", "cek"),
+            ("pembelajaran", "ajar"),
+            ("mempertanggungjawabkan", "tanggungjawab"),
+            ("memberdayakan", "daya"),
+            ("bulannya", "bulan"),
+        ] {
+            assert_eq!(root(word), Some(expected), "{word}");
+        }
+    }
+
+    #[test]
+    fn unknown_roots_lose_what_only_indonesian_has() {
+        for (word, expected) in [
+            ("mengupload", "upload"),
+            ("mengunduhnya", "unduh"),
+            ("didownloadkan", "download"),
+            ("membership", "membership"),
+            ("penguin", "penguin"),
+            ("dialog", "dialog"),
+        ] {
+            assert_eq!(loosened(word), expected, "{word}");
+        }
+    }
+}

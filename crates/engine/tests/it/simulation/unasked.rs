@@ -1,0 +1,161 @@
+//! Everything of a store that no turn asks for.
+
+use amalgam_core::{
+    Admin, Operator, Scope, TenantState,
+    store::{
+        Added, Approval, BankOf, BankStore, BankTool, Conversation, ConversationItem, ConversationStore, Decided,
+        Decision, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore, TenantChange, TenantRecord,
+        ToolStatistics,
+    },
+};
+use amalgam_protocol::Json;
+
+use super::store::{SimStore, nobody_asks};
+
+impl BankStore for SimStore {
+    fn tools_for<'a>(&'a self, _: &'a Scope, _: Option<&'a [String]>) -> Stored<'a, Vec<BankTool>> {
+        nobody_asks()
+    }
+
+    fn tools<'a>(&'a self, _: BankOf<'a>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<BankTool>> {
+        nobody_asks()
+    }
+
+    fn tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, Option<BankTool>> {
+        nobody_asks()
+    }
+
+    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool) -> Stored<'a, bool> {
+        nobody_asks()
+    }
+
+    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
+        nobody_asks()
+    }
+
+    fn tool_statistics<'a>(&'a self, _: Admin<'a>, _: &'a str, _: &'a str, _: u64) -> Stored<'a, ToolStatistics> {
+        nobody_asks()
+    }
+
+    fn approval<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Approval>> {
+        nobody_asks()
+    }
+
+    fn approval_of_tenant<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<Approval>> {
+        nobody_asks()
+    }
+
+    fn approvals<'a>(
+        &'a self,
+        _: Admin<'a>,
+        _: bool,
+        _: Option<&'a str>,
+        _: usize,
+        _: u64,
+    ) -> Stored<'a, Vec<Approval>> {
+        nobody_asks()
+    }
+
+    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+        nobody_asks()
+    }
+
+    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+        nobody_asks()
+    }
+
+    fn use_approval<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, bool> {
+        nobody_asks()
+    }
+}
+
+impl ConversationStore for SimStore {
+    fn create_conversation<'a>(&'a self, _: &'a Scope, _: &'a Conversation, _: Vec<NewItem>) -> Stored<'a, ()> {
+        nobody_asks()
+    }
+
+    fn conversation<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Conversation>> {
+        nobody_asks()
+    }
+
+    fn update_conversation<'a>(&'a self, _: &'a Scope, _: &'a str, _: Json) -> Stored<'a, Option<Conversation>> {
+        nobody_asks()
+    }
+
+    fn delete_conversation<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, bool> {
+        nobody_asks()
+    }
+
+    fn add_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: Vec<NewItem>) -> Stored<'a, Option<Added>> {
+        nobody_asks()
+    }
+
+    fn list_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a Page) -> Stored<'a, Option<Listing>> {
+        nobody_asks()
+    }
+
+    fn conversation_item<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, Option<ConversationItem>> {
+        nobody_asks()
+    }
+
+    fn delete_item<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, Option<bool>> {
+        nobody_asks()
+    }
+
+    fn conversation_history<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Vec<Json>>> {
+        nobody_asks()
+    }
+}
+
+impl TenancyStore for SimStore {
+    fn create_tenant<'a>(
+        &'a self,
+        _: Operator,
+        _: Option<i64>,
+        _: &'a str,
+        _: TenantState,
+        _: u64,
+    ) -> Stored<'a, Option<TenantRecord>> {
+        nobody_asks()
+    }
+
+    fn tenants(&self, _: Operator, _: Option<i64>, _: usize) -> Stored<'_, Vec<TenantRecord>> {
+        nobody_asks()
+    }
+
+    fn tenant(&self, _: Operator, _: i64) -> Stored<'_, Option<TenantRecord>> {
+        nobody_asks()
+    }
+
+    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
+        nobody_asks()
+    }
+
+    fn create_key(&self, _: Operator, _: NewKey) -> Stored<'_, bool> {
+        nobody_asks()
+    }
+
+    fn keys<'a>(&'a self, _: Operator, _: Option<i64>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<KeyRecord>> {
+        nobody_asks()
+    }
+
+    fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
+        nobody_asks()
+    }
+
+    fn key_by_hash(&self, _: Operator, _: [u8; 32]) -> Stored<'_, Option<(KeyRecord, TenantRecord)>> {
+        nobody_asks()
+    }
+
+    fn touch_keys(&self, _: Operator, _: Vec<(String, u64)>) -> Stored<'_, ()> {
+        nobody_asks()
+    }
+
+    fn remembered<'a>(&'a self, _: Operator, _: &'a str) -> Stored<'a, Option<String>> {
+        nobody_asks()
+    }
+
+    fn remember<'a>(&'a self, _: Operator, _: &'a str, _: &'a str, _: bool) -> Stored<'a, String> {
+        nobody_asks()
+    }
+}

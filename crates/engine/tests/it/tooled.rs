@@ -1,0 +1,152 @@
+//! A turn with tools that the server runs, as a door would start it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use amalgam_core::{
+    ArgumentCheck, BANK_LABEL, BoxFuture, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal, ServerTool,
+    ToolCall, ToolError, ToolOutput, normalise,
+};
+use amalgam_engine::{Ask, DecidedCall, Engine, Identity, Keep, Plan, Question, Run, Tooling};
+use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Json, Raw, Settings};
+use bytes::Bytes;
+
+/// Levels of JSON that a request may have.
+const JSON_DEPTH: usize = 64;
+
+/// A turn to start.
+pub(crate) struct Tooled<'a> {
+    /// The request with its tools as the model is offered them.
+    pub(crate) body: &'a str,
+    pub(crate) delivery: Delivery,
+    pub(crate) identity: Identity,
+    pub(crate) keep: Option<fn(&Settings, bool) -> Keep>,
+    pub(crate) scope: Scope,
+    pub(crate) candidate: Candidate,
+    pub(crate) tools: Vec<Arc<ServerTool>>,
+    /// The functions of the client; none for any.
+    pub(crate) of_client: Option<Vec<&'static str>>,
+    pub(crate) one_by_one: bool,
+    pub(crate) max_calls: Option<u32>,
+    pub(crate) listings: Vec<(String, Json)>,
+    pub(crate) decided: Vec<DecidedCall>,
+}
+
+impl Tooled<'_> {
+    pub(crate) async fn start(self, engine: &Engine, tell: fn(&Fault) -> ErrorObject) -> Result<Run, Fault> {
+        let body = Bytes::copy_from_slice(self.body.as_bytes());
+        let raw = Raw::parse(&body).unwrap();
+        let request = CreateResponse::read(raw).unwrap();
+        let history = normalise(None, request.input.as_ref());
+        let kept = self.keep.is_some();
+        let settings = Settings::new(&request, Effective { model: "m", stored: kept, background: false });
+        let candidates = vec![self.candidate];
+        let plan = Plan {
+            body: body.clone(),
+            json_depth: JSON_DEPTH,
+            tools: raw.get("tools").map_or_else(|| json("[]"), Json::from),
+            choice: raw.get("tool_choice").map(Json::from),
+            thoughts: true,
+            before: Vec::new(),
+            own: None,
+            candidates: candidates.clone(),
+            seal: Arc::new(Open),
+            seal_context: "t".to_owned(),
+            delivery: self.delivery,
+            strict: false,
+            losses: Vec::new(),
+        };
+        let tooling = Tooling {
+            scope: self.scope,
+            tools: self.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect::<HashMap<_, _>>(),
+            of_client: self.of_client.map(|names| names.into_iter().map(ToOwned::to_owned).collect()),
+            one_by_one: self.one_by_one,
+            rounds: None,
+            max_calls: self.max_calls,
+            listings: self.listings,
+            decided: self.decided,
+            plan: Arc::new(plan),
+        };
+        let ask = Ask {
+            identity: self.identity,
+            keep: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
+            waited: None,
+            settings,
+            question: Question {
+                candidates: &candidates,
+                request: &request,
+                history: &history,
+                delivery: self.delivery,
+                seal_context: "t",
+                strict: false,
+                losses: Vec::new(),
+            },
+            tooling: Some(Box::new(tooling)),
+            call_ids: false,
+        };
+        engine.start(ask, tell).await
+    }
+}
+
+/// A tool of the bank whose arguments may hold anything but `bad`.
+pub(crate) fn tool(name: &str, policy: Policy, handler: impl Handler + 'static) -> ServerTool {
+    ServerTool {
+        name: name.to_owned(),
+        label: BANK_LABEL.to_owned(),
+        own_name: name.to_owned(),
+        description: None,
+        parameters: json("{}"),
+        policy,
+        check: Arc::new(NothingBad),
+        handler: Arc::new(handler),
+    }
+}
+
+/// One call as a handler sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) call_id: String,
+    pub(crate) key: String,
+    pub(crate) arguments: String,
+}
+
+/// A handler made of a function.
+pub(crate) struct Does<F>(pub(crate) F);
+
+/// What such a function gives back.
+pub(crate) type Doing = BoxFuture<'static, Result<ToolOutput, ToolError>>;
+
+impl<F: Fn(Seen) -> Doing + Send + Sync> Handler for Does<F> {
+    fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        let ToolCall { call_id, key, arguments, .. } = call;
+        let arguments = arguments.text().to_owned();
+        (self.0)(Seen { call_id: call_id.to_owned(), key: key.to_owned(), arguments })
+    }
+}
+
+struct NothingBad;
+
+impl ArgumentCheck for NothingBad {
+    fn check(&self, arguments: Raw<'_>) -> Result<(), String> {
+        match arguments.get("bad") {
+            Some(_) => Err("/bad: is not allowed".to_owned()),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::from(Raw::parse(text.as_bytes()).unwrap())
+}
+
+/// Nothing is sealed in these turns.
+struct Open;
+
+impl Seal for Open {
+    fn seal(&self, _: &str, plain: &[u8]) -> String {
+        String::from_utf8_lossy(plain).into_owned()
+    }
+
+    fn open(&self, _: &str, _: &str) -> Option<Vec<u8>> {
+        None
+    }
+}

@@ -1,0 +1,142 @@
+//! Faults in the shape of this door: a map of fields, or `{"detail": text}`.
+
+use amalgam_core::{Fault, FaultKind, StoreError, assistant::request::FieldFaults};
+use amalgam_protocol::Writer;
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use tracing::{error, warn};
+
+/// What callers are told of everything that goes wrong behind this door. RNCC-18
+pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
+
+/// Something that this door answers with an error.
+#[derive(Debug)]
+pub(in crate::wires) enum AssistantError {
+    /// What is wrong with each field: a JSON object.
+    Fields(Vec<u8>),
+    /// Anything else.
+    Fault(Fault),
+    /// A key that nobody has configured, by the variable that should hold it.
+    NoKey(String),
+    /// The tenant has no assistant.
+    Disabled,
+}
+
+impl From<Fault> for AssistantError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<FieldFaults> for AssistantError {
+    fn from(faults: FieldFaults) -> Self {
+        let mut writer = Writer::default();
+        faults.write(&mut writer);
+        Self::Fields(writer.into_bytes())
+    }
+}
+
+impl From<StoreError> for AssistantError {
+    fn from(error: StoreError) -> Self {
+        Self::Fault(error.into())
+    }
+}
+
+impl AssistantError {
+    fn told(&self) -> (u16, Vec<u8>) {
+        match self {
+            Self::Fields(fields) => (400, fields.clone()),
+            Self::NoKey(variable) => (503, detail(&format!("{variable} is not configured."))),
+            Self::Disabled => (403, detail("AI agent is disabled for this company.")),
+            Self::Fault(fault) => {
+                let (status, text) = words(fault);
+                (status, detail(text))
+            }
+        }
+    }
+}
+
+/// What a caller reads of a fault, and with which status. Nothing of what an upstream said comes out here.
+fn words(fault: &Fault) -> (u16, &str) {
+    match fault.kind {
+        FaultKind::Invalid => (400, &fault.message),
+        FaultKind::Unauthenticated => (401, "Authentication credentials were not provided or are not valid."),
+        FaultKind::Forbidden => (403, "You do not have permission to perform this action."),
+        FaultKind::NotFound => (404, "Not found."),
+        FaultKind::MethodNotAllowed => (405, &fault.message),
+        FaultKind::RequestTimeout => (408, &fault.message),
+        FaultKind::Conflict => (409, &fault.message),
+        FaultKind::TooLarge => (413, &fault.message),
+        FaultKind::UnsupportedMedia => (415, &fault.message),
+        FaultKind::Mismatch => (422, &fault.message),
+        FaultKind::Cancelled => (499, &fault.message),
+        FaultKind::Overloaded
+        | FaultKind::ShuttingDown
+        | FaultKind::UpstreamBusy
+        | FaultKind::UpstreamQuota
+        | FaultKind::UpstreamCredential
+        | FaultKind::UpstreamRejected
+        | FaultKind::ContextLength
+        | FaultKind::ContentPolicy
+        | FaultKind::UpstreamDown
+        | FaultKind::UpstreamBroken
+        | FaultKind::UpstreamTimeout
+        | FaultKind::ToolServer
+        | FaultKind::ToolFailed
+        | FaultKind::Deadline
+        | FaultKind::StoreDown => (503, UNAVAILABLE),
+        FaultKind::Internal => (500, "Internal server error."),
+    }
+}
+
+fn detail(text: &str) -> Vec<u8> {
+    let mut writer = Writer::with_capacity(text.len() + 16);
+    writer.object(|writer| writer.key("detail").string(text));
+    writer.into_bytes()
+}
+
+impl IntoResponse for AssistantError {
+    fn into_response(self) -> Response {
+        let (status, body) = self.told();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if status == 401 {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Self::Fault(fault) = &self {
+            match status {
+                500 => error!(detail = fault.detail, "request failed: {fault}"),
+                501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
+                _ => {}
+            }
+            if let Some(wait) = fault.retry_after {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
+            }
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_upstream_said_does_not_come_out() {
+        // RNCC-18
+        let fault = Fault::new(FaultKind::UpstreamRejected, "your prompt is silly").detail("key sk-1");
+        let (status, body) = AssistantError::from(fault).told();
+        assert_eq!((status, body.as_slice()), (503, br#"{"detail":"AI service is temporarily unavailable."}"#.as_slice()));
+    }
+
+    #[test]
+    fn a_missing_key_is_named_by_its_variable() {
+        let (status, body) = AssistantError::NoKey("OPENAI_API_KEY".to_owned()).told();
+        assert_eq!((status, body.as_slice()), (503, br#"{"detail":"OPENAI_API_KEY is not configured."}"#.as_slice()));
+    }
+}

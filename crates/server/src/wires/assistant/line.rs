@@ -1,0 +1,91 @@
+//! The line of those who want to speak in one thread: one after the other, in the order in which they came, whichever
+//! process they came to.
+
+use std::{sync::Arc, time::Duration};
+
+use amalgam_core::{
+    Fault, FaultKind, Scope,
+    store::{Heard, Ticket, UserWords, session_bell},
+};
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::told::metadata;
+use crate::app::App;
+
+/// How often somebody in the line looks whether its time has come, besides being woken.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// A place in the line. Whoever leaves gives it up.
+pub(super) struct Place {
+    app: Arc<App>,
+    scope: Scope,
+    ticket: Option<Ticket>,
+}
+
+impl Place {
+    /// Gets in line and waits until its time has come.
+    pub(super) async fn take(app: &Arc<App>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
+        let deadline = Instant::now() + app.engine.turn_deadline();
+        let ticket = app.store.line_up(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
+        let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket) };
+        loop {
+            let changed = app.store.changed(&session_bell(ticket.session_id));
+            match app.store.is_next(scope, ticket).await? {
+                Some(true) => return Ok(place),
+                None => return Err(gone()),
+                Some(false) if Instant::now() >= deadline => {
+                    return Err(Fault::new(FaultKind::Deadline, "The turns before this one are not done yet."));
+                }
+                Some(false) => {
+                    let _ = timeout(LOOK_AGAIN, changed).await;
+                }
+            }
+        }
+    }
+
+    /// Says what the user says.
+    pub(super) async fn speak(&mut self, words: UserWords) -> Result<(Ticket, Heard), Fault> {
+        let ticket = self.ticket.ok_or_else(gone)?;
+        let heard = self.app.store.speak(&self.scope, ticket, words).await?.ok_or_else(gone)?;
+        Ok((ticket, heard))
+    }
+
+    /// The turn that answers runs, and its end gives the place up.
+    pub(super) fn hand_on(mut self) {
+        self.ticket = None;
+    }
+
+    /// Nobody answers: the place is given up, and what was said is marked with the reason. RNCC-20
+    pub(super) async fn fail(mut self, code: &str, message: &str) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let reason = metadata("error", |writer| {
+            writer.key("code").string(code);
+            writer.key("message").string(message);
+        });
+        if let Err(error) = self.app.store.leave(&self.scope, ticket, Some(reason)).await {
+            warn!("a place in a line could not be given up: {error}");
+        }
+    }
+}
+
+fn gone() -> Fault {
+    Fault::new(FaultKind::StoreDown, "The place in the line is gone; try again.")
+        .retry_after(Some(Duration::from_secs(1)))
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let (app, scope) = (Arc::clone(&self.app), self.scope.clone());
+        let reason = metadata("error", |writer| {
+            writer.key("code").string("cancelled");
+            writer.key("message").string("The caller left before it was answered.");
+        });
+        self.app.engine.outlive(async move {
+            if let Err(error) = app.store.leave(&scope, ticket, Some(reason)).await {
+                warn!("a place in a line could not be given up: {error}");
+            }
+        });
+    }
+}

@@ -1,0 +1,270 @@
+//! `POST /api/v2/ai-agent/respond/`: a user's message, and what its assistant says to it.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, FaultKind, Scope,
+    assistant::{
+        catalog::forced_tool,
+        prompt::Prompt,
+        request::{self, RespondRequest},
+        safety_identifier, window,
+    },
+    store::{Course, Heard, UserWords},
+};
+use amalgam_engine::{Identity, Run, Thread, follow, look};
+use amalgam_protocol::{Json, Raw, Writer};
+use axum::{
+    Extension,
+    extract::{Path, Request, State, rejection::PathRejection},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use super::{
+    agent::Agent,
+    error::AssistantError,
+    is_enabled,
+    line::Place,
+    stream,
+    told::{self, Numbers, metadata},
+};
+use crate::{
+    app::App,
+    body::read_json,
+    wires::{
+        WireError, answer,
+        query::Query,
+        responses::{
+            deliver::event_stream,
+            error::object_in_stream,
+            once,
+            turn::{Begun, Order, Settled, begin},
+        },
+    },
+};
+
+/// Where a stream can be picked up again.
+const RESPONSE_ID: HeaderName = HeaderName::from_static("amalgam-response-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Answers a message. RNCC-19: who asks, whether it may, what it says, whether anybody can be asked, and then it is.
+pub(super) async fn respond(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    request: Request,
+) -> Result<Response, AssistantError> {
+    if !is_enabled(&app, &scope).await? {
+        return Err(AssistantError::Disabled);
+    }
+    let (head, body) = read_json(request, app.limits.whole_body()).await?;
+    let Some(key) = once::key(&head.headers)? else {
+        return match wants_stream(&head.headers) {
+            true => Turn::begin(&app, &scope, &body, true).await?.stream(app, scope),
+            false => Ok(answer::json(Turn::begin(&app, &scope, &body, false).await?.whole(&app, &scope).await?)),
+        };
+    };
+    match once::claim(&app, &scope, "POST /api/v2/ai-agent/respond", key, &body).await {
+        Err(WireError(fault)) => Err(fault.into()),
+        Ok(once::Standing::Told(response)) => Ok(response),
+        Ok(once::Standing::First(first)) => {
+            let working = (Arc::clone(&app), scope.clone());
+            let work = async move {
+                let (app, scope) = working;
+                let turn = Turn::begin(&app, &scope, &body, false).await?;
+                turn.whole(&app, &scope).await
+            };
+            first.answer(work).await
+        }
+    }
+}
+
+/// Picks up the stream of an answer. P6
+pub(super) async fn resume(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+    query: Query,
+) -> Result<Response, AssistantError> {
+    let not_found = || Fault::new(FaultKind::NotFound, "Not found.");
+    let Ok(Path(id)) = id else { return Err(not_found().into()) };
+    let last = headers.get(LAST_EVENT).and_then(|last| last.to_str().ok()?.parse().ok());
+    let after = query.number("starting_after")?.or(last);
+    // From the beginning: what a call is called was said there.
+    let tail = look(&*app.store, &scope, &id, None).await?.ok_or_else(not_found)?;
+    let settings = Bytes::from([b"{".as_slice(), &tail.response.settings, b"}"].concat());
+    let settings = Raw::parse(&settings).map_err(Fault::internal)?;
+    let numbers = settings.get("metadata").and_then(Numbers::read).ok_or_else(not_found)?;
+    let frames = Box::pin(follow(Arc::clone(&app.store), scope.clone(), tail, None));
+    Ok(event_stream(stream::events(app, scope, frames, numbers, after)))
+}
+
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("text/event-stream"));
+    headers.get_all(header::ACCEPT).iter().any(accepts)
+}
+
+/// A turn that runs.
+struct Turn {
+    run: Run,
+    numbers: Numbers,
+}
+
+impl Turn {
+    async fn begin(app: &Arc<App>, scope: &Scope, body: &Bytes, streamed: bool) -> Result<Self, AssistantError> {
+        let raw = Raw::parse(body).map_err(|error| {
+            Fault::new(FaultKind::Invalid, format!("JSON parse error - {error}")).code("invalid_json")
+        })?;
+        let slug = raw.get_str("agent").filter(|slug| slug.chars().count() <= request::AGENT_CHARS);
+        let agent = Agent::of(app, scope, slug.as_deref()).await?;
+        let limits = request::Limits {
+            max_input_chars: agent.resolved.max_input_chars.value,
+            metadata_max_bytes: agent.resolved.metadata_max_bytes.value,
+        };
+        let asked = request::read(raw, limits)?;
+        let route = agent.route(app, scope).await?;
+        let course = match asked.course_id {
+            Some(id) => app.store.course(scope, id).await?,
+            None => None,
+        };
+        let prompt = agent.prompt(course.as_ref());
+        let profile = agent.profile.as_ref().map(|profile| profile.slug.as_str());
+        let mut place = Place::take(app, scope, profile).await?;
+        let identity = app.engine.identity();
+        let words = words(app, &agent, &asked, &identity, course.as_ref());
+        let (ticket, heard) = place.speak(words).await?;
+        let numbers = Numbers {
+            session_id: ticket.session_id,
+            user_message_id: heard.user_message_id,
+            assistant_message_id: heard.assistant_message_id,
+        };
+        let thread = Thread {
+            ticket,
+            user_message_id: heard.user_message_id,
+            assistant_message_id: heard.assistant_message_id,
+            model: agent.resolved.model.value.clone(),
+            metadata: vec![metadata("system_prompt", |writer| {
+                writer.key("version").string(&agent.resolved.prompt_version.value);
+                writer.key("hash").string(&prompt.hash);
+                writer.key("text").string(&prompt.text);
+            })],
+        };
+        let settled = Settled {
+            route,
+            before: history(&agent, &heard),
+            thread: Some(Box::new(thread)),
+            alone: true,
+            first_tool: first_tool(&agent, &asked),
+            rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),
+            model: agent.resolved.model.value.clone(),
+        };
+        let body = compose(scope, &agent, &prompt, &asked, numbers, streamed);
+        match begin(app, scope, &body, Order::settled(identity, settled)).await {
+            Ok(Begun::Running(running)) => {
+                place.hand_on();
+                Ok(Self { run: running.run, numbers })
+            }
+            Ok(Begun::Queued { .. }) => Err(Fault::internal("an assistant's turn was put into the queue").into()),
+            Err(fault) => {
+                // Where the model refused, the turn's end has told the thread already, and this changes nothing.
+                place.fail(fault.code.as_deref().unwrap_or("failed"), &fault.message).await;
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// The whole answer.
+    async fn whole(self, app: &App, scope: &Scope) -> Result<Bytes, AssistantError> {
+        self.run.finish(object_in_stream).await?;
+        Ok(told::body(app, scope, self.numbers).await?.into())
+    }
+
+    /// The answer as it comes.
+    fn stream(self, app: Arc<App>, scope: Scope) -> Result<Response, AssistantError> {
+        let id = HeaderValue::try_from(self.run.response_id()).map_err(Fault::internal)?;
+        let frames = self.run.into_frames(object_in_stream);
+        let mut response = event_stream(stream::events(app, scope, frames, self.numbers, None));
+        response.headers_mut().insert(RESPONSE_ID, id);
+        Ok(response.into_response())
+    }
+}
+
+/// The tool that has to be called first. RNCC-34
+fn first_tool(agent: &Agent, asked: &RespondRequest) -> Option<String> {
+    let profile = agent.profile.as_ref()?;
+    forced_tool(&profile.slug, asked.course_id, &profile.tools).map(str::to_owned)
+}
+
+/// What the user says, and what is known about it.
+fn words(app: &App, agent: &Agent, asked: &RespondRequest, identity: &Identity, course: Option<&Course>) -> UserWords {
+    let context = metadata("context", |writer| {
+        match &asked.agent {
+            Some(agent) => writer.key("agent").string(agent),
+            None => writer.key("agent").null(),
+        }
+        writer.key("profile_found").bool(agent.profile.is_some());
+        match asked.course_id {
+            Some(id) => writer.key("course_id").number(id.unsigned_abs()),
+            None => writer.key("course_id").null(),
+        }
+        writer.key("course_found").bool(course.is_some());
+    });
+    UserWords {
+        response_id: identity.response_id.clone(),
+        content: asked.message.clone(),
+        metadata: vec![context],
+        history_messages: usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX),
+        now_ms: app.clock.now_ms(),
+    }
+}
+
+/// What was said before, as much of it as the tenant wants told. RNCC-28
+fn history(agent: &Agent, heard: &Heard) -> Vec<Json> {
+    let messages = usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX);
+    let characters = usize::try_from(agent.resolved.history_max_chars.value).unwrap_or(usize::MAX);
+    let said = window(&heard.history, messages, characters);
+    let mut writer = Writer::default();
+    writer.array(|writer| {
+        for (role, content) in said {
+            writer.object(|writer| {
+                writer.key("type").string("message");
+                writer.key("role").string(role);
+                writer.key("content").string(content);
+            });
+        }
+    });
+    vec![Json::from_writer(writer)]
+}
+
+/// The turn as a request of the canonical door.
+fn compose(scope: &Scope, agent: &Agent, prompt: &Prompt, asked: &RespondRequest, numbers: Numbers, streamed: bool) -> Bytes {
+    let resolved = &agent.resolved;
+    let mut writer = Writer::with_capacity(prompt.text.len() + asked.message.len() + 1024);
+    writer.object(|writer| {
+        writer.key("model").string(&resolved.model.value);
+        if !prompt.text.is_empty() {
+            writer.key("instructions").string(&prompt.text);
+        }
+        writer.key("input").array(|writer| {
+            writer.object(|writer| {
+                writer.key("type").string("message");
+                writer.key("role").string("user");
+                writer.key("content").string(&asked.message);
+            });
+        });
+        agent.write_settings(writer);
+        if let Some(salt) = &resolved.safety_salt.value {
+            writer.key("safety_identifier").string(&safety_identifier(&salt.0, scope.tenant_id(), scope.user()));
+        }
+        writer.key("stream").bool(streamed);
+        writer.key("metadata").object(|writer| {
+            agent.write_metadata(writer, prompt);
+            writer.key("session_id").string(&numbers.session_id.to_string());
+            writer.key("user_message_id").string(&numbers.user_message_id.to_string());
+            writer.key("assistant_message_id").string(&numbers.assistant_message_id.to_string());
+        });
+    });
+    writer.into_bytes().into()
+}

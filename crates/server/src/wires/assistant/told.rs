@@ -1,0 +1,91 @@
+//! What a turn of this door is answered with.
+
+use amalgam_core::{
+    Fault, Scope,
+    store::{MessageRecord, MetadataRecord},
+};
+use amalgam_protocol::{Json, Raw, Shape, Writer};
+
+use crate::app::App;
+
+/// Which messages a turn has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) session_id: i64,
+    pub(super) user_message_id: i64,
+    pub(super) assistant_message_id: i64,
+}
+
+impl Numbers {
+    /// As a response's metadata has them, for whoever comes back for its stream.
+    pub(super) fn read(metadata: Raw<'_>) -> Option<Self> {
+        let number = |name: &str| metadata.get_str(name)?.parse().ok();
+        Some(Self {
+            session_id: number("session_id")?,
+            user_message_id: number("user_message_id")?,
+            assistant_message_id: number("assistant_message_id")?,
+        })
+    }
+}
+
+/// The body of an answer that is in the store. RNCC-13
+pub(super) async fn body(app: &App, scope: &Scope, numbers: Numbers) -> Result<Vec<u8>, Fault> {
+    let message = app.store.message(scope, numbers.assistant_message_id).await?;
+    let message = message.ok_or_else(|| Fault::internal("an answer is not in its thread"))?;
+    let mut writer = Writer::with_capacity(message.content.len() + 512);
+    write(&mut writer, &message, numbers);
+    Ok(writer.into_bytes())
+}
+
+fn write(writer: &mut Writer, message: &MessageRecord, numbers: Numbers) {
+    let of_kind = |kind: &'static str| message.metadata.iter().filter(move |record| record.kind == kind);
+    let usage = of_kind("model_usage").next();
+    let prompt = of_kind("system_prompt").next();
+    let text = |record: Option<&MetadataRecord>, name: &str| {
+        record.and_then(|record| record.value.raw().get_str(name).map(|text| text.into_owned())).unwrap_or_default()
+    };
+    writer.object(|writer| {
+        writer.key("session_id").number(numbers.session_id.unsigned_abs());
+        writer.key("user_message_id").number(numbers.user_message_id.unsigned_abs());
+        writer.key("assistant_message_id").number(numbers.assistant_message_id.unsigned_abs());
+        writer.key("message").string(&message.content);
+        writer.key("model").string(&text(usage, "model"));
+        writer.key("response_id").string(&text(usage, "response_id"));
+        writer.key("prompt").object(|writer| {
+            writer.key("version").string(&text(prompt, "version"));
+            writer.key("hash").string(&text(prompt, "hash"));
+        });
+        if of_kind("tool_call").next().is_some() {
+            writer.key("tool_results").array(|writer| {
+                for call in of_kind("tool_call") {
+                    let call = call.value.raw();
+                    writer.object(|writer| {
+                        write_result(
+                            writer,
+                            &call.get_str("id").unwrap_or_default(),
+                            &call.get_str("name").unwrap_or_default(),
+                            call.get("output").unwrap_or(Raw::NULL),
+                        );
+                    });
+                }
+            });
+        }
+    });
+}
+
+/// The fields of one tool's result. An output is an object, whatever the tool gave. RNCC-16
+pub(super) fn write_result(writer: &mut Writer, id: &str, name: &str, output: Raw<'_>) {
+    writer.key("id").string(id);
+    writer.key("name").string(name);
+    match output.shape() {
+        Shape::Object => writer.key("output").raw(output),
+        _ => writer.key("output").object(|writer| writer.key("result").raw(output)),
+    }
+}
+
+/// A row that is known about a message.
+pub(super) fn metadata(kind: &str, fill: impl FnOnce(&mut Writer)) -> MetadataRecord {
+    let mut writer = Writer::default();
+    writer.object(fill);
+    MetadataRecord { kind: kind.to_owned(), value: Json::from_writer(writer) }
+}

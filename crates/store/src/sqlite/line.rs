@@ -1,0 +1,238 @@
+//! The line of those who want to speak in a thread: how a place in it is taken, used and given up.
+//!
+//! There is one writer, so that numbers are drawn in the order in which places are taken, and whoever has the smallest one
+//! speaks. Whenever a place goes, those behind it are told.
+
+use amalgam_core::{
+    Operator, Scope, Stem,
+    store::{Heard, MetadataRecord, ProcessId, SessionEnd, Ticket, UserWords, session_bell},
+};
+use amalgam_protocol::Status;
+
+use super::{
+    failure::Failure,
+    job::Transaction,
+    journal,
+    query::{Database, Tenant, int, most, owner_of, text},
+    sql,
+    turns::process_bytes,
+};
+use crate::{assistant, rows};
+
+/// Gets in line in the active thread with a profile, which is made if there is none.
+pub(super) fn up(
+    database: Database<'_>,
+    scope: &Scope,
+    profile: &str,
+    process: ProcessId,
+    mark: i64,
+    now_ms: u64,
+) -> Result<Ticket, Failure> {
+    let found = database.user(scope, sql::ACTIVE_SESSION, &[&profile])?.first(|row| Ok(row.get(0)?))?;
+    let session_id: i64 = match found {
+        Some(id) => id,
+        None => made(database.user(scope, sql::ADD_SESSION, &[&profile, &int(now_ms)?])?.first(|row| Ok(row.get(0)?))?)?,
+    };
+    let process = process_bytes(process);
+    let number = database
+        .user(scope, sql::ADD_PLACE, &[&session_id, &&process[..], &mark])?
+        .first(|row| Ok(row.get(0)?))?;
+    Ok(Ticket { session_id, number: made(number)? })
+}
+
+fn made(number: Option<i64>) -> Result<i64, Failure> {
+    number.ok_or_else(|| Failure::Broken("a row was added and has no number".into()))
+}
+
+/// How a place stands.
+pub(super) enum Standing {
+    Gone,
+    First,
+    /// Somebody else is first.
+    Behind,
+    /// The turn of whoever is first has ended without giving the place up.
+    BehindEnded { response_id: String, status: Status },
+}
+
+/// How a place stands now.
+pub(super) fn standing(database: Database<'_>, scope: &Scope, ticket: Ticket) -> Result<Standing, Failure> {
+    let Ticket { session_id, number } = ticket;
+    let Some((first, response_id)) = first(database, scope, session_id)? else { return Ok(Standing::Gone) };
+    if first == number {
+        return Ok(Standing::First);
+    }
+    if !database.user(scope, sql::PLACE, &[&session_id, &number])?.exists()? {
+        return Ok(Standing::Gone);
+    }
+    let Some((response_id, stem)) = response_id.and_then(|id| Stem::of(&id).map(|stem| (id, stem))) else {
+        return Ok(Standing::Behind);
+    };
+    let status = database
+        .tenant(Tenant::of_caller(scope), sql::STATUS, &[&stem.as_str(), &response_id])?
+        .first(|row| Ok(rows::status(text(row, 0)?)?))?;
+    Ok(match status.filter(|status| status.is_final()) {
+        Some(status) => Standing::BehindEnded { response_id, status },
+        None => Standing::Behind,
+    })
+}
+
+fn first(database: Database<'_>, scope: &Scope, session_id: i64) -> Result<Option<(i64, Option<String>)>, Failure> {
+    database.user(scope, sql::FIRST_PLACE, &[&session_id])?.first(|row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Writes what the user says, if it is the place's time.
+pub(super) fn speak(
+    database: Database<'_>,
+    scope: &Scope,
+    ticket: Ticket,
+    words: &UserWords,
+) -> Result<Option<Heard>, Failure> {
+    let Ticket { session_id, number } = ticket;
+    let (user_message_id, assistant_message_id) = assistant::message_ids(number);
+    match first(database, scope, session_id)? {
+        Some((first, None)) if first == number => {
+            database.user(scope, sql::SPEAK, &[&session_id, &number, &words.response_id])?.run()?;
+            let message = Message {
+                id: user_message_id,
+                role: "user",
+                content: &words.content,
+                response_id: &words.response_id,
+                now_ms: words.now_ms,
+            };
+            add(database, scope, session_id, &message)?;
+            for record in &words.metadata {
+                know(database, scope, user_message_id, record)?;
+            }
+        }
+        // Said before.
+        Some((first, Some(by))) if first == number && by == words.response_id => {}
+        _ => return Ok(None),
+    }
+    let mut history = database
+        .user(scope, sql::HISTORY, &[&session_id, &user_message_id, &most(words.history_messages)])?
+        .all(|row| Ok((row.get(0)?, row.get(1)?)))?;
+    history.reverse();
+    Ok(Some(Heard { user_message_id, assistant_message_id, history }))
+}
+
+/// The end of a turn. Only the turn that has spoken at a place says anything more in the thread.
+pub(super) fn end(
+    transaction: &Transaction<'_>,
+    scope: &Scope,
+    response_id: &str,
+    end: &SessionEnd,
+) -> Result<(), Failure> {
+    let database = transaction.database;
+    let Ticket { session_id, number } = end.ticket;
+    if database.user(scope, sql::END_PLACE, &[&session_id, &number, &response_id])?.run()? == 0 {
+        return Ok(());
+    }
+    let (user_message_id, assistant_message_id) = assistant::message_ids(number);
+    let answer = end.answer.as_ref().filter(|(id, _)| *id == assistant_message_id);
+    if let Some((id, content)) = answer {
+        add(database, scope, session_id, &Message { id: *id, role: "assistant", content, response_id, now_ms: end.now_ms })?;
+    }
+    for (id, record) in &end.metadata {
+        if *id == user_message_id || answer.is_some() && *id == assistant_message_id {
+            know(database, scope, *id, record)?;
+        }
+    }
+    transaction.ring(session_bell(session_id));
+    Ok(())
+}
+
+/// Gives a place up; what was said there is marked with `error`.
+pub(super) fn leave(
+    transaction: &Transaction<'_>,
+    scope: &Scope,
+    ticket: Ticket,
+    error: Option<&MetadataRecord>,
+) -> Result<(), Failure> {
+    let Ticket { session_id, number } = ticket;
+    let database = transaction.database;
+    let left = database
+        .user(scope, sql::LEAVE_PLACE, &[&session_id, &number])?
+        .first(|row| Ok(row.get::<_, Option<String>>(0)?))?;
+    let Some(said) = left else { return Ok(()) };
+    if let (Some(_), Some(error)) = (said, error) {
+        know(database, scope, assistant::message_ids(number).0, error)?;
+    }
+    transaction.ring(session_bell(session_id));
+    Ok(())
+}
+
+/// Gives the place up that was perhaps taken under a mark.
+pub(super) fn leave_marked(transaction: &Transaction<'_>, scope: &Scope, mark: i64) -> Result<(), Failure> {
+    let left = transaction.database.user(scope, sql::LEAVE_MARKED, &[&mark])?.first(|row| Ok(row.get(0)?))?;
+    if let Some(session_id) = left {
+        transaction.ring(session_bell(session_id));
+    }
+    Ok(())
+}
+
+/// Frees the place of a turn that has ended or is gone; what the user said there is marked with `error`.
+pub(super) fn free(
+    transaction: &Transaction<'_>,
+    scope: &Scope,
+    response_id: &str,
+    error: Option<&MetadataRecord>,
+) -> Result<(), Failure> {
+    let database = transaction.database;
+    let freed = database
+        .user(scope, sql::FREE_PLACE, &[&response_id])?
+        .all(|row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    for (session_id, number) in freed {
+        if let Some(error) = error {
+            know(database, scope, assistant::message_ids(number).0, error)?;
+        }
+        transaction.ring(session_bell(session_id));
+    }
+    Ok(())
+}
+
+/// Frees every place of a dead process; what was said there is marked with `error`.
+pub(super) fn bury(
+    transaction: &Transaction<'_>,
+    operator: Operator,
+    process: ProcessId,
+    error: fn(&[String]) -> String,
+) -> Result<(), Failure> {
+    let database = transaction.database;
+    let dead = process_bytes(process);
+    let places = database.operator(operator, sql::PLACES_HELD, &[&&dead[..]])?.all(|row| {
+        let ticket = Ticket { session_id: row.get(0)?, number: row.get(1)? };
+        let tenant_id: i64 = row.get(2)?;
+        let scope = owner_of(tenant_id, row.get(3)?, None)?;
+        Ok((ticket, Tenant::of_row(operator, tenant_id), scope, row.get::<_, Option<String>>(4)?))
+    })?;
+    for (ticket, tenant, scope, response_id) in places {
+        if let Some(id) = response_id {
+            let tools = journal::unknown(database, tenant, &id)?;
+            let (user_message_id, _) = assistant::message_ids(ticket.number);
+            know(database, &scope, user_message_id, &assistant::failure(&error(&tools)))?;
+        }
+        transaction.ring(session_bell(ticket.session_id));
+    }
+    Ok(())
+}
+
+struct Message<'a> {
+    id: i64,
+    role: &'a str,
+    content: &'a str,
+    response_id: &'a str,
+    now_ms: u64,
+}
+
+fn add(database: Database<'_>, scope: &Scope, session_id: i64, message: &Message<'_>) -> Result<(), Failure> {
+    let Message { id, role, content, response_id, now_ms } = message;
+    let now = int(*now_ms)?;
+    database.user(scope, sql::ADD_MESSAGE, &[id, &session_id, role, content, response_id, &now])?.run()?;
+    database.user(scope, sql::COUNT_MESSAGES, &[&session_id, &1, &now])?.run()?;
+    Ok(())
+}
+
+fn know(database: Database<'_>, scope: &Scope, message_id: i64, record: &MetadataRecord) -> Result<(), Failure> {
+    database.user(scope, sql::ADD_METADATA, &[&message_id, &record.kind, &record.value.raw().text()])?.run()?;
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Threads: their line, and what was said in them.
+
+use amalgam_core::{
+    Scope,
+    store::{
+        Heard, MessageRecord, MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords, Within,
+    },
+};
+use rusqlite::Row;
+
+use super::{
+    Sqlite,
+    failure::Failure,
+    line::{self, Standing},
+    query::{Database, Tenant, most, text, uint},
+    sql,
+};
+use crate::{
+    assistant,
+    leaving::{Left, LeftPlace},
+};
+
+impl SessionStore for Sqlite {
+    fn line_up<'a>(
+        &'a self,
+        scope: &'a Scope,
+        profile: Option<&'a str>,
+        process: ProcessId,
+        now_ms: u64,
+    ) -> Stored<'a, Ticket> {
+        let mark = rand::random::<i64>();
+        let unsure = self.leaving.unsure(scope, LeftPlace::Marked(mark));
+        let (owner, profile) = (scope.clone(), assistant::profile_column(profile).to_owned());
+        let taken =
+            self.change(move |transaction| line::up(transaction.database, &owner, &profile, process, mark, now_ms));
+        Box::pin(async move {
+            self.tidy_lines().await;
+            let ticket = taken.await?;
+            unsure.settle();
+            Ok(ticket)
+        })
+    }
+
+    fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>> {
+        Box::pin(async move {
+            self.tidy_lines().await;
+            loop {
+                let owner = scope.clone();
+                let standing = self.look(move |transaction| line::standing(transaction.database, &owner, ticket));
+                match standing.await? {
+                    Standing::Gone => return Ok(None),
+                    Standing::First => return Ok(Some(true)),
+                    Standing::Behind => return Ok(Some(false)),
+                    Standing::BehindEnded { response_id, status } => {
+                        let (owner, error) = (scope.clone(), assistant::ended(status));
+                        let freed = self
+                            .change(move |transaction| line::free(transaction, &owner, &response_id, error.as_ref()));
+                        freed.await?;
+                    }
+                }
+            }
+        })
+    }
+
+    fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
+        let unsure = self.leaving.unsure(scope, LeftPlace::At(ticket, error));
+        let left = self.give_up(unsure.left());
+        Box::pin(async move {
+            left.await?;
+            unsure.settle();
+            Ok(())
+        })
+    }
+
+    fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
+        let scope = scope.clone();
+        self.change(move |transaction| line::speak(transaction.database, &scope, ticket, &words))
+    }
+
+    fn sessions<'a>(&'a self, scope: &'a Scope, after: Option<i64>, limit: usize) -> Stored<'a, Vec<SessionRecord>> {
+        let scope = scope.clone();
+        self.look(move |transaction| {
+            let params: [&dyn rusqlite::ToSql; 2] = [&behind(after), &most(limit)];
+            transaction.database.user(&scope, sql::SESSIONS, &params)?.all(session)
+        })
+    }
+
+    fn messages<'a>(
+        &'a self,
+        scope: &'a Scope,
+        session_id: i64,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Stored<'a, Option<Vec<MessageRecord>>> {
+        let scope = scope.clone();
+        self.look(move |transaction| {
+            let database = transaction.database;
+            if !database.user(&scope, sql::SESSION, &[&session_id])?.exists()? {
+                return Ok(None);
+            }
+            let params: [&dyn rusqlite::ToSql; 3] = [&session_id, &behind(after), &most(limit)];
+            database.user(&scope, sql::MESSAGES, &params)?.all(message).map(Some)
+        })
+    }
+
+    fn message<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<MessageRecord>> {
+        let scope = scope.clone();
+        self.look(move |transaction| {
+            let database = transaction.database;
+            let found = database.user(&scope, sql::MESSAGE, &[&id])?.first(message)?;
+            found.map(|message| with_metadata(database, Tenant::of_caller(&scope), message)).transpose()
+        })
+    }
+
+    fn sessions_within<'a>(
+        &'a self,
+        within: Within<'a>,
+        user: Option<&'a str>,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Stored<'a, Vec<SessionRecord>> {
+        let (tenant, user) = (Tenant::within(within), user.map(str::to_owned));
+        self.look(move |transaction| {
+            let (database, after, limit) = (transaction.database, behind(after), most(limit));
+            match &user {
+                None => database.tenant(tenant, sql::SESSIONS_OF_TENANT, &[&after, &limit])?,
+                Some(user) => database.tenant(tenant, sql::SESSIONS_OF_USER, &[&after, &limit, user])?,
+            }
+            .all(session)
+        })
+    }
+
+    fn session_within<'a>(
+        &'a self,
+        within: Within<'a>,
+        session_id: i64,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Stored<'a, Option<(SessionRecord, Vec<MessageRecord>)>> {
+        let tenant = Tenant::within(within);
+        self.look(move |transaction| {
+            let database = transaction.database;
+            let found = database.tenant(tenant, sql::SESSION_OF_TENANT, &[&session_id])?.first(session)?;
+            let Some(session) = found else { return Ok(None) };
+            let messages = database
+                .tenant(tenant, sql::MESSAGES_OF_TENANT, &[&session_id, &behind(after), &most(limit)])?
+                .all(message)?;
+            let messages = messages.into_iter().map(|message| with_metadata(database, tenant, message));
+            Ok(Some((session, messages.collect::<Result<_, _>>()?)))
+        })
+    }
+}
+
+impl Sqlite {
+    /// Gives places up that nobody else knows of. What cannot be done now is tried again.
+    pub(super) async fn tidy_lines(&self) {
+        for _ in 0..self.leaving.count() {
+            let Some(unsure) = self.leaving.next() else { return };
+            // What was asked for before is done before: one that is not there now never comes.
+            match self.give_up(unsure.left()).await {
+                Ok(()) => unsure.settle(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn give_up(&self, left: Left) -> Stored<'static, ()> {
+        self.change(move |transaction| match &left.place {
+            LeftPlace::Marked(mark) => line::leave_marked(transaction, &left.scope, *mark),
+            LeftPlace::At(ticket, error) => line::leave(transaction, &left.scope, *ticket, error.as_ref()),
+        })
+    }
+}
+
+/// The number that a page begins behind, downwards.
+fn behind(after: Option<i64>) -> i64 {
+    after.unwrap_or(i64::MAX)
+}
+
+fn session(row: &Row<'_>) -> Result<SessionRecord, Failure> {
+    Ok(SessionRecord {
+        id: row.get(0)?,
+        user: row.get(1)?,
+        profile: assistant::profile_from(row.get(2)?),
+        active: row.get(3)?,
+        messages: uint(row, 4)?,
+        created_at_ms: uint(row, 5)?,
+        updated_at_ms: uint(row, 6)?,
+    })
+}
+
+fn message(row: &Row<'_>) -> Result<MessageRecord, Failure> {
+    Ok(MessageRecord {
+        id: row.get(0)?,
+        session_id: row.get(1)?,
+        role: row.get(2)?,
+        content: row.get(3)?,
+        response_id: row.get(4)?,
+        created_at_ms: uint(row, 5)?,
+        metadata: Vec::new(),
+    })
+}
+
+fn with_metadata(database: Database<'_>, tenant: Tenant, message: MessageRecord) -> Result<MessageRecord, Failure> {
+    let metadata = database
+        .tenant(tenant, sql::METADATA, &[&message.id])?
+        .all(|row| Ok(assistant::record(row.get(0)?, text(row, 1)?)))?;
+    Ok(MessageRecord { metadata, ..message })
+}
