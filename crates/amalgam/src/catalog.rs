@@ -21,6 +21,10 @@ pub(crate) struct Names {
     started_at: u64,
 }
 
+/// The upstream of assistants whose model nobody in the configuration has. Known by this name to them alone, unless the
+/// configuration has one of it.
+pub(crate) const USUAL: &str = "openai";
+
 /// So many routes are remembered. Callers choose the names, so that there must be a bound.
 const REMEMBERED: usize = 1000;
 
@@ -128,6 +132,7 @@ impl Names {
         }
         if let Some((upstream, model)) = name.split_once('/')
             && !model.is_empty()
+            && self.wire(upstream).is_some()
             && let Some(route) = self.direct(name, upstream, model)
         {
             let mut remembered = self.direct.write().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +160,11 @@ impl Catalog for Names {
         Box::pin(async move {
             let route = match terms.upstream {
                 Some(upstream) => self.direct(terms.name, upstream, terms.name),
-                None => self.find(terms.name).await,
+                None => match self.find(terms.name).await {
+                    // A name that nobody here has is asked of whoever it is usually from.
+                    None => self.direct(terms.name, USUAL, terms.name),
+                    found => found,
+                },
             };
             let Some(route) = route else { return Ok(None) };
             let key = terms.key.map(|key| key.0.as_str());
@@ -165,8 +174,12 @@ impl Catalog for Names {
                 let model = self.registry.get_on(&candidate.upstream, key, terms.patience)?;
                 Ok(model.map(|model| Candidate { model, ..candidate.clone() }))
             };
-            let candidates: Vec<Candidate> =
-                route.candidates.iter().enumerate().filter_map(|one| on_own_terms(one).transpose()).collect::<Result<_, _>>()?;
+            let candidates: Vec<Candidate> = route
+                .candidates
+                .iter()
+                .enumerate()
+                .filter_map(|one| on_own_terms(one).transpose())
+                .collect::<Result<_, _>>()?;
             Ok((!candidates.is_empty()).then(|| Route { candidates: candidates.into(), card: route.card }))
         })
     }

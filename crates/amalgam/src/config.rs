@@ -5,6 +5,7 @@
 //! environment.
 
 mod assemble;
+mod assistant;
 mod checks;
 mod choices;
 mod environment;
@@ -31,6 +32,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use amalgam_core::assistant::settings::Settings as AssistantSettings;
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
@@ -67,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) mcp: Vec<Mcp>,
     pub(crate) limits: Limits,
     pub(crate) egress: Egress,
+    /// What is set about the assistants of all tenants.
+    pub(crate) assistant: AssistantSettings,
 }
 
 /// A configuration with what there is to say about it.
@@ -90,6 +94,8 @@ pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     /// Where the administration is, when other machines reach `listen`.
     pub(crate) admin_listen: SocketAddr,
+    /// Where people reach the server, without a slash at the end. None: where it listens.
+    pub(crate) public_url: Option<String>,
     pub(crate) max_connections: usize,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,

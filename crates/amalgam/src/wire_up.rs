@@ -1,25 +1,35 @@
 //! Joins everything: configuration, store, upstreams, sealing, the way out, engine and server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use amalgam_core::{
     Clock, Fetch, Seal, Store, Toolbox,
-    store::{BankStore, ProcessId, TenancyStore},
+    assistant::settings::KEY_VARIABLE,
+    store::{BankStore, CourseStore, ProcessId, TenancyStore},
     turn::Caps,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, ToolLimits};
 use amalgam_models::{Dialect, Key, Registry, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
-    App, Auth, AuthParts, Issued, JwksPlace, JwtSettings, Limits, ListenerConfig, Parts, Pepper, PepperError,
+    App, AssistantSettings, Auth, AuthParts, Issued, JwksPlace, JwtSettings, Limits, ListenerConfig, Parts, Pepper,
+    PepperError,
 };
 use amalgam_store::{KeyRing, Sealer};
-use amalgam_tools::{Egress, EgressConfig, McpProcess, McpServer, McpSettings, OperatorServer, RegistryParts};
+use amalgam_tools::{
+    CoursePorts, Egress, EgressConfig, McpProcess, McpServer, McpSettings, OperatorServer, Ports, RegistryParts,
+    builtins,
+};
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 use tracing::error;
 
 use crate::{
-    catalog::Names,
+    catalog::{Names, USUAL},
     config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Mcp, Reached, Secret, Speaks},
     storage::{self, For, Opened},
     tenancy::{self, Tenancy},
@@ -40,8 +50,8 @@ pub(crate) struct Joined {
     pub(crate) first_key: Option<Issued>,
 }
 
-/// Builds the server from its configuration.
-pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
+/// Builds the server from its configuration; `bound` is where it listens.
+pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<Joined> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
     let Opened { store, alone, .. } = storage::open(&config.store, For::Serving).await?;
@@ -56,9 +66,12 @@ pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
     };
     let Tenancy { configured, open, first_key } = tenancy::prepare(config, &*store, &pepper, &*clock).await?;
 
-    let upstreams = config.upstreams.iter().map(upstream).collect();
+    let mut upstreams: Vec<UpstreamSettings> = config.upstreams.iter().map(upstream).collect();
+    if !upstreams.iter().any(|upstream| upstream.name == USUAL) {
+        upstreams.push(usual_upstream(config));
+    }
     let registry = Registry::build(upstreams, Arc::clone(&seal)).context("preparing the upstreams")?;
-    let tools = toolbox(config, &store, &seal, &clock)?;
+    let tools = toolbox(config, &store, &seal, &clock, bound)?;
     let names = Names::new(config, Arc::new(registry), clock.now_ms() / 1000);
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
@@ -78,6 +91,7 @@ pub(crate) async fn join(config: &Config) -> anyhow::Result<Joined> {
         clock,
         seal,
         toolbox: Arc::clone(&tools) as Arc<dyn Toolbox>,
+        assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
         limits: limits(config),
     });
     let life = LifeSettings {
@@ -132,6 +146,7 @@ pub(crate) fn toolbox(
     store: &Arc<dyn Store>,
     seal: &Arc<dyn Seal>,
     clock: &Arc<dyn Clock>,
+    bound: SocketAddr,
 ) -> anyhow::Result<Arc<amalgam_tools::Registry>> {
     let servers: anyhow::Result<BTreeMap<_, _>> =
         config.mcp.iter().map(|mcp| Ok((mcp.name.clone(), operator_server(mcp)?))).collect();
@@ -139,7 +154,13 @@ pub(crate) fn toolbox(
         store: Arc::clone(store) as Arc<dyn BankStore>,
         seal: Arc::clone(seal),
         egress: Arc::new(egress(config)),
-        builtins: amalgam_tools::builtins(&amalgam_tools::Ports { clock: Arc::clone(clock), courses: None }),
+        builtins: builtins(&Ports {
+            clock: Arc::clone(clock),
+            courses: Some(CoursePorts {
+                store: Arc::clone(store) as Arc<dyn CourseStore>,
+                base_url: public_url(config, bound),
+            }),
+        }),
         servers: servers?,
         clock: Arc::clone(clock),
     })))
@@ -234,6 +255,40 @@ fn limits(config: &Config) -> Limits {
         tools: limits.tools,
         schema_nodes: limits.schema_nodes,
         string_bytes: bytes(limits.string_bytes),
+    }
+}
+
+/// Where callers reach the server, without a slash at the end; where nobody says so, at the address that it listens on.
+fn public_url(config: &Config, bound: SocketAddr) -> String {
+    config.server.public_url.clone().unwrap_or_else(|| {
+        let host = match bound.ip() {
+            // Every address of this machine is none that anybody can write down.
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        format!("http://{}", SocketAddr::new(host, bound.port()))
+    })
+}
+
+/// Whoever assistants ask with the installation's key or one of their tenant's, where the configuration says nothing else.
+fn usual_upstream(config: &Config) -> UpstreamSettings {
+    UpstreamSettings {
+        name: USUAL.to_owned(),
+        kind: UpstreamKind::Responses { dialect: Dialect::Standard },
+        base_url: "https://api.openai.com/v1".to_owned(),
+        key: match &config.assistant.api_key {
+            Some(key) => Key::Given(key.0.clone().into()),
+            None => Key::Missing { variable: KEY_VARIABLE.to_owned() },
+        },
+        headers: Vec::new(),
+        models: Vec::new(),
+        connect_timeout: Duration::from_secs(5),
+        first_byte_timeout: Duration::from_secs(120),
+        idle_timeout: Duration::from_secs(60),
+        retries: 2,
+        fetch_images: false,
+        history_recovery: false,
     }
 }
 

@@ -39,10 +39,21 @@ pub use turns::{
 pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// A database, behind everything that it is asked for.
-pub trait Store: ResponseStore + TurnStore + ConversationStore + BankStore + TenancyStore + ProcessStore {
-    /// Registers interest in one response (or, with an empty id, in queued turns) at the moment of the call, and comes back
-    /// when something about it may have changed, in this process or, where the engine can tell, in another one. It may come
-    /// early and it may never come: whoever waits has a timer too, and looks again.
+pub trait Store:
+    ResponseStore
+    + TurnStore
+    + ConversationStore
+    + BankStore
+    + AgentStore
+    + SessionStore
+    + CourseStore
+    + TenancyStore
+    + ProcessStore
+{
+    /// Registers interest in one response (or, with an empty id, in queued turns, and under [`session_bell`] in the line of a
+    /// thread) at the moment of the call, and comes back when something about it may have changed, in this process or, where
+    /// the engine can tell, in another one. It may come early and it may never come: whoever waits has a timer too, and looks
+    /// again.
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()>;
 
     /// Whether the store can be used now; asked by `/readyz` and `doctor`.

@@ -354,7 +354,8 @@ impl Run {
             rounds.calls += 1;
             if let (Fate::Running, Some(tool)) = (fate, tool) {
                 let key = shown.approval_request_id.as_ref().unwrap_or(&shown.id).clone();
-                jobs.push(Job { index, tool: Arc::clone(tool), record: record.clone(), key });
+                let approval_id = shown.approval_request_id.clone();
+                jobs.push(Job { index, tool: Arc::clone(tool), record: record.clone(), key, approval_id });
             }
             records.push(record);
         }
@@ -366,7 +367,10 @@ impl Run {
             intending = Some(recorder.intend(records));
             journal = Some(recorder.journal());
         }
-        let running = work(Work { jobs, intending, journal, scope, limits, one_by_one, progress: sender });
+        let store = Arc::clone(&rounds.engine.keeper.store);
+        let work_ahead =
+            Work { jobs, intending, journal, store, response_id, scope, limits, one_by_one, progress: sender };
+        let running = work(work_ahead);
         self.spoken = true;
         self.now = Now::Working(Box::new(Working {
             running: Some(Box::pin(running)),

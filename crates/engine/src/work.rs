@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Fault, Scope, ServerTool, ToolCall, ToolError,
+    BoxFuture, Fault, Scope, ServerTool, Store, ToolCall, ToolError,
     store::{ToolOutcome, ToolRun, Written},
     turn::{Mishap, Told, arguments},
 };
@@ -20,6 +20,9 @@ use crate::{record::Journal, run::lost, tooling::ToolLimits};
 /// The pause before a call that may be made twice is made again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What a model is told where another response was faster.
+const ACTED_ON: &str = "Not run: another response has acted on this approval.";
+
 /// A call that runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
@@ -30,6 +33,8 @@ pub(crate) struct Job {
     pub(crate) record: ToolRun,
     /// The same for every try.
     pub(crate) key: String,
+    /// What somebody agreed to before, which one response may act on.
+    pub(crate) approval_id: Option<String>,
 }
 
 /// How a call ended.
@@ -84,6 +89,8 @@ pub(crate) struct Work {
     /// Writes down that they are about to run, and how those ended that do not.
     pub(crate) intending: Option<BoxFuture<'static, Result<Written, amalgam_core::StoreError>>>,
     pub(crate) journal: Option<Journal>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) response_id: String,
     pub(crate) scope: Scope,
     pub(crate) limits: ToolLimits,
     pub(crate) one_by_one: bool,
@@ -92,7 +99,7 @@ pub(crate) struct Work {
 
 /// Runs calls, and comes back when all of them are over.
 pub(crate) async fn work(work: Work) -> Result<(), Fault> {
-    let Work { jobs, intending, journal, scope, limits, one_by_one, progress } = work;
+    let Work { jobs, intending, journal, store, response_id, scope, limits, one_by_one, progress } = work;
     if let Some(intending) = intending {
         match intending.await? {
             Written::Kept => {}
@@ -104,9 +111,17 @@ pub(crate) async fn work(work: Work) -> Result<(), Fault> {
     let at_once = if one_by_one { 1 } else { limits.parallel.max(1) };
     let mut ended = stream::iter(jobs)
         .map(|job| {
-            let (scope, journal) = (scope.clone(), journal.clone());
+            let (scope, journal, store, response_id) = (scope.clone(), journal.clone(), &store, &response_id);
             async move {
-                let outcome = run(&job, &scope, &limits).await;
+                // Taken at the last moment: a turn that was refused before it came this far has not used it up.
+                let may_run = match &job.approval_id {
+                    Some(id) => store.use_approval(&scope, id, response_id).await?,
+                    None => true,
+                };
+                let outcome = match may_run {
+                    true => run(&job, &scope, &limits).await,
+                    false => Outcome::went_wrong(Mishap::Denied, ACTED_ON, None),
+                };
                 if let Some(journal) = journal {
                     let record = ToolRun { outcome: Some(outcome.kept()), ..job.record };
                     if journal.result(record).await? == Written::Lost {

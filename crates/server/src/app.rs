@@ -11,7 +11,11 @@ use std::{
 use amalgam_core::{Catalog, Clock, Seal, Store, Toolbox};
 use amalgam_engine::Engine;
 
-use crate::{auth::Auth, body::BodyLimits};
+use crate::{
+    auth::Auth,
+    body::BodyLimits,
+    wires::{AssistantSettings, Checks},
+};
 
 /// The bounds of what is taken from outside.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +61,8 @@ pub struct Parts {
     pub seal: Arc<dyn Seal>,
     /// Where the server's own tools come from.
     pub toolbox: Arc<dyn Toolbox>,
+    /// What is set about every tenant's assistant.
+    pub assistant: AssistantSettings,
     /// The bounds of what is taken from outside.
     pub limits: Limits,
 }
@@ -70,6 +76,9 @@ pub struct App {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seal: Arc<dyn Seal>,
     pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) assistant: AssistantSettings,
+    /// What upstreams said about assistants' models lately.
+    pub(crate) checks: Checks,
     pub(crate) limits: Limits,
     ready: AtomicBool,
 }
@@ -77,8 +86,8 @@ pub struct App {
 impl App {
     /// Joins the parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, catalog, auth, store, clock, seal, toolbox, limits } = parts;
-        Self { engine, catalog, auth, store, clock, seal, toolbox, limits, ready: AtomicBool::new(true) }
+        let Parts { engine, catalog, auth, store, clock, seal, toolbox, assistant, limits } = parts;
+        Self { engine, catalog, auth, store, clock, seal, toolbox, assistant, checks: Checks::default(), limits, ready: AtomicBool::new(true) }
     }
 
     /// Says to load balancers that no more work should come.

@@ -16,7 +16,7 @@ use axum::{
     Router,
     body::Body,
     extract::Request,
-    response::{IntoResponse, Response},
+    response::Response,
     routing::future::RouteFuture,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header};

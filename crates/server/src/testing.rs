@@ -1,5 +1,6 @@
 //! What the inside asks of the outside, with nothing behind it: for tests of the doors themselves.
 
+mod assistant;
 mod bank;
 
 use std::{sync::Arc, time::Duration};
@@ -27,7 +28,7 @@ use crate::{
     app::{App, Limits, Parts},
     auth::{Auth, AuthParts, ConfiguredKey, Pepper},
     layers::Entrance,
-    wires::router,
+    wires::{AssistantSettings, router},
 };
 
 /// The key of the tenant that [`served`] knows.
@@ -83,6 +84,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         clock: Arc::new(Nothing),
         seal: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
+        assistant: AssistantSettings::default(),
         limits,
     };
     Arc::new(App::new(parts))

@@ -2,7 +2,6 @@
 
 mod admin;
 mod answer;
-#[cfg(any())]
 mod assistant;
 mod conversations;
 mod ops;
@@ -23,7 +22,10 @@ use crate::{
     app::App,
     layers::{self, Behind, Entrance},
 };
-pub use admin::{Bank, Trial, TrialMishap, Whose, approval_status, settled, show_approval};
+pub use admin::{Bank, Configs, Draft, Kept, Trial, TrialMishap, Whose, approval_status, settled, show_approval};
+use assistant::AssistantError;
+pub use assistant::AssistantSettings;
+pub(crate) use assistant::Checks;
 use ops::openapi::operations;
 pub use responses::QueueRunner;
 pub(crate) use responses::error::WireError;
@@ -77,6 +79,12 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/v1/conversations/{id}/items", operations::add_items),
     RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items/{item_id}", operations::get_item),
     RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}/items/{item_id}", operations::delete_item),
+    RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/", operations::respond),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/", operations::resume_answer),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/", operations::assistant_health),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/", operations::list_threads),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/{session_id}/messages/", operations::list_thread_messages),
+    RouteInfo::guarded(Method::GET, "/api/v2/course-recommendations/", operations::recommend_courses),
     RouteInfo::guarded(Method::GET, "/v1/models", operations::list_models),
     RouteInfo::guarded(Method::GET, "/v1/models/{*id}", operations::get_model),
     RouteInfo::guarded(Method::GET, "/admin/tenants", operations::list_tenants),
@@ -96,6 +104,17 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::GET, "/admin/approvals", operations::list_approvals),
     RouteInfo::guarded(Method::GET, "/admin/approvals/{id}", operations::get_approval),
     RouteInfo::guarded(Method::POST, "/admin/approvals/{id}", operations::decide_approval),
+    RouteInfo::guarded(Method::GET, "/admin/configs/{tenant_id}", operations::get_config),
+    RouteInfo::guarded(Method::PATCH, "/admin/configs/{tenant_id}", operations::change_config),
+    RouteInfo::guarded(Method::GET, "/admin/profiles", operations::list_profiles),
+    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}", operations::get_profile),
+    RouteInfo::guarded(Method::PUT, "/admin/profiles/{slug}", operations::put_profile),
+    RouteInfo::guarded(Method::DELETE, "/admin/profiles/{slug}", operations::delete_profile),
+    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}/versions", operations::list_profile_versions),
+    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}/versions/{version}/diff", operations::compare_profile_versions),
+    RouteInfo::guarded(Method::GET, "/admin/sessions", operations::list_sessions),
+    RouteInfo::guarded(Method::GET, "/admin/sessions/{session_id}", operations::get_session),
+    RouteInfo::guarded(Method::GET, "/admin/diagnose", operations::diagnose),
     RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}", operations::get_turn),
     RouteInfo::public(Method::GET, "/healthz", operations::health),
     RouteInfo::public(Method::GET, "/readyz", operations::readiness),
@@ -121,6 +140,7 @@ fn doors_routes() -> Router<Arc<App>> {
     Router::new()
         .merge(responses::routes())
         .merge(conversations::routes())
+        .merge(assistant::routes())
         .merge(ops::routes())
 }
 
@@ -164,8 +184,10 @@ async fn no_such_method(request: Request) -> Response {
 
 /// A fault in the shape of the door that a path belongs to.
 pub(crate) fn refusal(path: &str, fault: Fault) -> Response {
-    let _ = path;
-    WireError(fault).into_response()
+    match assistant::is_ours(path) {
+        true => AssistantError::from(fault).into_response(),
+        false => WireError(fault).into_response(),
+    }
 }
 
 /// A path as it may be repeated to its caller.

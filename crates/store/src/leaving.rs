@@ -79,9 +79,10 @@ impl Unsure<'_> {
 
     /// It was looked for, and is gone or not. One that may still come is looked for again.
     pub(crate) fn looked_for(self, found: bool) {
-        let may_come = self.left.as_ref().is_some_and(|left| {
-            matches!(left.place, LeftPlace::Marked(_)) && left.since.elapsed() < LONGEST
-        });
+        let may_come = self
+            .left
+            .as_ref()
+            .is_some_and(|left| matches!(left.place, LeftPlace::Marked(_)) && left.since.elapsed() < LONGEST);
         if found || !may_come {
             self.settle();
         }

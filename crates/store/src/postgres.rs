@@ -4,14 +4,17 @@
 //! connections ([`pool`]). The methods of the store's traits, and the statements they run, are in the files named for them.
 
 mod address;
+mod agents;
 mod approvals;
 mod bank;
 mod batch;
 mod chains;
 mod connection;
 mod conversations;
+mod courses;
 mod job;
 mod journal;
+mod line;
 mod listener;
 mod pipeline;
 mod pool;
@@ -19,6 +22,7 @@ mod processes;
 mod prune;
 mod responses;
 mod schema;
+mod sessions;
 mod sql;
 #[cfg(test)]
 mod sql_tests;
@@ -40,6 +44,7 @@ use tracing::warn;
 use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, tls::Tls, writer::Writers};
 use crate::{
     bells::Bells,
+    leaving::Leaving,
     migrate::{MigrationError, MigrationStatus},
 };
 
@@ -118,6 +123,7 @@ pub struct Postgres {
     pool: Pool,
     writers: Writers,
     bells: Arc<Bells>,
+    leaving: Leaving,
     warnings: Vec<String>,
     /// Marks of turns that were perhaps taken: `processes.rs`.
     unsettled: Mutex<Vec<i64>>,
@@ -147,7 +153,8 @@ impl Postgres {
         tasks.spawn(listener.listen());
         // As many callers may wait for a connection as writes may wait for theirs.
         let pool = Pool::new(connector, options.connections.max(1), options.queue, options.wait, options.deadline);
-        Ok(Self { pool, writers, bells, warnings, unsettled: Mutex::default(), _tasks: tasks })
+        let (leaving, unsettled) = (Leaving::default(), Mutex::default());
+        Ok(Self { pool, writers, bells, leaving, warnings, unsettled, _tasks: tasks })
     }
 
     /// What the database has and lacks. Changes nothing.

@@ -25,8 +25,14 @@ struct Shelf {
 }
 
 impl CourseStore for Shelf {
-    fn put_courses<'a>(&'a self, _within: Within<'a>, _courses: Vec<Course>, _now_ms: u64) -> Stored<'a, Imported> {
-        Box::pin(async { Ok(Imported::default()) })
+    fn put_courses<'a>(
+        &'a self,
+        _within: Within<'a>,
+        _courses: Vec<Course>,
+        _now_ms: u64,
+    ) -> Stored<'a, Option<Imported>> {
+        // Nobody keeps anything on it.
+        Box::pin(async { Ok(None) })
     }
 
     fn course<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<Course>> {
@@ -145,7 +151,8 @@ async fn a_page_of_courses_names_its_neighbours() {
     assert_eq!([&first["count"], &first["next"], &first["previous"]], [&json!(7), &page(2), &Value::Null]);
     let ids: Vec<&Value> = first["results"].as_array().unwrap().iter().map(|course| &course["id"]).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5]);
-    let second = run(shelf(), "get_course_recommendation", r#"{"query": "leadership", "page": 2, "page_size": null}"#).await;
+    let second =
+        run(shelf(), "get_course_recommendation", r#"{"query": "leadership", "page": 2, "page_size": null}"#).await;
     let second = second.unwrap();
     assert_eq!([&second["count"], &second["next"], &second["previous"]], [&json!(7), &Value::Null, &page(1)]);
     assert_eq!(

@@ -4,6 +4,7 @@ import os
 import socket
 import uuid
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from harness import CLIENT_KEY, KINDS, Gateway, Target
@@ -72,12 +73,28 @@ def serving(upstreams, folder, settings, mcp):
     running = Gateway(upstreams, folder, settings, mcp)
     yield running
     assert running.process.poll() is None, f"amalgam died during the tests:\n{running.log.read_text()}"
+    started = children(running.process.pid)
     assert running.stop() == 0
+    assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == [], "a server outlived the gateway that started it"
     log = running.log.read_text()
     assert "panicked" not in log
     for secret in [*KEYS.values(), CLIENT_KEY, SERVICE_KEY]:
         assert secret not in log
     assert [path for path, _ in upstreams.recorder.service if path.endswith("/trap")] == []
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name in the second field may hold anything; the parent is the second field behind it.
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if parent == pid:
+            found.append(int(stat.parent.name))
+    return found
 
 
 @pytest.fixture

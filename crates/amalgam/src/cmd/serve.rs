@@ -39,10 +39,11 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
 
 /// Serves until SIGTERM or SIGINT, then lets running turns end.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
-    let Joined { app, engine, admission, auth, tools, life, first_key } = wire_up::join(&config).await?;
+    // Links in answers name the port, which may be any free one.
+    let main = Door::bind(config.server.listen)?;
+    let Joined { app, engine, admission, auth, tools, life, first_key } = wire_up::join(&config, main.bound).await?;
     let runner = Arc::new(QueueRunner::new(&app));
     engine.be_born(life).await.context("making this process known to the store")?;
-    let main = Door::bind(config.server.listen)?;
     // Where other machines come in, the administration has a door of its own.
     let admin = match config.is_local() {
         true => None,

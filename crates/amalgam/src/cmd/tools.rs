@@ -137,7 +137,7 @@ impl Counter {
         };
         let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&desk.config)?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let toolbox = wire_up::toolbox(&desk.config, &desk.store, &seal, &clock)?;
+        let toolbox = wire_up::toolbox(&desk.config, &desk.store, &seal, &clock, desk.config.server.listen)?;
         Ok((Self { desk, toolbox, scope, whose }, place.json))
     }
 

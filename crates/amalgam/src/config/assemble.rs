@@ -12,7 +12,7 @@ use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
     Choice as _, Config, Egress, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Reached, Remote, Retention,
-    Server, Speaks, StoreUrl, Tenant, Upstream, checks, environment, file,
+    Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
@@ -98,6 +98,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         mcp,
         limits: limits(reader),
         egress: egress(reader),
+        assistant: assistant::read(&sources.env, reader),
     }
 }
 
@@ -115,6 +116,7 @@ fn server(reader: &mut Reader<'_>) -> Server {
     Server {
         listen: reader.value(at, "listen"),
         admin_listen: reader.value(at, "admin_listen"),
+        public_url: reader.optional(at, "public_url"),
         max_connections: reader.value(at, "max_connections"),
         header_timeout: reader.value(at, "header_timeout"),
         body_timeout: reader.value(at, "body_timeout"),

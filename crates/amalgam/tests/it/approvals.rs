@@ -30,7 +30,7 @@ async fn asked(workshop: &Workshop, wire: Wire, delivery: Delivery) -> (Value, S
     assert_eq!(shown(&response), ["mcp_approval_request"]);
     let item = &response["output"][0];
     assert_eq!([&item["server_label"], &item["name"], &item["arguments"]], ["bank", "refund", r#"{"city":"Oslo"}"#]);
-    let id = item["id"].as_str().unwrap().to_owned();
+    let id = item["id"].as_str().expect("an item has an id").to_owned();
     assert!(id.starts_with("mcpr_"), "{id}");
     (response, id)
 }
@@ -328,6 +328,35 @@ async fn a_background_turn_takes_a_yes_too() {
             assert_eq!(shown(&ended), [GRANTED, "message"], "{} {delivery:?}", store.name);
             assert_eq!(workshop.service.requests().len(), before + 1, "{} {delivery:?}", store.name);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_question_outlives_the_process_and_is_answered_in_its_conversation() {
+    for store in stores() {
+        let mut workshop = workshop(&store, setup(), json!(true)).await;
+        let conversation = workshop.client().post_json("/v1/conversations", &json!({})).await.json();
+        let mut request = question();
+        request["conversation"] = conversation["id"].clone();
+        let first = workshop.turn(Wire::Chat, Delivery::Stream, &[calls("call_1", "refund", "Oslo")], &request).await;
+        assert_eq!(shown(&first), ["mcp_approval_request"]);
+        workshop.world.amalgam.kill();
+        workshop.world.start_again().await;
+
+        let id = first["output"][0]["id"].as_str().unwrap();
+        request["input"] = json!([{"type": "mcp_approval_response", "approval_request_id": id, "approve": true}]);
+        let second = workshop.turn(Wire::Anthropic, Delivery::Stream, &[Script::text(&["Paid."])], &request).await;
+        assert_eq!(shown(&second), [GRANTED, "message"], "{}", store.name);
+        let path = format!("/v1/conversations/{}/items?order=asc", conversation["id"].as_str().unwrap());
+        let items = workshop.client().get(&path).await.json();
+        let kinds: Vec<_> =
+            items["data"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message"]);
+        // What was acted on is not acted on again.
+        request["input"] = json!("Thanks.");
+        let third = workshop.turn(Wire::Chat, Delivery::Whole, &[Script::text(&["Welcome."])], &request).await;
+        assert_eq!(shown(&third), ["message"]);
+        assert_eq!(workshop.service.requests().len(), 1, "{}", store.name);
     }
 }
 

@@ -26,7 +26,7 @@ async fn workshop(store: &crate::support::TestStore) -> Workshop {
 async fn written_down(workshop: &Workshop, response: &Value) -> BTreeMap<String, usize> {
     let record = workshop.turn_record(id_of(response)).await;
     let mut counts = BTreeMap::new();
-    for (number, call) in record["tool_calls"].as_array().unwrap().iter().enumerate() {
+    for (number, call) in record["tool_calls"].as_array().expect("a turn has calls").iter().enumerate() {
         assert_eq!(call["number"], number);
         *counts.entry(call["error"].as_str().unwrap_or("-").to_owned()).or_default() += 1;
     }
@@ -156,7 +156,7 @@ async fn endless_bad_arguments_are_repaired_a_few_times_and_never_reach_the_tool
             workshop.world.upstream(Wire::Chat).from_now_on(bad.reply(Wire::Chat, Delivery::Stream));
             let asked = asking(Wire::Chat, Delivery::Stream, &question());
             let response = response_of(Delivery::Stream, &workshop.client().post_json("/v1/responses", &asked).await);
-            let place = format!("{} {}", store.name, &arguments[..arguments.len().min(40)]);
+            let place = format!("{} {}", store.name, arguments.chars().take(40).collect::<String>());
             assert_eq!(response["incomplete_details"]["reason"], "max_tool_repairs", "{place}: {}", response["status"]);
             assert_eq!(written_down(&workshop, &response).await, counts([("invalid_arguments", 3)]), "{place}");
             let error = response["output"][0]["output"].as_str().unwrap();

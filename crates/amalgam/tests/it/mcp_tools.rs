@@ -1,12 +1,12 @@
 //! MCP servers as tools: listed and run by us, whatever the model behind the request speaks.
 
-use amalgam_testkit::{Reply, Upstream, check};
+use amalgam_testkit::{Reply, Request, Upstream, check};
 use serde_json::{Value, json};
 
 use crate::support::{
     DELIVERIES, Delivery, MCP_TOOLS, Said, Script, WIRES, Wire, Workshop, asking, asks, assert_calm, assert_refused,
-    calls, checked_events, error_of, id_of, last_response, mcp_requests, named, put_tool, response_of, retrieved,
-    serve_mcp, setup, shown, stores, text_of, told, types,
+    calls, checked_events, error_of, id_of, last_response, mcp_answer, mcp_requests, named, put_tool, response_of,
+    retrieved, serve_mcp, setup, shown, stores, text_of, told, types,
 };
 
 const AUTHORIZATION: &str = "hush-mcp-authorization-0123456789";
@@ -16,7 +16,7 @@ const HEADER: &str = "hush-mcp-header-0123456789";
 fn server(workshop: &Workshop, extra: Value) -> Value {
     let url = format!("{}/mcp", workshop.service.url());
     let mut tool = json!({"type": "mcp", "server_label": "city", "server_url": url, "require_approval": "never"});
-    for (key, value) in extra.as_object().unwrap() {
+    for (key, value) in extra.as_object().expect("fields are an object") {
         tool[key] = value.clone();
     }
     tool
@@ -233,8 +233,9 @@ async fn the_credentials_of_a_request_go_to_its_server_and_nowhere_else() {
             // Never the caller's own.
             assert!(request.headers.values().all(|value| !value.to_str().unwrap().contains("am_workshop")));
         }
-        if let Some(dump) = store.dump() {
-            said.push(("database".to_owned(), dump.into_bytes()));
+        assert_ne!(store.holds("What about Oslo?"), Some(false));
+        for secret in [AUTHORIZATION, HEADER] {
+            assert_ne!(store.holds(secret), Some(true), "{secret}");
         }
         for entry in std::fs::read_dir(workshop.world.amalgam.folder().join("data")).unwrap() {
             let path = entry.unwrap().path();
@@ -273,6 +274,9 @@ async fn a_server_that_cannot_be_asked_is_named_before_any_model_is() {
         (json!({"server_url": null}), 400),
         (json!({"server_url": "nowhere"}), 400),
         (json!({"server_label": "two words"}), 400),
+        // The bank's own: an approval of one would pass for one of the other.
+        (json!({"server_label": "bank"}), 400),
+        (json!({"server_label": "Bank"}), 400),
         (json!({"require_approval": "sometimes"}), 400),
     ] {
         let asked = asking(Wire::Chat, Delivery::Whole, &request(server(&workshop, extra.clone())));
@@ -344,5 +348,72 @@ async fn a_server_of_the_operators_is_named_by_its_label_and_by_tools_of_the_ban
             )
             .await;
         assert_eq!(shown(&response), ["mcp_list_tools", "message"]);
+    }
+}
+
+/// How a call ends at a server that behaves as its argument says.
+fn misbehave(request: &Request) -> Reply {
+    if request.method != "POST" || request.json()["method"] != "tools/call" {
+        return mcp_answer(request);
+    }
+    let message = request.json();
+    let whole = |result: Value| Reply::json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+    let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+    match message["params"]["arguments"]["city"].as_str().unwrap_or_default() {
+        "hangs" => Reply::hang(),
+        "hangs in a stream" => Reply::stream().comment("soon").hang_after(1),
+        "closes" => Reply::close(),
+        "is gone" => Reply::status(500),
+        "is large" => {
+            let megabyte = bytes::Bytes::from(vec![b' '; 1 << 20]);
+            (0..100).fold(Reply::status(200).header("content-type", "application/json"), |reply, _| {
+                reply.send(megabyte.clone())
+            })
+        }
+        "is larger than is kept" => whole(text(&"x".repeat(300 * 1024))),
+        "is no JSON" => Reply::bytes("application/json", "{"),
+        "is no UTF-8" => Reply::bytes("application/json", &b"{\"a\":\"\xff\"}"[..]),
+        "answers somebody else" => Reply::json(json!({"jsonrpc": "2.0", "id": 424_242, "result": text("x")})),
+        "says nothing" => whole(json!({})),
+        "says no" => {
+            Reply::json(json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "no"}}))
+        }
+        "fails" => whole(json!({"content": [{"type": "text", "text": "it failed"}], "isError": true})),
+        other => whole(text(other)),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_misbehaves_is_a_result_like_any_other() {
+    for store in stores() {
+        let remote = Upstream::start();
+        remote.answer_for("/mcp", misbehave);
+        let config = format!("[mcp.town]\nurl = \"{}/mcp\"\ntimeout = \"300ms\"", remote.url());
+        let workshop = Workshop::with(&store, setup().extra(&config)).await;
+        let label = json!({"type": "mcp", "server_label": "town", "require_approval": "never"});
+        for (city, expected) in [
+            ("hangs", "timed_out"),
+            ("hangs in a stream", "timed_out"),
+            ("closes", "broken"),
+            ("is gone", "broken"),
+            ("is large", "too_large"),
+            ("is larger than is kept", "too_large"),
+            ("is no JSON", "broken"),
+            ("is no UTF-8", "broken"),
+            ("answers somebody else", "broken"),
+            ("says nothing", "broken"),
+            ("says no", "refused"),
+            ("fails", "refused"),
+            ("is well", "-"),
+        ] {
+            let scripts = [calls("call_1", "town__book", city), Script::text(&["Done."])];
+            let response = workshop.turn(Wire::Chat, Delivery::Stream, &scripts, &request(label.clone())).await;
+            let place = format!("{} {city}: {}", store.name, response["output"][1]["output"]);
+            assert_eq!((&response["status"], text_of(&response).as_str()), (&json!("completed"), "Done."), "{place}");
+            let record = workshop.turn_record(id_of(&response)).await;
+            assert_eq!(record["tool_calls"][0]["error"].as_str().unwrap_or("-"), expected, "{place}");
+            assert!(!response["output"][1].to_string().contains("127.0.0.1"), "{place}");
+        }
+        assert_calm(&workshop.world.amalgam);
     }
 }

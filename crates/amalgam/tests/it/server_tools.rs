@@ -253,6 +253,63 @@ async fn a_name_that_the_bank_does_not_have_stays_the_clients() {
 }
 
 #[tokio::test]
+async fn the_bank_also_knows_tools_of_the_client_and_what_is_built_in() {
+    for store in stores() {
+        let workshop = Workshop::on(&store).await;
+        let client = workshop.client();
+        let own = json!({
+            "kind": "client", "description": "Opens a door.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        });
+        assert_eq!(put_tool(&client, "open_door", &own).await.status, 201);
+        assert_eq!(put_tool(&client, "current_time", &json!({"kind": "builtin"})).await.status, 201);
+        let request = json!({"input": "Hi", "tools": [named("open_door"), named("current_time")]});
+        for wire in WIRES {
+            for delivery in DELIVERIES {
+                // A description and a schema that the client did not send, and a call that is the client's all the same.
+                let both =
+                    Script::new([Said::call("call_1", "current_time", &["{}"]), asks("call_2", "open_door", "Oslo")]);
+                let response = workshop.turn(wire, delivery, &[both], &request).await;
+                assert_eq!(
+                    shown(&response),
+                    ["bank/current_time({}) completed", "function_call"],
+                    "{wire:?} {delivery:?}"
+                );
+                assert!(workshop.world.sent(wire)["tools"].to_string().contains("Opens a door."), "{wire:?}");
+                assert!(response["output"][0]["output"].as_str().unwrap().contains("20"), "{response}");
+                let call = &response["output"][1];
+                assert_eq!((&call["name"], &call["status"]), (&json!("open_door"), &json!("completed")));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_deleted_takes_its_calls_and_questions_with_it() {
+    const WORD: &str = "hush-argument-0123456789";
+    for store in stores() {
+        let workshop = Workshop::on(&store).await;
+        workshop.put("weather", json!({})).await;
+        workshop.put("refund", json!({"requires_approval": true})).await;
+        workshop.service.always_for("/weather", says(json!(WORD)));
+        let scripts = [calls("call_1", "weather", WORD), calls("call_2", "refund", WORD)];
+        let request = json!({"input": "Hi", "tools": [named("weather"), named("refund")]});
+        let response = workshop.turn(Wire::Chat, Delivery::Stream, &scripts, &request).await;
+        let id = id_of(&response);
+        let client = workshop.client();
+        let asked = format!("/admin/approvals/{}", response["output"][1]["id"].as_str().unwrap());
+        assert_eq!(client.get(&asked).await.status, 200);
+        assert_ne!(store.holds(WORD), Some(false));
+        let gone = client.request(http::Method::DELETE, &format!("/v1/responses/{id}"), &[], bytes::Bytes::new()).await;
+        assert_eq!(gone.status, 200, "{}", gone.text());
+        for path in [format!("/v1/responses/{id}"), format!("/admin/turns/{id}"), asked] {
+            assert_eq!(client.get(&path).await.status, 404, "{} {path}", store.name);
+        }
+        assert_ne!(store.holds(WORD), Some(true));
+    }
+}
+
+#[tokio::test]
 async fn everything_about_a_turn_is_written_down() {
     for store in stores() {
         let workshop = Workshop::on(&store).await;

@@ -16,7 +16,7 @@ use amalgam_testkit::{Amalgam, Answer, Setup, Upstream, check, spec};
 use serde_json::{Value, json};
 
 pub(crate) use cli::Cli;
-pub(crate) use mcp::{MCP_TOOLS, mcp_requests, serve_mcp};
+pub(crate) use mcp::{MCP_TOOLS, mcp_answer, mcp_requests, serve_mcp};
 pub(crate) use script::{Said, Script};
 pub(crate) use stores::{TestStore, shared_store, stores};
 pub(crate) use tools::{Workshop, asks, calls, named, put_tool, response_of, says, setup, shown, told};

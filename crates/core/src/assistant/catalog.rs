@@ -178,7 +178,8 @@ pub fn config_seed(defaults: &Settings, settings: &Settings) -> Settings {
 /// The tool that the first call of a turn has to be, if that is not the model's to choose: with a course on its page, the
 /// course's profile begins with the details of that course.
 pub fn forced_tool(profile: &str, course_id: Option<i64>, offered: &[String]) -> Option<&'static str> {
-    let forced = profile == COURSE_ASSISTANT && course_id.is_some() && offered.iter().any(|name| name == GET_COURSE_DETAIL);
+    let forced =
+        profile == COURSE_ASSISTANT && course_id.is_some() && offered.iter().any(|name| name == GET_COURSE_DETAIL);
     forced.then_some(GET_COURSE_DETAIL)
 }
 

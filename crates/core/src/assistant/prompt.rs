@@ -142,10 +142,7 @@ mod tests {
         assert_ne!(compose("Config!", Some("Profile."), None).hash, plain.hash);
         assert_ne!(compose("Config.", Some("Profile!"), None).hash, plain.hash);
         // sha256sum of nothing
-        assert_eq!(
-            compose("", None, None).hash,
-            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-        );
+        assert_eq!(compose("", None, None).hash, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 
     #[test]

@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn neighbours_are_null_at_the_ends() {
-        let url = |page: u64| json!(format!("https://api.example.com{PATH}?q=a%20%26%20b%2F%C3%A9&page={page}&page_size=2"));
+        let url =
+            |page: u64| json!(format!("https://api.example.com{PATH}?q=a%20%26%20b%2F%C3%A9&page={page}&page_size=2"));
         for (page, count, previous, next) in [
             (1, 0, Value::Null, Value::Null),
             (1, 2, Value::Null, Value::Null),

@@ -78,7 +78,8 @@ fn a_message_is_measured_in_characters_without_the_space_around_it() {
 #[test]
 fn metadata_is_an_object() {
     // RNCC-09
-    for (wrong, name) in [(json!([]), "list"), (json!("x"), "str"), (json!(1), "int"), (json!(1.5), "float"), (json!(true), "bool")]
+    for (wrong, name) in
+        [(json!([]), "list"), (json!("x"), "str"), (json!(1), "int"), (json!(1.5), "float"), (json!(true), "bool")]
     {
         let fault = format!("Expected a dictionary of items but got type \"{name}\".");
         assert_eq!(given(&json!({"message": "hi", "metadata": wrong})), Err(json!({"metadata": [fault]})));
@@ -99,12 +100,27 @@ fn unknown_keys_of_metadata_are_told_in_order() {
 #[test]
 fn a_course_is_a_positive_whole_number_also_as_text() {
     // RNCC-11
-    let given = |course_id: &str| given_text(&format!(r#"{{"message": "hi", "metadata": {{"course_id": {course_id}}}}}"#));
+    let given =
+        |course_id: &str| given_text(&format!(r#"{{"message": "hi", "metadata": {{"course_id": {course_id}}}}}"#));
     for (text, expected) in [("28", 28), (r#""28""#, 28), (r#"" 028 ""#, 28), ("9223372036854775807", i64::MAX)] {
         assert_eq!(given(text), request(None, "hi", Some(expected)), "{text}");
     }
     for wrong in [
-        "0", "-1", "-0", "1.5", "28.0", "1e3", "true", "null", "[]", "{}", r#""""#, r#""x""#, r#""+28""#, r#""-1""#, r#""٢٨""#,
+        "0",
+        "-1",
+        "-0",
+        "1.5",
+        "28.0",
+        "1e3",
+        "true",
+        "null",
+        "[]",
+        "{}",
+        r#""""#,
+        r#""x""#,
+        r#""+28""#,
+        r#""-1""#,
+        r#""٢٨""#,
         "9223372036854775808",
     ] {
         let refused = json!({"metadata": ["course_id must be a positive integer."]});

@@ -97,7 +97,11 @@ fn every_variable_that_cannot_be_used_is_named_without_its_value() {
 #[test]
 fn bounds_are_kept_on_both_sides() {
     for (key, inside, outside) in [
-        ("temperature", vec![json!(0), json!(2), json!("1.5")], vec![json!(-0.1), json!(2.1), json!("hot"), json!(true)]),
+        (
+            "temperature",
+            vec![json!(0), json!(2), json!("1.5")],
+            vec![json!(-0.1), json!(2.1), json!("hot"), json!(true)],
+        ),
         ("top_p", vec![json!(0), json!(1)], vec![json!(1.01)]),
         ("max_output_tokens", vec![json!(1), json!(1_000_000)], vec![json!(0), json!(1_000_001), json!(1.5)]),
         ("request_timeout", vec![json!(1), json!(3600), json!("2m")], vec![json!(0.9), json!(3601), json!("2 m")]),

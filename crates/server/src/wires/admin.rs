@@ -1,31 +1,40 @@
-//! `/admin`: tenants, keys, tools and turns, for operators and for the administrators of a tenant.
+//! `/admin`: tenants, keys, tools, assistants and turns, for operators and for the administrators of a tenant.
 //!
 //! Whoever gets here has a key with one of the two rights. An administrator reaches its own tenant and no other, and
 //! cannot tell which others there are; the operator reaches all. What an answer shows is listed field by field.
 
 mod approvals;
 mod bank;
+mod configs;
+mod diagnose;
 mod fields;
 mod keys;
+mod profiles;
+mod sessions;
 mod tenants;
 mod tools;
 mod turns;
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, FaultKind, Operator, Scope};
+use amalgam_core::{Fault, FaultKind, Operator, Rights, Scope, TenantState, store::Page};
 use amalgam_protocol::Writer;
 use axum::{
     Router,
+    extract::{Path, rejection::PathRejection},
     response::Response,
     routing::{get, post},
 };
 
-use super::{answer, query::Query};
+use super::{
+    answer,
+    query::{Query, missing},
+};
 use crate::app::App;
 
 pub use approvals::{approval_status, settled, show_approval};
 pub use bank::{Bank, Trial, TrialMishap, Whose};
+pub use configs::{Configs, Draft, Kept};
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -40,6 +49,14 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/tools/{name}/statistics", get(tools::statistics))
         .route("/admin/approvals", get(approvals::list))
         .route("/admin/approvals/{id}", get(approvals::retrieve).post(approvals::decide))
+        .route("/admin/configs/{tenant_id}", get(configs::retrieve).patch(configs::change))
+        .route("/admin/profiles", get(profiles::list))
+        .route("/admin/profiles/{slug}", get(profiles::retrieve).put(profiles::put).delete(profiles::delete))
+        .route("/admin/profiles/{slug}/versions", get(profiles::versions))
+        .route("/admin/profiles/{slug}/versions/{version}/diff", get(profiles::compare))
+        .route("/admin/sessions", get(sessions::list))
+        .route("/admin/sessions/{session_id}", get(sessions::retrieve))
+        .route("/admin/diagnose", get(diagnose::diagnose))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
 }
 
@@ -57,6 +74,34 @@ fn meant_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault>
         None if scope.admin().is_some() => Ok(Some(scope.tenant_id())),
         None => Ok(None),
     }
+}
+
+/// The caller in the place of the administrator of a tenant: the one that was named, else its own.
+async fn place(app: &App, scope: &Scope, named: Option<i64>) -> Result<Scope, Fault> {
+    let id = meant_tenant(scope, named)?.unwrap_or(scope.tenant_id());
+    if id == scope.tenant_id() && scope.admin().is_some() {
+        return Ok(scope.clone());
+    }
+    let tenant = app.store.tenant(operator(scope)?, id).await?;
+    let tenant = tenant.ok_or_else(|| missing("Tenant", &id.to_string()))?;
+    Ok(in_place_of(scope, tenant.id, tenant.state))
+}
+
+#[expect(clippy::disallowed_methods, reason = "an operator may do what the administrator of any tenant may")]
+fn in_place_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope {
+    Scope::authenticated(tenant_id, operator.user(), state, Rights::ADMIN)
+}
+
+/// The number in a path; what is no number is missing like any other.
+fn number_in(what: &'static str, id: Result<Path<String>, PathRejection>) -> Result<i64, Fault> {
+    let text = id.map(|Path(id)| id).unwrap_or_default();
+    text.parse().map_err(|_| missing(what, &text))
+}
+
+/// `after` of a list whose entries have numbers.
+fn number_after(asked: &Page) -> Result<Option<i64>, Fault> {
+    let read = |after: &String| after.parse().map_err(|_| fields::wrong("after", "it is a number"));
+    asked.after.as_ref().map(read).transpose()
 }
 
 /// `tenant_id` of a query.

@@ -11,6 +11,7 @@ mod gather;
 mod input_tokens;
 mod items;
 mod models;
+mod profile;
 pub(super) mod once;
 mod resume;
 mod retrieve;

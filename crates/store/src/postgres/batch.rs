@@ -6,7 +6,7 @@
 
 pub(super) mod columns;
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use amalgam_core::store::{Answer, EventChunk, Keyed, Written};
 use amalgam_protocol::{Json, Status};
@@ -16,7 +16,7 @@ use self::columns::{Key, Told, text_of};
 use super::{
     connection::{Connection, Failure, FailureKind, Param},
     job::{Job, process_bytes, signed},
-    journal,
+    journal, line,
     pipeline::Pipeline,
     sql::{Sql, statements},
 };
@@ -222,13 +222,11 @@ impl Held {
 }
 
 /// Whom to wake in other processes.
-fn changed(jobs: &[Job]) -> Vec<&str> {
-    let mut ids: Vec<&str> =
-        jobs.iter().filter(|job| job.is_awaited()).map(|job| job.write.response_id.as_str()).collect();
-    if jobs.iter().any(Job::is_queued) {
-        ids.push("");
-    }
-    ids
+fn changed(jobs: &[Job]) -> Vec<Cow<'_, str>> {
+    let awaited = jobs.iter().filter(|job| job.is_awaited()).map(|job| Cow::Borrowed(job.write.response_id.as_str()));
+    let queued = jobs.iter().any(Job::is_queued).then_some(Cow::Borrowed(""));
+    let threads = jobs.iter().filter_map(Job::session_bell).map(Cow::Owned);
+    awaited.chain(queued).chain(threads).collect()
 }
 
 /// Items that go to a conversation.
@@ -296,6 +294,7 @@ fn needed(jobs: &[Job]) -> Vec<&'static Sql> {
         needed.extend((job.write.events.is_some() && !job.is_events_only()).then_some(&EVENTS));
         let answer = job.write.answer.as_ref().map(|(_, answer)| if answer.is_some() { &ANSWER } else { &GIVE_BACK });
         needed.extend(answer);
+        needed.extend(line::needed(job));
     }
     needed
 }
@@ -372,6 +371,7 @@ impl<'a> Line<'a> {
                 self.answer(job, keyed, answer.as_ref());
             }
         }
+        self.threads(jobs);
         if jobs.iter().any(|job| !job.write.transcripts.is_empty()) {
             let client = self.connection.client();
             let statement = self.statement(&TRANSCRIPTS);
@@ -381,6 +381,18 @@ impl<'a> Line<'a> {
             let client = self.connection.client();
             let statement = self.statement(sql);
             self.pipeline.push(async move { journal::add(client, sql, &statement, jobs).await });
+        }
+    }
+
+    /// What turns say last in their threads, in the order of these, so that nobody waits in a circle.
+    fn threads(&mut self, jobs: &'a [Job]) {
+        let mut ends: Vec<_> =
+            jobs.iter().filter_map(|job| Some((job, job.write.session.as_deref()?, line::needed(job)?))).collect();
+        ends.sort_by_key(|(_, end, _)| end.ticket.session_id);
+        for (job, end, sql) in ends {
+            let client = self.connection.client();
+            let statement = self.statement(sql);
+            self.pipeline.push(async move { line::end(client, &statement, job, end).await });
         }
     }
 
@@ -411,7 +423,7 @@ impl<'a> Line<'a> {
     }
 
     /// Conversations in their order, so that nobody waits in a circle; who is to be woken; the end.
-    fn finish(&mut self, mut appended: Vec<Appended<'a>>, changed: Vec<&'a str>, single: bool) {
+    fn finish(&mut self, mut appended: Vec<Appended<'a>>, changed: Vec<Cow<'a, str>>, single: bool) {
         let client = self.connection.client();
         appended.sort_by(|one, other| one.conversation.cmp(&other.conversation));
         for added in appended {

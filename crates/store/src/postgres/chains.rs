@@ -8,10 +8,11 @@ use amalgam_core::StoreError;
 
 use super::{
     connection::{Connection, Failure},
-    journal,
+    journal, line,
     pool::{Lease, Pool},
     sql::statements,
 };
+use crate::assistant;
 
 statements! {
     Caller DELETE_HEAD = "
@@ -81,6 +82,7 @@ async fn delete_within(connection: &Connection, doomed: Doomed<'_>) -> Result<bo
     let (chain, position): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
     connection.execute(&DELETE_EVENTS, &[&tenant_id, &user, &id]).await?;
     journal::forget(connection, tenant_id, user, id).await?;
+    line::free(connection, tenant_id, user, id, Some(&assistant::deleted())).await?;
     connection.row(&LOCK_CHAIN, &[&chain]).await?;
     connection.row(&LOCK_ROW, &[&tenant_id, &user, &chain, &position]).await?;
     connection.execute(&MARK_GONE, &[&tenant_id, &user, &chain, &position]).await?;

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use amalgam_core::{
     Scope, Stem, StoreError,
-    store::{Answer, Begin, ProcessId, ToolRun, TurnWrite, Written},
+    store::{Answer, Begin, ProcessId, ToolRun, TurnWrite, Written, session_bell},
 };
 use amalgam_protocol::Status;
 use tokio::sync::oneshot;
@@ -56,6 +56,7 @@ impl Job {
             && write.transcripts.is_empty()
             && write.tools.is_empty()
             && write.approvals.is_empty()
+            && write.session.is_none()
             && write.answer.is_none()
             && write.events.is_some()
     }
@@ -68,6 +69,11 @@ impl Job {
             || write.events.is_some()
             || write.answer.is_some()
             || self.is_queued()
+    }
+
+    /// What those hear who wait to speak in the thread of a turn that ends.
+    pub(super) fn session_bell(&self) -> Option<String> {
+        self.write.session.as_ref().map(|session| session_bell(session.ticket.session_id))
     }
 
     /// Whether a turn begins to wait for a process.
@@ -97,6 +103,9 @@ fn mark_of(write: &TurnWrite) -> i64 {
     for approval in &write.approvals {
         approval.id.hash(&mut hasher);
     }
+    if let Some(session) = &write.session {
+        (session.ticket.session_id, session.ticket.number, &session.answer).hash(&mut hasher);
+    }
     if let Some((keyed, answer)) = &write.answer {
         (keyed, answer.is_some()).hash(&mut hasher);
     }
@@ -113,11 +122,15 @@ fn bytes_of(write: &TurnWrite) -> usize {
     let output = |run: &ToolRun| run.outcome.as_ref().map_or(0, |outcome| outcome.output.bytes().len());
     let tools: usize = write.tools.iter().map(|run| 256 + run.arguments.len() + output(run)).sum();
     let approvals: usize = write.approvals.iter().map(|approval| 256 + approval.arguments.len()).sum();
+    let session = write.session.as_ref().map_or(0, |session| {
+        let known: usize = session.metadata.iter().map(|(_, record)| 64 + record.value.bytes().len()).sum();
+        known + session.answer.as_ref().map_or(0, |(_, content)| content.len())
+    });
     let answer = match &write.answer {
         Some((_, Some(Answer::Body { body, .. }))) => body.len(),
         _ => 0,
     };
-    512 + begin + end + events + transcripts + tools + approvals + answer
+    512 + begin + end + events + transcripts + tools + approvals + session + answer
 }
 
 /// A process as it stands in a column.

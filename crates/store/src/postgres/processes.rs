@@ -13,7 +13,7 @@ use super::{
     Postgres,
     connection::{Connection, Failure, FailureKind},
     job::{process_bytes, process_from, signed, unsigned},
-    journal,
+    journal, line,
     pool::Lease,
     prune,
     sql::statements,
@@ -71,9 +71,14 @@ statements! {
 
 impl ProcessStore for Postgres {
     fn beat(&self, _operator: Operator, process: ProcessId, beat: u64) -> Stored<'_, ()> {
-        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
-            connection.execute(&BEAT, &[&process_bytes(process).as_slice(), &signed(beat)]).await.map(drop)
-        }))
+        Box::pin(async move {
+            let beaten = self.pool.repeatably(move |connection: Lease| async move {
+                connection.execute(&BEAT, &[&process_bytes(process).as_slice(), &signed(beat)]).await.map(drop)
+            });
+            beaten.await?;
+            self.tidy_lines().await;
+            Ok(())
+        })
     }
 
     fn processes(&self, _operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>> {
@@ -210,9 +215,10 @@ async fn bury(
     let failed = ids_from(&failed)?;
     let answered = ids_from(&connection.rows(&ANSWER_CLAIMS, &[&dead]).await?)?;
     let freed = ids_from(&connection.rows(&FREE_CLAIMS, &[&dead]).await?)?;
+    let threads = line::bury(connection, dead, error).await?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     let waits = (!queued.is_empty()).then(String::new);
-    let changed: Vec<String> = [queued, failed, answered, freed].into_iter().flatten().chain(waits).collect();
+    let changed: Vec<String> = [queued, failed, answered, freed, threads].into_iter().flatten().chain(waits).collect();
     if !changed.is_empty() {
         connection.rows(&NOTIFY, &[&changed]).await?;
     }

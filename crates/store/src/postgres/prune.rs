@@ -58,10 +58,11 @@ statements! {
         WHERE created_at < $1 AND status NOT IN ('queued', 'in_progress') LIMIT $2";
     Operator RESET_RUNTIME = "
         TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
-            conversation_items";
+            conversation_items, session_line, message_metadata, messages, sessions";
     Operator RESET_ALL = "
         TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
-            conversation_items, agent_tools, api_keys, tenants, memory";
+            conversation_items, session_line, message_metadata, messages, sessions, agent_tools, agent_configs,
+            agent_profiles, profile_versions, courses, api_keys, tenants, memory";
 }
 
 /// Of each kind so many rows go at once.

@@ -15,10 +15,11 @@ use super::{
     chains::{self, Doomed},
     connection::{Failure, Param},
     job::{signed, unsigned},
+    line,
     pool::Lease,
     sql::statements,
 };
-use crate::rows;
+use crate::{assistant, rows};
 
 statements! {
     Caller RESPONSE = "
@@ -152,7 +153,12 @@ impl ResponseStore for Postgres {
                 let (tenant_id, user, stem) = (scope.tenant_id(), scope.user(), stem.as_str());
                 connection.rows(&CANCEL, &[&tenant_id, &user, &stem, &id, &signed(now_ms)]).await?;
                 let row = connection.row(&RESPONSE, &[&tenant_id, &user, &stem, &id]).await?;
-                row.as_ref().map(response_from).transpose()
+                let response = row.as_ref().map(response_from).transpose()?;
+                if let Some(ended) = response.as_ref().filter(|response| response.background) {
+                    let error = assistant::ended(ended.status.status);
+                    line::free(&connection, tenant_id, user, id, error.as_ref()).await?;
+                }
+                Ok(response)
             });
             let Some(response) = found.await? else { return Ok(None) };
             if !response.background {

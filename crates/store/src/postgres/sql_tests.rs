@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Tables whose rows belong to a user or a tenant.
-const SCOPED: [&str; 10] = [
+const SCOPED: [&str; 18] = [
     "responses",
     "items",
     "stream_events",
@@ -20,20 +20,32 @@ const SCOPED: [&str; 10] = [
     "idempotency",
     "conversations",
     "conversation_items",
+    "agent_configs",
+    "agent_profiles",
+    "profile_versions",
+    "sessions",
+    "session_line",
+    "messages",
+    "message_metadata",
+    "courses",
 ];
 
 fn all() -> impl Iterator<Item = (For, &'static str, &'static Sql)> {
     let files = [
+        super::agents::ALL,
         super::approvals::ALL,
         super::bank::ALL,
         super::batch::ALL,
         super::chains::ALL,
         super::conversations::ALL,
+        super::courses::ALL,
         super::journal::ALL,
+        super::line::ALL,
         super::pool::ALL,
         super::processes::ALL,
         super::prune::ALL,
         super::responses::ALL,
+        super::sessions::ALL,
         super::tenancy::ALL,
         super::turns::ALL,
     ];
@@ -137,7 +149,7 @@ fn statements_about_what_callers_have_carry_the_scope() {
 #[test]
 fn only_the_installation_itself_touches_rows_of_everybody() {
     // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
-    const KNOWN: [&str; 17] = [
+    const KNOWN: [&str; 19] = [
         // A dead process, a queue, and turns that are handed over.
         "REQUEUE",
         "FAIL",
@@ -145,6 +157,8 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "TELL_ERRORS",
         "ANSWER_CLAIMS",
         "FREE_CLAIMS",
+        "PLACES_HELD",
+        "TELL_SPEAKERS",
         "TAKE_QUEUED",
         "TAKEN",
         "GIVE_BACK",

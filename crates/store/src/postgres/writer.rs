@@ -245,7 +245,9 @@ impl Writer {
             told = Ok(Written::Lost);
         }
         if matches!(told, Ok(Written::Kept)) {
-            self.bells.ring([job.write.response_id.as_str()].into_iter().chain(job.is_queued().then_some("")));
+            let session = job.session_bell();
+            let others = job.is_queued().then_some("").into_iter().chain(session.as_deref());
+            self.bells.ring([job.write.response_id.as_str()].into_iter().chain(others));
         }
         job.tell(told);
     }

@@ -64,11 +64,7 @@ impl CourseStore for Sqlite {
                 Some(None) => return Ok(CoursePage { count: 0, courses: Vec::new() }),
                 Some(Some(question)) => (
                     database.tenant(tenant, sql::COUNT_FOUND, &[&question.any])?,
-                    database.tenant(
-                        tenant,
-                        sql::FIND_COURSES,
-                        &[&question.each.raw().text(), &limit, &offset],
-                    )?,
+                    database.tenant(tenant, sql::FIND_COURSES, &[&question.each.raw().text(), &limit, &offset])?,
                 ),
             };
             let count = count.first(|row| uint(row, 0))?.unwrap_or_default();

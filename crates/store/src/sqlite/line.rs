@@ -31,12 +31,13 @@ pub(super) fn up(
     let found = database.user(scope, sql::ACTIVE_SESSION, &[&profile])?.first(|row| Ok(row.get(0)?))?;
     let session_id: i64 = match found {
         Some(id) => id,
-        None => made(database.user(scope, sql::ADD_SESSION, &[&profile, &int(now_ms)?])?.first(|row| Ok(row.get(0)?))?)?,
+        None => {
+            made(database.user(scope, sql::ADD_SESSION, &[&profile, &int(now_ms)?])?.first(|row| Ok(row.get(0)?))?)?
+        }
     };
     let process = process_bytes(process);
-    let number = database
-        .user(scope, sql::ADD_PLACE, &[&session_id, &&process[..], &mark])?
-        .first(|row| Ok(row.get(0)?))?;
+    let number =
+        database.user(scope, sql::ADD_PLACE, &[&session_id, &&process[..], &mark])?.first(|row| Ok(row.get(0)?))?;
     Ok(Ticket { session_id, number: made(number)? })
 }
 
@@ -51,7 +52,10 @@ pub(super) enum Standing {
     /// Somebody else is first.
     Behind,
     /// The turn of whoever is first has ended without giving the place up.
-    BehindEnded { response_id: String, status: Status },
+    BehindEnded {
+        response_id: String,
+        status: Status,
+    },
 }
 
 /// How a place stands now.
@@ -130,7 +134,12 @@ pub(super) fn end(
     let (user_message_id, assistant_message_id) = assistant::message_ids(number);
     let answer = end.answer.as_ref().filter(|(id, _)| *id == assistant_message_id);
     if let Some((id, content)) = answer {
-        add(database, scope, session_id, &Message { id: *id, role: "assistant", content, response_id, now_ms: end.now_ms })?;
+        add(
+            database,
+            scope,
+            session_id,
+            &Message { id: *id, role: "assistant", content, response_id, now_ms: end.now_ms },
+        )?;
     }
     for (id, record) in &end.metadata {
         if *id == user_message_id || answer.is_some() && *id == assistant_message_id {

@@ -8,7 +8,7 @@ use super::{Migrations, OpenError, file};
 use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus};
 
 /// Every version of the schema, oldest first.
-pub(super) const MIGRATIONS: &[Migration] = 
+pub(super) const MIGRATIONS: &[Migration] =
     migrate::migrations!("sqlite": "V001__state", "V002__tools", "V003__assistant");
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

@@ -12,7 +12,6 @@ macro_rules! statements {
     };
 }
 
-/// Statements by what they are about.
 mod assistant;
 
 macro_rules! kinds {
@@ -31,6 +30,8 @@ macro_rules! kinds {
     };
 }
 
+#[cfg(test)]
+pub(in crate::sqlite) use self::assistant::ALL as ALL_OF_ASSISTANTS;
 pub(in crate::sqlite) use self::assistant::*;
 
 kinds! {

@@ -3,16 +3,19 @@
 //!
 //! A check takes an empty store of its own. One that is not in the list below is dead code, and the lints say so.
 
+pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod bank;
 pub(crate) mod claims;
 pub(crate) mod conversations;
+pub(crate) mod courses;
 pub(crate) mod isolation;
 pub(crate) mod journal;
 pub(crate) mod lineage;
 pub(crate) mod processes;
 pub(crate) mod responses;
 pub(crate) mod retention;
+pub(crate) mod sessions;
 pub(crate) mod tenancy;
 pub(crate) mod waiting;
 
@@ -98,6 +101,39 @@ macro_rules! contract {
                 a_granted_call_is_used_by_one_response
                 racing_deciders_have_one_winner
                 racing_users_of_an_approval_have_one_winner
+            }
+            agents {
+                settings_are_changed_by_whoever_knows_the_last_ones
+                racing_changes_of_settings_have_one_winner
+                a_profile_keeps_its_versions
+                profiles_are_listed_by_slug_in_pages
+                racing_changes_of_a_profile_all_have_their_version
+                assistants_of_another_tenant_look_missing
+                a_tenant_that_is_not_there_has_no_assistant
+            }
+            sessions {
+                a_thread_is_found_again_by_user_tenant_and_profile
+                the_user_speaks_when_its_place_has_come
+                the_end_of_a_turn_answers_and_lets_the_next_one_speak
+                a_turn_that_failed_leaves_the_question_and_an_error
+                a_lost_write_says_nothing_in_the_thread
+                only_the_turn_that_spoke_ends_its_place
+                whoever_leaves_lets_the_next_one_speak
+                history_is_what_was_said_last_in_order
+                racing_callers_share_one_thread_and_never_interleave
+                a_dead_process_leaves_the_thread_usable
+                a_response_that_ended_otherwise_does_not_block
+                whoever_went_away_while_getting_in_line_does_not_block
+                threads_and_messages_are_paged
+                threads_of_others_look_missing
+            }
+            courses {
+                courses_are_read_back_as_they_were_put
+                courses_are_put_all_or_none
+                the_best_course_is_found_first
+                what_is_found_is_paged
+                a_course_is_found_by_the_words_that_it_has_now
+                courses_of_another_tenant_look_missing
             }
             tenancy {
                 tenants_have_numbers_and_can_be_changed

@@ -24,7 +24,7 @@ async fn assert_named(workshop: &Workshop, client: &Client, id: &str) {
         (&json!("failed"), &json!("server_error")),
         "{response}"
     );
-    let message = response["error"]["message"].as_str().unwrap();
+    let message = response["error"]["message"].as_str().expect("an error has a message");
     assert!(message.contains("`weather`") && message.contains("not known"), "{message}");
     let record = client.get(&format!("/admin/turns/{id}")).await.json();
     let call = &record["tool_calls"][0];

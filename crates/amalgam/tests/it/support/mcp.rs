@@ -18,6 +18,11 @@ pub(crate) fn mcp_requests(service: &Upstream, method: &str) -> Vec<Request> {
     service.requests().into_iter().filter(is).collect()
 }
 
+/// What the server answers to a request.
+pub(crate) fn mcp_answer(request: &Request) -> Reply {
+    answer(request, false)
+}
+
 fn answer(request: &Request, streamed: bool) -> Reply {
     if request.method != "POST" {
         return Reply::status(204);

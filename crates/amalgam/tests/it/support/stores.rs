@@ -45,11 +45,13 @@ impl TestStore {
         let count = database.ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");
         count.parse().expect("a count is a number")
     }
-    /// Everything that the database holds, as text with bytes in hexadecimal; only of a store that others can look into.
-    pub(crate) fn dump(&self) -> Option<String> {
+    /// Whether the database holds a text, as it is or as bytes; none for a store that others cannot look into.
+    pub(crate) fn holds(&self, text: &str) -> Option<bool> {
         const ALL: &str = "SET xmlbinary = hex; SELECT string_agg(query_to_xml(format('SELECT * FROM %I.%I', schemaname, \
                            tablename), true, false, '')::text, '') FROM pg_tables \
                            WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";
-        self.database.as_ref().map(|database| database.ask(ALL))
+        let dump = self.database.as_ref()?.ask(ALL).to_lowercase();
+        let bytes: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        Some(dump.contains(&text.to_lowercase()) || dump.contains(&bytes))
     }
 }

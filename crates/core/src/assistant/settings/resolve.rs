@@ -7,7 +7,8 @@ use amalgam_protocol::{Json, Writer};
 use super::{
     DEFAULT_HISTORY_MAX_CHARS, DEFAULT_HISTORY_MAX_MESSAGES, DEFAULT_MAX_INPUT_CHARS, DEFAULT_MAX_TOOL_ITERATIONS,
     DEFAULT_METADATA_MAX_BYTES, DEFAULT_MODEL, DEFAULT_PARALLEL_TOOL_CALLS, DEFAULT_PROMPT_VERSION,
-    DEFAULT_REQUEST_TIMEOUT, DEFAULT_TRUNCATION, Settings, value::{Truncation, Value},
+    DEFAULT_REQUEST_TIMEOUT, DEFAULT_TRUNCATION, Settings,
+    value::{Truncation, Value},
 };
 use crate::{store::AgentProfile, tool::SecretText};
 

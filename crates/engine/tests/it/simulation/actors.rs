@@ -223,6 +223,9 @@ impl Acts {
         if state.shelf.kept && !state.shelf.is_intended(&key, &call_id) {
             state.complain(format!("{} {call_id} ran without an intent in the store", self.name));
         }
+        if key.starts_with("mcpr") && (!state.shelf.used.contains(&key) || state.shelf.taken.contains(&key)) {
+            state.complain(format!("{} {call_id} ran on an approval that is not its own", self.name));
+        }
         if state.over {
             state.complain(format!("{} {call_id} ran although the turn was over", self.name));
         }

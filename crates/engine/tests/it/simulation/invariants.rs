@@ -201,11 +201,12 @@ impl Check<'_> {
         let last = self.state.asks.len().checked_sub(1);
         let answer = last.and_then(|last| self.setup.answers.get(last));
         let ends_in = |wanted: fn(&Said) -> bool| answer.and_then(|answer| answer.said.last()).is_some_and(wanted);
-        let failed = |run: &&ToolRun| {
-            run.name == FATAL && run.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some())
-        };
+        let failed =
+            |run: &&ToolRun| run.name == FATAL && run.outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
         match message {
-            "The upstream closed the stream before the answer was complete." => ends_in(|said| matches!(said, Said::Cut)),
+            "The upstream closed the stream before the answer was complete." => {
+                ends_in(|said| matches!(said, Said::Cut))
+            }
             "The upstream could not be reached." => answer.is_none_or(|answer| answer.refuses),
             "It failed." => ends_in(|said| matches!(said, Said::Event(ModelEvent::Finish(Finish::Failed(_))))),
             "The tool `fatal` failed, and the response with it." => match &self.state.shelf.turn {
@@ -328,8 +329,7 @@ impl Check<'_> {
             }
         }
         for name in named {
-            let open =
-                |run: &&ToolRun| run.name == name && run.outcome.is_none() && !run.idempotent;
+            let open = |run: &&ToolRun| run.name == name && run.outcome.is_none() && !run.idempotent;
             if !left.tools.values().any(|run| open(&run)) {
                 self.complain(format!("{name} is named for nothing"));
             }

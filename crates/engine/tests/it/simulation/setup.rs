@@ -145,7 +145,7 @@ impl Dice {
             asked_at_ms: 0,
             expires_at_ms: 1,
             decision: None,
-            used_by: None,
+            used_by: self.chance(0.2).then(|| "another".to_owned()),
         };
         let refused = self.chance(0.3).then(|| Told::error(Mishap::Denied, "Not run: somebody said no."));
         DecidedCall { approval, refused }

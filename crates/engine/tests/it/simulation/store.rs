@@ -28,6 +28,9 @@ pub(super) struct Shelf {
     pub(super) kept: bool,
     pub(super) troubled: bool,
     pub(super) turn: Option<KeptTurn>,
+    /// Approvals that other responses have acted on, and those that this one has.
+    pub(super) taken: Vec<String>,
+    pub(super) used: Vec<String>,
 }
 
 /// The turn as it is kept.
@@ -224,6 +227,28 @@ impl TurnStore for SimStore {
 
     fn turn<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<TurnRecord>> {
         nobody_asks()
+    }
+}
+
+impl SimStore {
+    /// Acts on an approval.
+    pub(super) async fn use_up(&self, id: &str) -> Result<bool, StoreError> {
+        self.0.step(format!("store: {id} is acted on")).await;
+        let trouble = self.0.state().trouble();
+        self.0.pause(20).await;
+        if trouble == Trouble::Before {
+            return Err(away());
+        }
+        let free = {
+            let shelf = &mut self.0.state().shelf;
+            shelf.used.push(id.to_owned());
+            !shelf.taken.iter().any(|taken| taken == id)
+        };
+        self.0.step(format!("store: {id} was acted on: {free}")).await;
+        match trouble {
+            Trouble::After => Err(away()),
+            _ => Ok(free),
+        }
     }
 }
 

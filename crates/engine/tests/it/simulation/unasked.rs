@@ -64,8 +64,8 @@ impl BankStore for SimStore {
         nobody_asks()
     }
 
-    fn use_approval<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+    fn use_approval<'a>(&'a self, _: &'a Scope, id: &'a str, _: &'a str) -> Stored<'a, bool> {
+        Box::pin(self.use_up(id))
     }
 }
 

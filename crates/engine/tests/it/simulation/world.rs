@@ -10,7 +10,10 @@ use amalgam_engine::{Engine, LifeSettings};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{setup::MadeCall, store::Shelf};
+use super::{
+    setup::{MadeCall, Setup},
+    store::Shelf,
+};
 
 /// What happens to the process at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +103,14 @@ impl World {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the store what the setup says.
+    pub(super) fn prepare(&self, setup: &Setup) {
+        let shelf = &mut self.state().shelf;
+        (shelf.kept, shelf.troubled) = (setup.kept, setup.troubled);
+        let taken = setup.decided.iter().filter(|decided| decided.approval.used_by.is_some());
+        shelf.taken = taken.map(|decided| decided.approval.id.clone()).collect();
     }
 
     /// Something is about to happen; it does not if the process is dead.

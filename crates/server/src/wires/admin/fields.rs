@@ -3,7 +3,7 @@
 //! A field that nobody knows is refused: whoever sends one believes that it does something.
 
 use amalgam_core::{Fault, FaultKind};
-use amalgam_protocol::{Json, Raw};
+use amalgam_protocol::{Json, Raw, Writer};
 use axum::extract::Request;
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -108,6 +108,22 @@ impl Fields {
             }
             Some(_) => Err(mistyped(name, "an object")),
         }
+    }
+
+    /// The same object without some of its fields, each of the others as it was written.
+    pub(super) fn without(&self, names: &[&str]) -> Json {
+        let mut writer = Writer::with_capacity(self.whole.bytes().len());
+        writer.object(|writer| {
+            for (key, value) in self.whole.raw().fields().filter(|(key, _)| !names.iter().any(|name| key.is(name))) {
+                writer.key_text(&key.decode()).raw(value);
+            }
+        });
+        Json::from_writer(writer)
+    }
+
+    /// The value itself, null too.
+    pub(super) fn said(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
     }
 
     /// The value itself. Null counts as not said.

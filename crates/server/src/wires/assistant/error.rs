@@ -46,6 +46,18 @@ impl From<StoreError> for AssistantError {
 }
 
 impl AssistantError {
+    /// The same for another door.
+    pub(in crate::wires) fn into_fault(self) -> Fault {
+        match self {
+            Self::Fault(fault) => fault,
+            Self::NoKey(variable) => {
+                Fault::new(FaultKind::UpstreamCredential, "The upstream's API key is not configured.")
+                    .detail(format_args!("{variable} is not set"))
+            }
+            Self::Disabled | Self::Fields(_) => Fault::internal("an error of the assistant's door at another one"),
+        }
+    }
+
     fn told(&self) -> (u16, Vec<u8>) {
         match self {
             Self::Fields(fields) => (400, fields.clone()),

@@ -113,11 +113,13 @@ impl<S> State<S> {
             }
             EventKind::Completed => {
                 self.over = true;
-                Some(self.done(sequence).await)
+                Some(done(Arc::clone(&self.app), self.scope.clone(), self.numbers, sequence).await)
             }
-            EventKind::Incomplete if event.response.and_then(|response| response.get_str("status")).as_deref() != Some("cancelled") => {
+            EventKind::Incomplete
+                if event.response.and_then(|response| response.get_str("status")).as_deref() != Some("cancelled") =>
+            {
                 self.over = true;
-                Some(self.done(sequence).await)
+                Some(done(Arc::clone(&self.app), self.scope.clone(), self.numbers, sequence).await)
             }
             EventKind::Failed | EventKind::Incomplete => {
                 self.over = true;
@@ -126,20 +128,20 @@ impl<S> State<S> {
             _ => None,
         }
     }
+}
 
-    /// The body of the whole answer. It is in the store: the response's own end came after that.
-    async fn done(&self, sequence: u64) -> Vec<u8> {
-        match told::body(&self.app, &self.scope, self.numbers).await {
-            Ok(body) => {
-                let mut done = format!("event: done\nid: {sequence}\ndata: ").into_bytes();
-                done.extend_from_slice(&body);
-                done.extend_from_slice(b"\n\n");
-                done
-            }
-            Err(fault) => {
-                tracing::warn!(detail = fault.detail, "an answer could not be told: {fault}");
-                failed(sequence)
-            }
+/// The body of the whole answer. It is in the store: the response's own end came after that.
+async fn done(app: Arc<App>, scope: Scope, numbers: Numbers, sequence: u64) -> Vec<u8> {
+    match told::body(&app, &scope, numbers).await {
+        Ok(body) => {
+            let mut done = format!("event: done\nid: {sequence}\ndata: ").into_bytes();
+            done.extend_from_slice(&body);
+            done.extend_from_slice(b"\n\n");
+            done
+        }
+        Err(fault) => {
+            tracing::warn!(detail = fault.detail, "an answer could not be told: {fault}");
+            failed(sequence)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{ModelCard, Scope};
+use amalgam_core::{ModelCard, Scope, store::AgentProfile};
 use amalgam_protocol::Writer;
 use axum::{
     Extension,
@@ -17,14 +17,22 @@ use crate::{
 };
 
 /// Everything that the caller may ask for.
-pub(super) async fn list(State(app): State<Arc<App>>, Extension(scope): Extension<Scope>) -> Response {
-    let cards = app.catalog.list(&scope).await;
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+) -> Result<Response, WireError> {
+    let mut cards = app.catalog.list(&scope).await;
+    for profile in app.store.active_profiles(&scope).await? {
+        if !cards.iter().any(|card| card.id == profile.slug) {
+            cards.push(card_of(&profile));
+        }
+    }
     let mut writer = Writer::with_capacity(256 * cards.len() + 64);
     writer.object(|writer| {
         writer.key("object").string("list");
         writer.key("data").array(|writer| cards.iter().for_each(|card| write(writer, card)));
     });
-    answer::json(writer.into_bytes())
+    Ok(answer::json(writer.into_bytes()))
 }
 
 /// One model, with what it can do.
@@ -34,10 +42,29 @@ pub(super) async fn get(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let Path(id) = id.map_err(|_| no_such_model(""))?;
-    let route = app.catalog.resolve(&scope, &id).await?.ok_or_else(|| no_such_model(&id))?;
     let mut writer = Writer::with_capacity(512);
-    write(&mut writer, &route.card);
+    match app.catalog.resolve(&scope, &id).await? {
+        Some(route) => write(&mut writer, &route.card),
+        None => {
+            let profile = app.store.profile(&scope, &id).await?.filter(|profile| profile.active);
+            write(&mut writer, &card_of(&profile.ok_or_else(|| no_such_model(&id))?));
+        }
+    }
     Ok(answer::json(writer.into_bytes()))
+}
+
+/// A profile as a model: what it can do is for whoever it asks to say.
+fn card_of(profile: &AgentProfile) -> ModelCard {
+    ModelCard {
+        id: profile.slug.clone(),
+        owned_by: "assistant".to_owned(),
+        wire: "profile".to_owned(),
+        created: profile.created_at_ms / 1000,
+        modalities: vec!["text".to_owned(), "image".to_owned()],
+        tools: true,
+        structured_output: true,
+        ..ModelCard::default()
+    }
 }
 
 fn write(writer: &mut Writer, card: &ModelCard) {

@@ -14,9 +14,10 @@ use bytes::Bytes;
 
 use super::{
     bounds, convert,
-    convert::Kept,
+    convert::{Kept, Meaning},
     error,
     gather::{Memory, Prior, gather, no_such_response},
+    profile::{self, StandIn},
     silent,
     tools::{self, Asked, Basis},
 };
@@ -113,30 +114,67 @@ pub(in crate::wires) async fn begin(
     let settled = order.settled.take();
     let mut ends = Ends::default();
     let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
-    let mut request = CreateResponse::read(raw).map_err(error::shape)?;
-    let mut meaning = convert::meaning(&request, raw, scope, &order)?;
+    let sent = CreateResponse::read(raw).map_err(error::shape)?;
+    let mut meaning = convert::meaning(&sent, raw, scope, &order)?;
     // What is said in a thread is kept with it. C-18
     if settled.as_ref().is_some_and(|settled| settled.thread.is_some()) {
         meaning.kept = Kept::Yes;
     }
+    bounds::check(&sent, raw, body.len(), &app.limits)?;
+    let model = sent.model.as_deref().unwrap_or_default();
+    let route = match &settled {
+        Some(settled) => Some(settled.route.clone()),
+        None => app.catalog.resolve(scope, model).await?,
+    };
+    let background = meaning.kept == Kept::Background;
+    let effective = |model| Effective { model, stored: meaning.kept != Kept::No, background };
+    if let Some(route) = route {
+        let settings = Settings::new(&sent, effective(settled.as_ref().map_or(model, |settled| &settled.model)));
+        let sent = Sent { body, waits: body, raw, request: sent, settings, meaning, route, settled };
+        return run(app, scope, order, sent).await;
+    }
+    // A name that no model has may be a profile's.
+    let StandIn { body: told, metadata, settled } =
+        profile::stand_in(app, scope, model, &sent, raw).await?.ok_or_else(|| no_such_model(model))?;
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(&told, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
+    let request = CreateResponse::read(raw).map_err(error::shape)?;
+    // What the profile is told stays between it and the model.
+    let shown = CreateResponse { metadata: Some(metadata.raw()), ..sent.clone() };
+    let settings = Settings::new(&shown, effective(model));
+    let route = settled.route.clone();
+    let sent = Sent { body: &told, waits: body, raw, request, settings, meaning, route, settled: Some(settled) };
+    run(app, scope, order, sent).await
+}
+
+/// A request that was read, and what was settled about it.
+struct Sent<'a> {
+    /// The text that it was read from.
+    body: &'a Bytes,
+    /// The text that waits, if it has to.
+    waits: &'a Bytes,
+    raw: Raw<'a>,
+    request: CreateResponse<'a>,
+    /// What the response repeats of it.
+    settings: Settings,
+    meaning: Meaning,
+    route: Route,
+    settled: Option<Settled>,
+}
+
+/// Looks up what a turn builds on, and runs it or puts it into the queue.
+async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Result<Begun, Fault> {
+    let Sent { body, waits, raw, mut request, settings, meaning, route, settled } = sent;
     if meaning.kept != Kept::No || order.memory.is_some() {
         request.keep_thoughts();
     }
     let asked = tools::asked(&request)?;
-    bounds::check(&request, raw, body.len(), &app.limits)?;
-    let model = request.model.as_deref().unwrap_or_default();
-    let (route, prior) = match &settled {
-        Some(settled) if settled.thread.is_some() => (settled.route.clone(), Prior::of(settled.before.clone())),
-        Some(settled) => (settled.route.clone(), gather(app, scope, &request, raw, order.memory).await?),
-        None => {
-            let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| no_such_model(model))?;
-            (route, gather(app, scope, &request, raw, order.memory).await?)
-        }
+    let prior = match settled.as_ref().filter(|settled| settled.thread.is_some()) {
+        Some(settled) => Prior::of(settled.before.clone()),
+        None => gather(app, scope, &request, raw, order.memory).await?,
     };
-    let model = settled.as_ref().map_or(model, |settled| settled.model.as_str());
     let background = meaning.kept == Kept::Background;
     let kept = meaning.kept != Kept::No;
-    let settings = Settings::new(&request, Effective { model, stored: kept, background });
     let own = match kept && prior.unkept {
         // What only the connection remembers gets into the store with the first response that is kept.
         true => prior.input(request.input.as_ref())?,
@@ -159,7 +197,7 @@ pub(in crate::wires) async fn begin(
         request,
     };
     if background && order.waited.is_none() {
-        let begin = beginning(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, body, &asked)));
+        let begin = beginning(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, waits, &asked)));
         return match enqueue(app, scope, &order, begin, settings).await? {
             Some(queued) => Ok(queued),
             // What it continues was deleted this very moment.

@@ -13,15 +13,15 @@ use crate::{
 };
 
 /// The columns that say which response it is.
-pub(super) struct Key<'a> {
-    pub(super) tenant_id: i64,
-    pub(super) user: &'a str,
-    pub(super) stem: &'a str,
-    pub(super) id: &'a str,
+pub(in crate::postgres) struct Key<'a> {
+    pub(in crate::postgres) tenant_id: i64,
+    pub(in crate::postgres) user: &'a str,
+    pub(in crate::postgres) stem: &'a str,
+    pub(in crate::postgres) id: &'a str,
 }
 
 impl<'a> Key<'a> {
-    pub(super) fn of(job: &'a Job) -> Self {
+    pub(in crate::postgres) fn of(job: &'a Job) -> Self {
         let (tenant_id, user) = (job.scope.tenant_id(), job.scope.user());
         Self { tenant_id, user, stem: job.stem.as_str(), id: &job.write.response_id }
     }

@@ -134,12 +134,16 @@ statements! {
         // `?2` is an array of pairs: what to look for, and what it is worth. What is found for one word is added to what was
         // found for the others, so that only a course's own words, and none of other tenants, say where it stands.
         FIND_COURSES = "
-            SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
-                url, progress, is_eligible, in_playlist, active
-            FROM json_each(?2) AS wanted CROSS JOIN course_words CROSS JOIN courses
-            WHERE course_words MATCH (wanted.value ->> 0) AND courses.number = course_words.rowid
-                AND courses.tenant_id = ?1 AND active = 1
-            GROUP BY courses.number ORDER BY SUM(wanted.value ->> 1) DESC, id LIMIT ?3 OFFSET ?4";
+            SELECT courses.id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags,
+                assets, url, progress, is_eligible, in_playlist, active
+            FROM (
+                SELECT found.number AS number, found.id AS id, SUM(wanted.value ->> 1) AS worth
+                FROM json_each(?2) AS wanted CROSS JOIN course_words CROSS JOIN courses AS found
+                WHERE course_words MATCH (wanted.value ->> 0) AND found.number = course_words.rowid
+                    AND found.tenant_id = ?1 AND found.active = 1
+                GROUP BY found.number ORDER BY worth DESC, found.id LIMIT ?3 OFFSET ?4
+            ) AS best CROSS JOIN courses ON courses.number = best.number
+            ORDER BY worth DESC, best.id";
         COUNT_FOUND = "
             SELECT COUNT(*) FROM course_words CROSS JOIN courses
             WHERE course_words MATCH ?2 AND courses.number = course_words.rowid

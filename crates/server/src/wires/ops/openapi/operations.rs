@@ -1,6 +1,8 @@
 //! What each route takes and gives. Models and operations here, the larger families in files of their own.
 
 mod admin;
+mod agents;
+mod assistant;
 mod bank;
 mod conversations;
 mod responses;
@@ -11,6 +13,13 @@ use super::schemas::reference;
 
 pub(crate) use admin::{
     change_tenant, create_key, create_tenant, get_tenant, get_turn, list_keys, list_tenants, revoke_key,
+};
+pub(crate) use agents::{
+    change_config, compare_profile_versions, delete_profile, diagnose, get_config, get_profile, get_session, list_profile_versions,
+    list_profiles, list_sessions, put_profile,
+};
+pub(crate) use assistant::{
+    assistant_health, list_thread_messages, list_threads, recommend_courses, respond, resume_answer,
 };
 pub(crate) use bank::{
     decide_approval, delete_tool, get_approval, get_tool, get_tool_statistics, get_tool_usage, list_approvals,

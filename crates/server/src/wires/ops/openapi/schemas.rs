@@ -1,6 +1,8 @@
 //! The shapes, by name.
 
 mod admin;
+mod agents;
+mod assistant;
 mod bank;
 mod content;
 mod errors;
@@ -31,6 +33,8 @@ pub(super) fn all() -> Value {
         models::schemas(),
         admin::schemas(),
         bank::schemas(),
+        agents::schemas(),
+        assistant::schemas(),
         errors::schemas(),
     ] {
         for (name, schema) in group {

@@ -56,7 +56,7 @@ pub(super) async fn decided(
             }
             Some(Decided::Stands(approval) | Decided::TooLate(approval)) => *approval,
         };
-        decided.push(act(app, scope, order, approval, Some(word.approve)).await?);
+        decided.push(act(order, approval, Some(word.approve)));
     }
     for item in said.iter().filter(|item| is(item, HostedItem::McpApprovalRequest)) {
         let Some(id) = item.raw.get_str("id").filter(|id| Stem::of(id).is_some()) else { continue };
@@ -66,30 +66,22 @@ pub(super) async fn decided(
         let Some(approval) = app.store.approval(scope, &id).await? else { continue };
         // What nobody has decided about can still be decided about, as long as there is time.
         if approval.decision.is_some() || approval.expires_at_ms <= app.clock.now_ms() {
-            decided.push(act(app, scope, order, approval, None).await?);
+            decided.push(act(order, approval, None));
         }
     }
     Ok(decided)
 }
 
-/// What is done about a decision; `word` is what the caller itself says now.
-async fn act(
-    app: &App,
-    scope: &Scope,
-    order: &Order<'_>,
-    approval: Approval,
-    word: Option<bool>,
-) -> Result<DecidedCall, Fault> {
+/// What is done about a decision; `word` is what the caller itself says now. Whoever runs the call takes the approval.
+fn act(order: &Order<'_>, approval: Approval, word: Option<bool>) -> DecidedCall {
     let granted = approval.decision.as_ref().is_some_and(|decision| decision.approve) && word != Some(false);
-    let refused = match granted {
-        // One response acts on an approval, so that nothing runs twice.
-        true => match app.store.use_approval(scope, &approval.id, &order.identity.response_id).await? {
-            true => None,
-            false => Some("Not run: another response has acted on this approval.".to_owned()),
-        },
-        false => Some(refusal(&approval)),
+    let taken = approval.used_by.as_ref().is_some_and(|by| *by != order.identity.response_id);
+    let refused = match (granted, taken) {
+        (true, false) => None,
+        (true, true) => Some("Not run: another response has acted on this approval.".to_owned()),
+        (false, _) => Some(refusal(&approval)),
     };
-    Ok(DecidedCall { approval, refused: refused.map(|text| Told::error(Mishap::Denied, &text)) })
+    DecidedCall { approval, refused: refused.map(|text| Told::error(Mishap::Denied, &text)) }
 }
 
 fn refusal(approval: &Approval) -> String {

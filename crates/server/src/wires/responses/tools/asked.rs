@@ -1,6 +1,6 @@
 //! What a request's tools ask of the server, by their words alone.
 
-use amalgam_core::{AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText};
+use amalgam_core::{AllowedNames, AskedApproval, AskedServer, AskedTool, BANK_LABEL, Fault, SecretText};
 use amalgam_protocol::{CreateResponse, HostedTool, McpTool, Raw, Shape, ShapeError, ToolKind};
 
 use super::super::error;
@@ -45,6 +45,10 @@ fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if mcp.server_label.is_empty() || mcp.server_label.len() > 64 || !mcp.server_label.chars().all(plain) {
         return Err(ShapeError::value("server_label", "must be 1 to 64 letters, digits, `_`, `-` or `.`"));
+    }
+    // Calls, histories and approvals tell tools apart by their label: nobody else's may pass for the bank's.
+    if mcp.server_label.eq_ignore_ascii_case(BANK_LABEL) {
+        return Err(ShapeError::value("server_label", "must not be `bank`, which is taken"));
     }
     let text =
         |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned);

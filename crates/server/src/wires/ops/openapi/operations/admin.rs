@@ -164,7 +164,7 @@ pub(super) fn path(name: &str, description: &str, kind: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": kind}})
 }
 
-fn named_tenant() -> Value {
+pub(super) fn named_tenant() -> Value {
     json!({
         "name": "tenant_id",
         "in": "query",

@@ -1,0 +1,125 @@
+//! No assistants: no settings, no profiles, threads without a word, and an empty catalogue.
+
+use amalgam_core::{
+    Scope,
+    store::{
+        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Heard, Imported, MessageRecord,
+        MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords, Within,
+    },
+};
+
+use super::{Nothing, gives};
+
+impl AgentStore for Nothing {
+    fn agent_config<'a>(&'a self, _: &'a Scope) -> Stored<'a, Option<AgentConfig>> {
+        gives(None)
+    }
+
+    fn agent_config_within<'a>(&'a self, _: Within<'a>) -> Stored<'a, Option<AgentConfig>> {
+        gives(None)
+    }
+
+    fn put_agent_config<'a>(&'a self, _: Within<'a>, _: AgentConfig) -> Stored<'a, bool> {
+        gives(false)
+    }
+
+    fn profile<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<AgentProfile>> {
+        gives(None)
+    }
+
+    fn active_profiles<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<AgentProfile>> {
+        gives(Vec::new())
+    }
+
+    fn profiles_within<'a>(&'a self, _: Within<'a>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<AgentProfile>> {
+        gives(Vec::new())
+    }
+
+    fn put_profile<'a>(&'a self, _: Within<'a>, _: AgentProfile) -> Stored<'a, Option<AgentProfile>> {
+        gives(None)
+    }
+
+    fn delete_profile<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, bool> {
+        gives(false)
+    }
+
+    fn profile_versions<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: &'a str,
+        _: Option<u64>,
+        _: usize,
+    ) -> Stored<'a, Vec<AgentProfile>> {
+        gives(Vec::new())
+    }
+}
+
+impl SessionStore for Nothing {
+    fn line_up<'a>(&'a self, _: &'a Scope, _: Option<&'a str>, _: ProcessId, _: u64) -> Stored<'a, Ticket> {
+        gives(Ticket { session_id: 1, number: 1 })
+    }
+
+    fn is_next<'a>(&'a self, _: &'a Scope, _: Ticket) -> Stored<'a, Option<bool>> {
+        gives(None)
+    }
+
+    fn leave<'a>(&'a self, _: &'a Scope, _: Ticket, _: Option<MetadataRecord>) -> Stored<'a, ()> {
+        gives(())
+    }
+
+    fn speak<'a>(&'a self, _: &'a Scope, _: Ticket, _: UserWords) -> Stored<'a, Option<Heard>> {
+        gives(None)
+    }
+
+    fn sessions<'a>(&'a self, _: &'a Scope, _: Option<i64>, _: usize) -> Stored<'a, Vec<SessionRecord>> {
+        gives(Vec::new())
+    }
+
+    fn messages<'a>(
+        &'a self,
+        _: &'a Scope,
+        _: i64,
+        _: Option<i64>,
+        _: usize,
+    ) -> Stored<'a, Option<Vec<MessageRecord>>> {
+        gives(None)
+    }
+
+    fn message<'a>(&'a self, _: &'a Scope, _: i64) -> Stored<'a, Option<MessageRecord>> {
+        gives(None)
+    }
+
+    fn sessions_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Option<&'a str>,
+        _: Option<i64>,
+        _: usize,
+    ) -> Stored<'a, Vec<SessionRecord>> {
+        gives(Vec::new())
+    }
+
+    fn session_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: i64,
+        _: Option<i64>,
+        _: usize,
+    ) -> Stored<'a, Option<(SessionRecord, Vec<MessageRecord>)>> {
+        gives(None)
+    }
+}
+
+impl CourseStore for Nothing {
+    fn put_courses<'a>(&'a self, _: Within<'a>, _: Vec<Course>, _: u64) -> Stored<'a, Option<Imported>> {
+        gives(None)
+    }
+
+    fn course<'a>(&'a self, _: &'a Scope, _: i64) -> Stored<'a, Option<Course>> {
+        gives(None)
+    }
+
+    fn search_courses<'a>(&'a self, _: &'a Scope, _: &'a [String], _: u64, _: usize) -> Stored<'a, CoursePage> {
+        gives(CoursePage { count: 0, courses: Vec::new() })
+    }
+}

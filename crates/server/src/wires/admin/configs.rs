@@ -1,0 +1,202 @@
+//! `/admin/configs/{tenant_id}`: what a tenant has set about its assistant, and what counts.
+
+mod keep;
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, Scope, SecretText,
+    assistant::settings::{SettingFault, Settings},
+    store::Within,
+};
+use amalgam_protocol::{Json, Writer};
+use axum::{
+    Extension,
+    extract::{Path, Request, State, rejection::PathRejection},
+    response::Response,
+};
+
+use super::{
+    bank::admin,
+    fields::{self, Fields},
+    number_in, place, write_time,
+};
+use crate::{
+    app::App,
+    wires::{WireError, answer, query::missing},
+};
+
+pub use keep::{Configs, Draft, Kept};
+
+/// What a missing tenant is called.
+const TENANT: &str = "Tenant";
+
+/// The largest change: a prompt may be long, and written in escapes.
+const LARGEST: usize = 1024 * 1024;
+
+/// The longest key for an upstream.
+const LONGEST_KEY: usize = 1_000;
+
+/// What stands for a secret that is not shown.
+const HIDDEN: &str = "***";
+
+/// Everything that is set, and everything that counts.
+pub(super) async fn retrieve(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let tenant = place(&app, &scope, Some(number_in(TENANT, id)?)).await?;
+    let configs = configs(&app);
+    let kept = configs.kept(Within::Own(admin(&tenant)?)).await?;
+    Ok(told(&configs.show(tenant.tenant_id(), &kept)))
+}
+
+/// Sets what is named; null unsets it. What others set at the same time stays.
+pub(super) async fn change(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, WireError> {
+    let id = number_in(TENANT, id);
+    let body = fields::body(&app, request, LARGEST).await?;
+    let change = Change::read(&Fields::parse(&body, &known())?)?;
+    let tenant = place(&app, &scope, Some(id?)).await?;
+    let context = tenant.seal_context();
+    let configs = configs(&app);
+    let changed = configs.change(Within::Own(admin(&tenant)?), |draft| {
+        match &change.api_key {
+            KeyChange::None => {}
+            KeyChange::Unset => draft.api_key = None,
+            KeyChange::Set(key) => draft.api_key = Some(app.seal.seal(&context, key.0.as_bytes())),
+        }
+        draft.settings.change(change.values.raw()).map_err(refusal)
+    });
+    let kept = match changed.await? {
+        Some((kept, ())) => kept,
+        None => return Err(missing(TENANT, &tenant.tenant_id().to_string()).into()),
+    };
+    Ok(told(&configs.show(tenant.tenant_id(), &kept)))
+}
+
+/// What a body asks for.
+struct Change {
+    /// Settings by name.
+    values: Json,
+    api_key: KeyChange,
+}
+
+enum KeyChange {
+    None,
+    Unset,
+    Set(SecretText),
+}
+
+impl Change {
+    fn read(fields: &Fields) -> Result<Self, Fault> {
+        let api_key = match fields.said("api_key") {
+            None => KeyChange::None,
+            Some(serde_json::Value::Null) => KeyChange::Unset,
+            Some(serde_json::Value::String(key)) if key.trim().is_empty() => KeyChange::Unset,
+            Some(serde_json::Value::String(key)) => {
+                let key = key.trim();
+                // It goes into a header as it is.
+                if key.len() > LONGEST_KEY || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    let why = format!("must have 1 to {LONGEST_KEY} visible characters");
+                    return Err(fields::wrong("api_key", &why));
+                }
+                KeyChange::Set(SecretText(key.to_owned()))
+            }
+            Some(_) => return Err(fields::mistyped("api_key", "a string")),
+        };
+        // What is shown may be sent back: a secret that comes hidden stays as it is.
+        let hidden = fields.said("safety_salt").and_then(serde_json::Value::as_str) == Some(HIDDEN);
+        let values = fields.without(if hidden { &["api_key", "safety_salt"] } else { &["api_key"] });
+        Ok(Self { values, api_key })
+    }
+}
+
+/// Every name that may be changed.
+fn known() -> Vec<&'static str> {
+    ["api_key"].into_iter().chain(Settings::KEYS.iter().map(|(key, _)| *key)).collect()
+}
+
+/// What is wrong with settings, as their author is told: the first by its name, all of them in words.
+fn refusal(faults: Vec<SettingFault>) -> Fault {
+    let words: Vec<String> =
+        faults.iter().map(|fault| format!("Invalid value for '{}': {}.", fault.name, fault.reason)).collect();
+    let first = faults.into_iter().next().map(|fault| fault.name).unwrap_or_default();
+    Fault::invalid(first, words.join(" ")).code("invalid_value")
+}
+
+fn configs(app: &App) -> Configs<'_> {
+    Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() }
+}
+
+fn told(value: &Json) -> Response {
+    answer::json(value.bytes().clone())
+}
+
+impl Configs<'_> {
+    /// A tenant's settings as administrators see them: a JSON object without secrets.
+    pub fn show(&self, tenant_id: i64, kept: &Kept) -> Json {
+        let shown = kept.settings.shown();
+        let mut writer = Writer::with_capacity(shown.bytes().len() * 2 + 2048);
+        writer.object(|writer| {
+            writer.key("tenant_id").number(tenant_id.unsigned_abs());
+            writer.key("object").string("agent_config");
+            for (key, value) in shown.raw().fields() {
+                writer.key_text(&key.decode()).raw(value);
+            }
+            writer.key("has_api_key").bool(kept.api_key.is_some());
+            writer.key("revision").number(kept.revision);
+            write_time(writer, "updated_at", kept.updated_at_ms);
+            self.resolve(kept, None).write(writer.key("resolved"));
+        });
+        Json::from_writer(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_protocol::Raw;
+
+    use super::*;
+
+    fn change(body: &str) -> Result<Change, Fault> {
+        Change::read(&Fields::parse(&body.to_owned().into(), &known())?)
+    }
+
+    #[test]
+    fn a_key_is_set_unset_or_left_alone() {
+        let read = |body: &str| change(body).map_err(|fault| fault.message).unwrap().api_key;
+        assert!(matches!(read("{}"), KeyChange::None));
+        assert!(matches!(read(r#"{"api_key": null}"#), KeyChange::Unset));
+        assert!(matches!(read(r#"{"api_key": " "}"#), KeyChange::Unset));
+        assert!(matches!(read(r#"{"api_key": " sk-1 "}"#), KeyChange::Set(key) if key.0 == "sk-1"));
+        for bad in [r#"{"api_key": 5}"#, r#"{"api_key": "a b"}"#, r#"{"api_key": "a\nb"}"#] {
+            let fault = change(bad).err().unwrap();
+            assert_eq!(fault.param.as_deref(), Some("api_key"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn settings_go_on_as_they_were_written_and_a_hidden_secret_stays() {
+        let values = |body: &str| change(body).map_err(|fault| fault.message).unwrap().values.raw().text().to_owned();
+        assert_eq!(values(r#"{"model": "x", "api_key": "k", "top_p": 0.50}"#), r#"{"model":"x","top_p":0.50}"#);
+        assert_eq!(values(r#"{"safety_salt": "***", "model": null}"#), r#"{"model":null}"#);
+        assert_eq!(values(r#"{"safety_salt": "salt"}"#), r#"{"safety_salt":"salt"}"#);
+    }
+
+    #[test]
+    fn faults_name_the_field_and_what_would_be_right() {
+        let mut settings = Settings::default();
+        let wrong = Raw::parse(br#"{"temperature": 3, "max_input_chars": "many"}"#).unwrap();
+        let fault = refusal(settings.change(wrong).unwrap_err());
+        assert_eq!(fault.param.as_deref(), Some("temperature"));
+        assert!(fault.message.contains("'max_input_chars'"), "{}", fault.message);
+        let unknown = change(r#"{"modle": "x"}"#).err().unwrap();
+        assert_eq!((unknown.param.as_deref(), unknown.code.as_deref()), (Some("modle"), Some("unknown_parameter")));
+    }
+}

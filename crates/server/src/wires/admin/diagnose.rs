@@ -1,0 +1,317 @@
+//! `GET /admin/diagnose`: why an assistant does not answer, or not with its tools.
+//!
+//! What can be wrong is looked at in the order in which a turn meets it; nothing is changed, and no model is asked.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, Operator, OwnTerms, Scope,
+    assistant::settings::{Origin, Resolved},
+    store::{AgentProfile, BankOf, BankTool, Within},
+};
+use amalgam_protocol::Writer;
+use axum::{Extension, extract::State, response::Response};
+
+use super::{bank::admin, configs::Configs, fields, named_tenant, place, write_text};
+use crate::{
+    app::App,
+    wires::{WireError, answer, query::Query, query::is_id},
+};
+
+/// What was found. RNCC-47
+#[derive(Debug, Default, PartialEq)]
+struct Findings {
+    agent: Option<AgentFound>,
+    tool: Option<ToolFound>,
+    key: KeyFound,
+    model: String,
+    model_known: bool,
+    feature_enabled: bool,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct AgentFound {
+    slug: String,
+    exists: bool,
+    active: bool,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct ToolFound {
+    name: String,
+    in_bank: bool,
+    active: bool,
+    /// Nobody can say without a profile.
+    assigned: Option<bool>,
+    handler_registered: bool,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct KeyFound {
+    configured: bool,
+    /// `config`, `settings`, or `upstream` for the one that the operator has given the upstream.
+    origin: Option<&'static str>,
+    /// The variable that should hold it.
+    variable: Option<String>,
+    /// It is there, and the master key that it was sealed with is not.
+    unreadable: bool,
+}
+
+/// Looks at what an agent, and a tool of it, would need.
+pub(super) async fn diagnose(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+) -> Result<Response, WireError> {
+    let named = |name: &'static str| match query.get(name) {
+        Some(text) if !is_id(text) => Err(fields::wrong(name, "nothing can be called this")),
+        text => Ok(text),
+    };
+    let (agent, tool) = (named("agent")?, named("tool")?);
+    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let findings = look(&app, &tenant, agent, tool).await?;
+    let mut writer = Writer::with_capacity(1024);
+    findings.write(&mut writer);
+    Ok(answer::json(writer.into_bytes()))
+}
+
+async fn look(app: &App, tenant: &Scope, agent: Option<&str>, tool: Option<&str>) -> Result<Findings, Fault> {
+    let profile = match agent {
+        Some(slug) => app.store.profile(tenant, slug).await?,
+        None => None,
+    };
+    let tool = match tool {
+        Some(name) => Some(look_at_tool(app, tenant, name, profile.as_ref()).await?),
+        None => None,
+    };
+    let (resolved, key, model_known) = look_at_model(app, tenant, profile.as_ref()).await?;
+    let record = app.store.tenant(Operator::of_this_process(), tenant.tenant_id()).await?;
+    Ok(Findings {
+        agent: agent.map(|slug| AgentFound {
+            slug: slug.to_owned(),
+            exists: profile.is_some(),
+            active: profile.as_ref().is_some_and(|profile| profile.active),
+        }),
+        tool,
+        key,
+        model: resolved.model.value,
+        model_known,
+        feature_enabled: record.is_none_or(|record| record.ai_agent_enabled),
+    })
+}
+
+async fn look_at_tool(
+    app: &App,
+    tenant: &Scope,
+    name: &str,
+    profile: Option<&AgentProfile>,
+) -> Result<ToolFound, Fault> {
+    let own = app.store.tool(BankOf::Tenant(admin(tenant)?), name).await?;
+    let found: Option<BankTool> = match own {
+        Some(own) => Some(own),
+        None => app.store.tool(BankOf::Common(Operator::of_this_process()), name).await?,
+    };
+    let handler_registered = match &found {
+        Some(tool) => app.toolbox.prepare(tenant, tool).await.is_ok_and(|ready| ready.is_some()),
+        None => app.toolbox.builtin(name).is_some(),
+    };
+    Ok(ToolFound {
+        name: name.to_owned(),
+        in_bank: found.is_some(),
+        active: found.is_some_and(|tool| tool.active),
+        assigned: profile.map(|profile| profile.tools.iter().any(|tool| tool.eq_ignore_ascii_case(name))),
+        handler_registered,
+    })
+}
+
+/// What counts, whether there is a key for it, and whether anybody has the model.
+async fn look_at_model(
+    app: &App,
+    tenant: &Scope,
+    profile: Option<&AgentProfile>,
+) -> Result<(Resolved, KeyFound, bool), Fault> {
+    let configs = Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() };
+    let kept = configs.kept(Within::Own(admin(tenant)?)).await?;
+    let resolved = configs.resolve(&kept, profile.filter(|profile| profile.active));
+    let opened = kept.opened(&*app.seal, tenant.tenant_id());
+    let own_key = opened.as_ref().and_then(|settings| settings.api_key.as_ref());
+    let terms = OwnTerms {
+        name: &resolved.model.value,
+        upstream: resolved.upstream.value.as_deref(),
+        key: own_key,
+        patience: None,
+    };
+    let route = app.catalog.resolve_on(tenant, terms).await?;
+    let lacking = route.as_ref().and_then(|route| route.candidates.first()?.model.missing_key().map(str::to_owned));
+    let is_set = resolved.api_key.value.is_some();
+    let key = match resolved.api_key.origin {
+        Origin::Config => {
+            KeyFound { configured: own_key.is_some(), origin: Some("config"), unreadable: own_key.is_none(), variable: None }
+        }
+        _ if lacking.is_some() => KeyFound { variable: lacking, ..KeyFound::default() },
+        origin if is_set => KeyFound { configured: true, origin: Some(origin.name()), ..KeyFound::default() },
+        _ if route.is_some() => KeyFound { configured: true, origin: Some("upstream"), ..KeyFound::default() },
+        _ => KeyFound::default(),
+    };
+    // Without a key, nobody can be asked whether they have a model that nobody here is known for.
+    let known = match (route, key.configured) {
+        (Some(_), true) => true,
+        (Some(_), false) => app.catalog.resolve(tenant, &resolved.model.value).await?.is_some(),
+        (None, _) => false,
+    };
+    Ok((resolved, key, known))
+}
+
+impl Findings {
+    fn write(&self, writer: &mut Writer) {
+        writer.object(|writer| {
+            writer.key("object").string("diagnosis");
+            match &self.agent {
+                None => writer.key("agent").null(),
+                Some(agent) => writer.key("agent").object(|writer| {
+                    writer.key("slug").string(&agent.slug);
+                    writer.key("exists").bool(agent.exists);
+                    writer.key("active").bool(agent.active);
+                }),
+            }
+            match &self.tool {
+                None => writer.key("tool").null(),
+                Some(tool) => writer.key("tool").object(|writer| {
+                    writer.key("name").string(&tool.name);
+                    writer.key("in_bank").bool(tool.in_bank);
+                    writer.key("active").bool(tool.active);
+                    match tool.assigned {
+                        Some(assigned) => writer.key("assigned").bool(assigned),
+                        None => writer.key("assigned").null(),
+                    }
+                    writer.key("handler_registered").bool(tool.handler_registered);
+                }),
+            }
+            writer.key("key").object(|writer| {
+                writer.key("configured").bool(self.key.configured);
+                write_text(writer, "origin", self.key.origin);
+            });
+            writer.key("model").object(|writer| {
+                writer.key("name").string(&self.model);
+                writer.key("known").bool(self.model_known);
+            });
+            writer.key("feature_enabled").bool(self.feature_enabled);
+            writer.key("verdict").array(|writer| self.verdict().iter().for_each(|text| writer.string(text)));
+        });
+    }
+
+    /// What is wrong, in the order in which a turn meets it, and what to do about it.
+    fn verdict(&self) -> Vec<String> {
+        let mut verdict = Vec::new();
+        if !self.feature_enabled {
+            verdict.push("The assistant is switched off for this tenant: set `ai_agent_enabled` to true.".to_owned());
+        }
+        match &self.agent {
+            Some(agent) if !agent.exists => verdict.push(format!(
+                "There is no profile `{}` in this tenant: requests for it are answered without a profile and without tools.",
+                agent.slug
+            )),
+            Some(agent) if !agent.active => verdict.push(format!(
+                "The profile `{}` is not active: requests for it are answered without a profile and without tools.",
+                agent.slug
+            )),
+            _ => {}
+        }
+        if let Some(tool) = &self.tool {
+            verdict.extend(tool.verdict(self.agent.as_ref()));
+        }
+        if self.key.unreadable {
+            verdict.push("The tenant's key was sealed with a master key that is not there: set it again.".to_owned());
+        } else if let Some(variable) = &self.key.variable {
+            verdict.push(format!("No key for the upstream: set {variable}, or `api_key` of the tenant."));
+        }
+        if !self.model_known && self.key.variable.is_none() {
+            verdict.push(format!("Nobody has the model `{}`: see `model` and `upstream` of the tenant.", self.model));
+        }
+        if verdict.is_empty() {
+            verdict.push("Everything that a turn needs is in place.".to_owned());
+        }
+        verdict
+    }
+}
+
+impl ToolFound {
+    fn verdict(&self, agent: Option<&AgentFound>) -> Vec<String> {
+        let name = &self.name;
+        let mut verdict = Vec::new();
+        match (self.in_bank, self.handler_registered) {
+            (false, true) => verdict.push(format!("The tool `{name}` is built in, but not in the bank: seed it.")),
+            (false, false) => verdict.push(format!("There is no tool `{name}` in the bank, and none is built in.")),
+            (true, false) => verdict.push(format!("Nothing here can run the tool `{name}`: see its kind and settings.")),
+            (true, true) => {}
+        }
+        if self.in_bank && !self.active {
+            verdict.push(format!("The tool `{name}` is not active."));
+        }
+        if let (Some(false), Some(agent)) = (self.assigned, agent) {
+            verdict.push(format!("The profile `{}` does not have the tool `{name}`.", agent.slug));
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Findings {
+        Findings {
+            agent: Some(AgentFound { slug: "home".to_owned(), exists: true, active: true }),
+            tool: Some(ToolFound {
+                name: "find".to_owned(),
+                in_bank: true,
+                active: true,
+                assigned: Some(true),
+                handler_registered: true,
+            }),
+            key: KeyFound { configured: true, origin: Some("config"), ..KeyFound::default() },
+            model: "gpt".to_owned(),
+            model_known: true,
+            feature_enabled: true,
+        }
+    }
+
+    #[test]
+    fn every_thing_that_can_be_wrong_has_a_sentence_of_its_own() {
+        // RNCC-47
+        assert_eq!(sound().verdict(), ["Everything that a turn needs is in place."]);
+        let cases: [(fn(&mut Findings), &str); 11] = [
+            (|found| found.feature_enabled = false, "switched off"),
+            (|found| found.agent.as_mut().unwrap().exists = false, "no profile `home`"),
+            (|found| found.agent.as_mut().unwrap().active = false, "`home` is not active"),
+            (|found| found.tool.as_mut().unwrap().active = false, "`find` is not active"),
+            (|found| found.tool.as_mut().unwrap().assigned = Some(false), "`home` does not have the tool `find`"),
+            (|found| found.tool.as_mut().unwrap().in_bank = false, "not in the bank"),
+            (|found| found.tool.as_mut().unwrap().handler_registered = false, "can run the tool `find`"),
+            (|found| found.key.unreadable = true, "sealed with a master key"),
+            (|found| found.key.variable = Some("A_KEY".to_owned()), "set A_KEY"),
+            (|found| found.model_known = false, "the model `gpt`:"),
+            (
+                |found| {
+                    let key = KeyFound { variable: Some("B_KEY".to_owned()), ..KeyFound::default() };
+                    (found.model_known, found.key) = (false, key);
+                },
+                "set B_KEY",
+            ),
+        ];
+        for (damage, words) in cases {
+            let mut found = sound();
+            damage(&mut found);
+            let verdict = found.verdict();
+            assert!(matches!(verdict.as_slice(), [only] if only.contains(words)), "{words}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_profile_nobody_says_whether_a_tool_is_assigned() {
+        let mut found = sound();
+        found.agent = None;
+        found.tool.as_mut().unwrap().assigned = None;
+        assert_eq!(found.verdict(), ["Everything that a turn needs is in place."]);
+    }
+}

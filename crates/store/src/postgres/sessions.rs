@@ -1,0 +1,265 @@
+//! Threads: their line, and what was said in them.
+
+use std::collections::HashMap;
+
+use amalgam_core::{
+    Scope,
+    store::{
+        Heard, MessageRecord, MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords,
+        Within, session_bell,
+    },
+};
+use tokio_postgres::Row;
+
+use super::{
+    Postgres,
+    connection::{Connection, Failure, Param},
+    job::unsigned,
+    line::{self, Standing},
+    pool::Lease,
+    sql::statements,
+};
+use crate::{
+    assistant,
+    leaving::{Left, LeftPlace},
+};
+
+statements! {
+    Caller SESSIONS = "
+        SELECT id, user_id, profile, active, messages, created_at, updated_at FROM sessions
+        WHERE tenant_id = $1 AND user_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4";
+    Caller SESSION = "SELECT 1 FROM sessions WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    Caller MESSAGES = "
+        SELECT id, session_id, role, content, response_id, created_at FROM messages
+        WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
+    Caller MESSAGE = "
+        SELECT id, session_id, role, content, response_id, created_at FROM messages
+        WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    Admin SESSIONS_OF_TENANT = "
+        SELECT id, user_id, profile, active, messages, created_at, updated_at FROM sessions
+        WHERE tenant_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+    Admin SESSIONS_OF_USER = "
+        SELECT id, user_id, profile, active, messages, created_at, updated_at FROM sessions
+        WHERE tenant_id = $1 AND user_id = $4 AND id < $2 ORDER BY id DESC LIMIT $3";
+    Admin SESSION_OF_TENANT = "
+        SELECT id, user_id, profile, active, messages, created_at, updated_at FROM sessions
+        WHERE tenant_id = $1 AND id = $2";
+    Admin MESSAGES_OF_TENANT = "
+        SELECT id, session_id, role, content, response_id, created_at FROM messages
+        WHERE tenant_id = $1 AND session_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4";
+    Admin METADATA = "
+        SELECT message_id, kind, value FROM message_metadata
+        WHERE tenant_id = $1 AND message_id = ANY ($2) ORDER BY message_id, number";
+}
+
+impl SessionStore for Postgres {
+    fn line_up<'a>(
+        &'a self,
+        scope: &'a Scope,
+        profile: Option<&'a str>,
+        process: ProcessId,
+        now_ms: u64,
+    ) -> Stored<'a, Ticket> {
+        Box::pin(async move {
+            self.tidy_lines().await;
+            let (mark, profile) = (rand::random::<i64>(), assistant::profile_column(profile));
+            let unsure = self.leaving.unsure(scope, LeftPlace::Marked(mark));
+            let taken = self.pool.repeatably(move |connection: Lease| async move {
+                line::up(&connection, scope, profile, process, mark, now_ms).await
+            });
+            let ticket = taken.await?;
+            unsure.settle();
+            Ok(ticket)
+        })
+    }
+
+    fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>> {
+        Box::pin(async move {
+            self.tidy_lines().await;
+            loop {
+                let standing = self.pool.repeatably(move |connection: Lease| async move {
+                    line::standing(&connection, scope, ticket).await
+                });
+                match standing.await? {
+                    Standing::Gone => return Ok(None),
+                    Standing::First => return Ok(Some(true)),
+                    Standing::Behind => return Ok(Some(false)),
+                    Standing::BehindEnded { response_id, status } => {
+                        let (id, error) = (response_id.as_str(), &assistant::ended(status));
+                        let freed = self.pool.repeatably(move |connection: Lease| async move {
+                            line::free(&connection, scope.tenant_id(), scope.user(), id, error.as_ref()).await
+                        });
+                        freed.await?;
+                    }
+                }
+            }
+        })
+    }
+
+    fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
+        Box::pin(async move {
+            let unsure = self.leaving.unsure(scope, LeftPlace::At(ticket, error));
+            self.give_up(&unsure.left()).await?;
+            unsure.settle();
+            Ok(())
+        })
+    }
+
+    fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
+        Box::pin(async move {
+            let words = &words;
+            let spoken = self.pool.repeatably(move |connection: Lease| async move {
+                line::speak(&connection, scope, ticket, words).await
+            });
+            spoken.await
+        })
+    }
+
+    fn sessions<'a>(&'a self, scope: &'a Scope, after: Option<i64>, limit: usize) -> Stored<'a, Vec<SessionRecord>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let params: [Param<'_>; 4] = [&scope.tenant_id(), &scope.user(), &behind(after), &most(limit)];
+            connection.rows(&SESSIONS, &params).await?.iter().map(session_from).collect()
+        }))
+    }
+
+    fn messages<'a>(
+        &'a self,
+        scope: &'a Scope,
+        session_id: i64,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Stored<'a, Option<Vec<MessageRecord>>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let (tenant_id, user) = (scope.tenant_id(), scope.user());
+            if connection.row(&SESSION, &[&tenant_id, &user, &session_id]).await?.is_none() {
+                return Ok(None);
+            }
+            let params: [Param<'_>; 5] = [&tenant_id, &user, &session_id, &behind(after), &most(limit)];
+            let messages = connection.rows(&MESSAGES, &params).await?;
+            messages.iter().map(message_from).collect::<Result<_, _>>().map(Some)
+        }))
+    }
+
+    fn message<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<MessageRecord>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let found = connection.row(&MESSAGE, &[&scope.tenant_id(), &scope.user(), &id]).await?;
+            let Some(row) = found else { return Ok(None) };
+            let mut messages = vec![message_from(&row)?];
+            add_metadata(&connection, scope.tenant_id(), &mut messages).await?;
+            Ok(messages.pop())
+        }))
+    }
+
+    fn sessions_within<'a>(
+        &'a self,
+        within: Within<'a>,
+        user: Option<&'a str>,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Stored<'a, Vec<SessionRecord>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let (tenant_id, after, limit) = (within.tenant_id(), behind(after), most(limit));
+            let found = match user {
+                None => connection.rows(&SESSIONS_OF_TENANT, &[&tenant_id, &after, &limit]).await?,
+                Some(user) => connection.rows(&SESSIONS_OF_USER, &[&tenant_id, &after, &limit, &user]).await?,
+            };
+            found.iter().map(session_from).collect()
+        }))
+    }
+
+    fn session_within<'a>(
+        &'a self,
+        within: Within<'a>,
+        session_id: i64,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Stored<'a, Option<(SessionRecord, Vec<MessageRecord>)>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let tenant_id = within.tenant_id();
+            let found = connection.row(&SESSION_OF_TENANT, &[&tenant_id, &session_id]).await?;
+            let Some(session) = found.as_ref().map(session_from).transpose()? else { return Ok(None) };
+            let params: [Param<'_>; 4] = [&tenant_id, &session_id, &behind(after), &most(limit)];
+            let messages = connection.rows(&MESSAGES_OF_TENANT, &params).await?;
+            let mut messages = messages.iter().map(message_from).collect::<Result<Vec<_>, _>>()?;
+            add_metadata(&connection, tenant_id, &mut messages).await?;
+            Ok(Some((session, messages)))
+        }))
+    }
+}
+
+impl Postgres {
+    /// Gives places up that nobody else knows of. What cannot be done now is tried again.
+    pub(super) async fn tidy_lines(&self) {
+        for _ in 0..self.leaving.count() {
+            let Some(unsure) = self.leaving.next() else { return };
+            match self.give_up(&unsure.left()).await {
+                Ok(found) => unsure.looked_for(found),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Gives a place up; whether there was one.
+    async fn give_up(&self, left: &Left) -> Result<bool, amalgam_core::StoreError> {
+        let given_up = self.pool.repeatably(move |connection: Lease| async move {
+            match &left.place {
+                LeftPlace::Marked(mark) => line::leave_marked(&connection, &left.scope, *mark).await,
+                LeftPlace::At(ticket, error) => {
+                    let found = line::leave(&connection, &left.scope, *ticket, error.as_ref()).await?;
+                    Ok(found.then_some(ticket.session_id))
+                }
+            }
+        });
+        let session_id = given_up.await?;
+        if let Some(session_id) = session_id {
+            self.bells.ring([session_bell(session_id).as_str()]);
+        }
+        Ok(session_id.is_some())
+    }
+}
+
+/// The number that a page begins behind, downwards.
+fn behind(after: Option<i64>) -> i64 {
+    after.unwrap_or(i64::MAX)
+}
+
+fn most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn session_from(row: &Row) -> Result<SessionRecord, Failure> {
+    Ok(SessionRecord {
+        id: row.try_get(0)?,
+        user: row.try_get(1)?,
+        profile: assistant::profile_from(row.try_get(2)?),
+        active: row.try_get(3)?,
+        messages: unsigned(row.try_get(4)?),
+        created_at_ms: unsigned(row.try_get(5)?),
+        updated_at_ms: unsigned(row.try_get(6)?),
+    })
+}
+
+fn message_from(row: &Row) -> Result<MessageRecord, Failure> {
+    Ok(MessageRecord {
+        id: row.try_get(0)?,
+        session_id: row.try_get(1)?,
+        role: row.try_get(2)?,
+        content: row.try_get(3)?,
+        response_id: row.try_get(4)?,
+        created_at_ms: unsigned(row.try_get(5)?),
+        metadata: Vec::new(),
+    })
+}
+
+async fn add_metadata(connection: &Connection, tenant_id: i64, messages: &mut [MessageRecord]) -> Result<(), Failure> {
+    let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
+    let mut known: HashMap<i64, Vec<MetadataRecord>> = HashMap::new();
+    for row in connection.rows(&METADATA, &[&tenant_id, &ids]).await? {
+        let record = assistant::record(row.try_get(1)?, row.try_get(2)?);
+        known.entry(row.try_get(0)?).or_default().push(record);
+    }
+    for message in messages {
+        message.metadata = known.remove(&message.id).unwrap_or_default();
+    }
+    Ok(())
+}

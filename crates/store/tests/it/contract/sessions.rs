@@ -1,0 +1,502 @@
+//! Threads: one after the other, in the order in which they came, and nobody else's.
+
+use std::time::Duration;
+
+use amalgam_core::{
+    Scope,
+    store::{
+        Begin, Heard, MessageRecord, MetadataRecord, ProcessId, SessionEnd, SessionRecord, Ticket, TurnWrite,
+        UserWords, Within, Written, session_bell,
+    },
+};
+use amalgam_protocol::Status;
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::given::*;
+
+const ERROR: &str = r#"{"message":"the process died","type":"server_error","param":null,"code":"process_died"}"#;
+
+fn died(tools: &[String]) -> String {
+    ERROR.replace("the process died", &["the process died", &tools.join(" ")].concat())
+}
+
+pub(crate) fn known(kind: &str, value: &str) -> MetadataRecord {
+    MetadataRecord { kind: kind.into(), value: json(value) }
+}
+
+fn words(turn: &Turn, content: &str) -> UserWords {
+    UserWords {
+        response_id: turn.id.clone(),
+        content: content.into(),
+        metadata: Vec::new(),
+        history_messages: 100,
+        now_ms: NOW,
+    }
+}
+
+async fn line_up(store: &Engine, scope: &Scope, profile: Option<&str>) -> Ticket {
+    store.line_up(scope, profile, HERE, NOW).await.unwrap()
+}
+
+async fn is_next(store: &Engine, scope: &Scope, ticket: Ticket) -> Option<bool> {
+    store.is_next(scope, ticket).await.unwrap()
+}
+
+/// The last step of a turn in a thread.
+pub(crate) fn answering(turn: &Turn, ticket: Ticket, heard: &Heard, text: &str) -> TurnWrite {
+    let session = SessionEnd {
+        ticket,
+        answer: Some((heard.assistant_message_id, text.into())),
+        metadata: vec![(heard.assistant_message_id, known("model_usage", r#"{"total_tokens":7}"#))],
+        now_ms: NOW + 1,
+    };
+    TurnWrite { session: Some(Box::new(session)), ..turn.ending() }
+}
+
+/// A whole turn in the thread with a profile: waits for its place, speaks, and answers what it was asked.
+pub(crate) async fn talk(
+    store: &Engine,
+    scope: &Scope,
+    profile: Option<&str>,
+    process: ProcessId,
+    text: &str,
+) -> Ticket {
+    let ticket = store.line_up(scope, profile, process, NOW).await.unwrap();
+    loop {
+        let changed = store.changed(&session_bell(ticket.session_id));
+        match store.is_next(scope, ticket).await.unwrap() {
+            Some(true) => break,
+            Some(false) => timeout(Duration::from_secs(20), changed).await.expect("those who wait are told"),
+            None => panic!("the place is gone"),
+        }
+    }
+    let turn = Turn::new(text);
+    let heard = store.speak(scope, ticket, words(&turn, text)).await.unwrap().expect("it is this one's time");
+    keep(store, scope, TurnWrite { process, ..turn.beginning(turn.begin()) }).await;
+    tokio::task::yield_now().await;
+    keep(store, scope, TurnWrite { process, ..answering(&turn, ticket, &heard, &format!("re {text}")) }).await;
+    ticket
+}
+
+/// What was said in a thread, oldest first.
+pub(crate) async fn said(store: &Engine, scope: &Scope, session_id: i64) -> Vec<(String, String)> {
+    let mut messages = store.messages(scope, session_id, None, 1000).await.unwrap().unwrap();
+    messages.reverse();
+    messages.into_iter().map(|message| (message.role, message.content)).collect()
+}
+
+fn dialogue(lines: &[(&str, &str)]) -> Vec<(String, String)> {
+    lines.iter().map(|(role, content)| ((*role).to_owned(), (*content).to_owned())).collect()
+}
+
+async fn metadata(store: &Engine, scope: &Scope, id: i64) -> Vec<MetadataRecord> {
+    store.message(scope, id).await.unwrap().unwrap().metadata
+}
+
+pub(crate) async fn a_thread_is_found_again_by_user_tenant_and_profile(store: Engine) {
+    // RNCC-26, RNCC-27, RNCC-29
+    let mut threads = Vec::new();
+    for scope in [anna(), scope(1, "bert"), scope(2, "anna")] {
+        for profile in [None, Some("home"), Some("course")] {
+            let ticket = line_up(&store, &scope, profile).await;
+            assert_eq!(line_up(&store, &scope, profile).await.session_id, ticket.session_id, "it is found again");
+            threads.push(ticket.session_id);
+        }
+    }
+    let mut different = threads.clone();
+    different.dedup();
+    assert_eq!(different.len(), 9, "each has its own");
+
+    let record = |id, profile: Option<&str>| SessionRecord {
+        id,
+        user: "anna".into(),
+        profile: profile.map(str::to_owned),
+        active: true,
+        messages: 0,
+        created_at_ms: NOW,
+        updated_at_ms: NOW,
+    };
+    let expected = [record(threads[2], Some("course")), record(threads[1], Some("home")), record(threads[0], None)];
+    assert_eq!(store.sessions(&anna(), None, 9).await.unwrap(), expected);
+}
+
+pub(crate) async fn the_user_speaks_when_its_place_has_come(store: Engine) {
+    let anna = anna();
+    let (first, second) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    assert!(first.number < second.number);
+    assert_eq!(is_next(&store, &anna, first).await, Some(true));
+    assert_eq!(is_next(&store, &anna, second).await, Some(false));
+    let (one, two) = (Turn::new("one"), Turn::new("two"));
+    assert_eq!(store.speak(&anna, second, words(&two, "two")).await.unwrap(), None, "not yet");
+
+    let about = vec![known("system_prompt", r#"{"version":"v1"}"#), known("context", r#"{"course_id":28}"#)];
+    let asked = UserWords { metadata: about.clone(), ..words(&one, "satu \u{1F980}") };
+    let heard = store.speak(&anna, first, asked.clone()).await.unwrap().unwrap();
+    assert!(heard.user_message_id < heard.assistant_message_id);
+    assert_eq!(heard.history, []);
+    assert_eq!(store.speak(&anna, first, asked).await.unwrap(), Some(heard.clone()), "the same once more is the same");
+    assert_eq!(store.speak(&anna, first, words(&two, "two")).await.unwrap(), None, "a place speaks once");
+
+    let expected = MessageRecord {
+        id: heard.user_message_id,
+        session_id: first.session_id,
+        role: "user".into(),
+        content: "satu \u{1F980}".into(),
+        response_id: Some(one.id.clone()),
+        created_at_ms: NOW,
+        metadata: about,
+    };
+    assert_eq!(store.message(&anna, heard.user_message_id).await.unwrap(), Some(expected.clone()));
+    let listed = MessageRecord { metadata: Vec::new(), ..expected };
+    assert_eq!(store.messages(&anna, first.session_id, None, 9).await.unwrap(), Some(vec![listed]));
+    assert_eq!(store.message(&anna, heard.assistant_message_id).await.unwrap(), None, "nobody has answered");
+    assert_eq!(is_next(&store, &anna, second).await, Some(false), "the first one is not done");
+    let elsewhere = Ticket { session_id: first.session_id + 1, number: first.number };
+    assert_eq!(is_next(&store, &anna, elsewhere).await, None);
+}
+
+pub(crate) async fn the_end_of_a_turn_answers_and_lets_the_next_one_speak(store: Engine) {
+    let anna = anna();
+    let (first, second) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    let turn = Turn::new("one");
+    let asked = UserWords { metadata: vec![known("context", r#"{"course_id":28}"#)], ..words(&turn, "one") };
+    let heard = store.speak(&anna, first, asked).await.unwrap().unwrap();
+    keep(&store, &anna, turn.beginning(turn.begin())).await;
+    let told = store.changed(&session_bell(first.session_id));
+    let (question, answer) = (heard.user_message_id, heard.assistant_message_id);
+    let metadata = vec![
+        (answer, known("model_usage", r#"{"total_tokens":7}"#)),
+        (question, known("tool_call", r#"{"name":"get_course_detail"}"#)),
+        (answer, known("tool_call", r#"{"name":"x"}"#)),
+        // Not of this turn.
+        (answer + 1, known("error", "{}")),
+    ];
+    let end = SessionEnd { ticket: first, answer: Some((answer, "re one".into())), metadata, now_ms: NOW + 5 };
+    keep(&store, &anna, TurnWrite { session: Some(Box::new(end)), ..turn.ending() }).await;
+    timeout(Duration::from_secs(5), told).await.expect("those who wait are told");
+    assert_eq!(is_next(&store, &anna, first).await, None);
+    assert_eq!(is_next(&store, &anna, second).await, Some(true));
+
+    let expected = MessageRecord {
+        id: answer,
+        session_id: first.session_id,
+        role: "assistant".into(),
+        content: "re one".into(),
+        response_id: Some(turn.id.clone()),
+        created_at_ms: NOW + 5,
+        metadata: vec![known("model_usage", r#"{"total_tokens":7}"#), known("tool_call", r#"{"name":"x"}"#)],
+    };
+    assert_eq!(store.message(&anna, answer).await.unwrap(), Some(expected.clone()));
+    let about = vec![known("context", r#"{"course_id":28}"#), known("tool_call", r#"{"name":"get_course_detail"}"#)];
+    assert_eq!(self::metadata(&store, &anna, question).await, about);
+    let record = store.sessions(&anna, None, 9).await.unwrap().remove(0);
+    assert_eq!((record.messages, record.created_at_ms, record.updated_at_ms), (2, NOW, NOW + 5));
+    let (told, messages) =
+        store.session_within(Within::Named(operator(), 1), first.session_id, None, 1).await.unwrap().unwrap();
+    assert_eq!((told, messages), (record, vec![expected]));
+
+    let next = Turn::new("two");
+    let heard = store.speak(&anna, second, words(&next, "two")).await.unwrap().unwrap();
+    assert_eq!(heard.history, dialogue(&[("user", "one"), ("assistant", "re one")]));
+    assert!(heard.user_message_id > answer);
+}
+
+pub(crate) async fn a_turn_that_failed_leaves_the_question_and_an_error(store: Engine) {
+    // RNCC-20
+    let anna = anna();
+    let (first, second) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    let turn = Turn::new("one");
+    let heard = store.speak(&anna, first, words(&turn, "one")).await.unwrap().unwrap();
+    keep(&store, &anna, turn.beginning(turn.begin())).await;
+    let error = known("error", r#"{"code":"upstream"}"#);
+    let metadata = vec![(heard.user_message_id, error.clone()), (heard.assistant_message_id, error.clone())];
+    let end = SessionEnd { ticket: first, answer: None, metadata, now_ms: NOW };
+    keep(&store, &anna, TurnWrite { session: Some(Box::new(end)), ..turn.ending() }).await;
+    assert_eq!(said(&store, &anna, first.session_id).await, dialogue(&[("user", "one")]));
+    assert_eq!(self::metadata(&store, &anna, heard.user_message_id).await, [error]);
+    assert_eq!(store.sessions(&anna, None, 9).await.unwrap()[0].messages, 1);
+    assert_eq!(is_next(&store, &anna, second).await, Some(true));
+}
+
+pub(crate) async fn a_lost_write_says_nothing_in_the_thread(store: Engine) {
+    let anna = anna();
+    let (ticket, next) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    let turn = Turn::new("one");
+    let heard = store.speak(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
+    let unknown = answering(&turn, ticket, &heard, "re one");
+    assert_eq!(store.write(&anna, unknown).await.unwrap(), Written::Lost, "it has not begun");
+    keep(&store, &anna, turn.beginning(turn.begin())).await;
+    let foreign = TurnWrite { process: THERE, ..answering(&turn, ticket, &heard, "re one") };
+    assert_eq!(store.write(&anna, foreign).await.unwrap(), Written::Lost);
+    assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
+    assert_eq!(is_next(&store, &anna, next).await, Some(false));
+
+    keep(&store, &anna, answering(&turn, ticket, &heard, "re one")).await;
+    let twice = answering(&turn, ticket, &heard, "again");
+    assert_eq!(store.write(&anna, twice).await.unwrap(), Written::Lost);
+    let expected = dialogue(&[("user", "one"), ("assistant", "re one")]);
+    assert_eq!(said(&store, &anna, ticket.session_id).await, expected);
+    assert_eq!(store.sessions(&anna, None, 9).await.unwrap()[0].messages, 2);
+}
+
+pub(crate) async fn only_the_turn_that_spoke_ends_its_place(store: Engine) {
+    // S10: a ticket is only a number.
+    let anna = anna();
+    let ticket = line_up(&store, &anna, None).await;
+    let turn = Turn::new("one");
+    let heard = store.speak(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
+    for other in [anna.clone(), scope(1, "bert"), scope(2, "anna")] {
+        let intruder = Turn::new("intruder");
+        keep(&store, &other, intruder.beginning(intruder.begin())).await;
+        keep(&store, &other, answering(&intruder, ticket, &heard, "not asked")).await;
+    }
+    assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
+    assert_eq!(is_next(&store, &anna, ticket).await, Some(true));
+    keep(&store, &anna, turn.beginning(turn.begin())).await;
+    let wrong = Heard { assistant_message_id: heard.assistant_message_id + 40, ..heard.clone() };
+    keep(&store, &anna, answering(&turn, ticket, &wrong, "under another number")).await;
+    assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
+}
+
+pub(crate) async fn whoever_leaves_lets_the_next_one_speak(store: Engine) {
+    let anna = anna();
+    let tickets =
+        [line_up(&store, &anna, None).await, line_up(&store, &anna, None).await, line_up(&store, &anna, None).await];
+    let session = tickets[0].session_id;
+    let error = known("error", r#"{"code":"cancelled"}"#);
+    for stranger in strangers() {
+        store.leave(&stranger, tickets[0], Some(error.clone())).await.unwrap();
+    }
+    assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(false));
+    let told = store.changed(&session_bell(session));
+    store.leave(&anna, tickets[0], Some(error.clone())).await.unwrap();
+    timeout(Duration::from_secs(5), told).await.expect("those who wait are told");
+    store.leave(&anna, tickets[0], None).await.unwrap();
+    assert_eq!(is_next(&store, &anna, tickets[0]).await, None);
+    assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(true));
+    assert_eq!(said(&store, &anna, session).await, [], "nothing was said");
+
+    let turn = Turn::new("one");
+    let heard = store.speak(&anna, tickets[1], words(&turn, "one")).await.unwrap().unwrap();
+    store.leave(&anna, tickets[1], Some(error.clone())).await.unwrap();
+    assert_eq!(metadata(&store, &anna, heard.user_message_id).await, [error]);
+    let turn = Turn::new("two");
+    let heard = store.speak(&anna, tickets[2], words(&turn, "two")).await.unwrap().unwrap();
+    store.leave(&anna, tickets[2], None).await.unwrap();
+    assert_eq!(metadata(&store, &anna, heard.user_message_id).await, []);
+    assert_eq!(said(&store, &anna, session).await, dialogue(&[("user", "one"), ("user", "two")]));
+}
+
+pub(crate) async fn history_is_what_was_said_last_in_order(store: Engine) {
+    let anna = anna();
+    for number in 0..6 {
+        talk(&store, &anna, None, HERE, &format!("q{number}")).await;
+        talk(&store, &anna, Some("home"), HERE, "elsewhere").await;
+    }
+    let heard = async |history_messages| {
+        let (ticket, turn) = (line_up(&store, &anna, None).await, Turn::new("last"));
+        let asked = UserWords { history_messages, ..words(&turn, "last") };
+        let heard = store.speak(&anna, ticket, asked).await.unwrap().unwrap();
+        store.leave(&anna, ticket, None).await.unwrap();
+        heard.history
+    };
+    assert_eq!(heard(3).await, dialogue(&[("assistant", "re q4"), ("user", "q5"), ("assistant", "re q5")]));
+    assert_eq!(heard(0).await, []);
+    let all = heard(1000).await;
+    assert_eq!(all.len(), 14, "also what nobody has answered");
+    assert_eq!(all[..3], dialogue(&[("user", "q0"), ("assistant", "re q0"), ("user", "q1")]));
+    assert_eq!(all[12..], dialogue(&[("user", "last"), ("user", "last")]));
+}
+
+pub(crate) async fn racing_callers_share_one_thread_and_never_interleave(store: Engine) {
+    race(&[store]).await;
+}
+
+/// Callers of two users and two tenants speak at once, through several processes.
+pub(crate) async fn race(stores: &[Engine]) {
+    let mut racing = JoinSet::new();
+    let callers = [scope(1, "anna"), scope(1, "bert"), scope(2, "anna")];
+    for number in 0..36 {
+        let at = number % stores.len();
+        let (store, caller) = (stores[at].clone(), callers[number % 3].clone());
+        let (profile, process) = ((number % 2 == 0).then_some("home"), ProcessId(at as u128));
+        racing.spawn(async move {
+            let text = format!("{} {} {number}", caller.tenant_id(), caller.user());
+            let ticket = talk(&store, &caller, profile, process, &text).await;
+            (caller, profile, ticket, text)
+        });
+    }
+    let mut talks = racing.join_all().await;
+    talks.sort_by_key(|(_, _, ticket, _)| ticket.number);
+    for caller in &callers {
+        let sessions = stores[0].sessions(caller, None, 99).await.unwrap();
+        assert_eq!(sessions.len(), 2, "one thread with each profile");
+        for session in sessions {
+            // In the order in which they lined up, each question followed by its answer.
+            let of = |talk: &&(Scope, Option<&str>, Ticket, String)| talk.2.session_id == session.id;
+            let expected: Vec<(String, String)> = talks
+                .iter()
+                .filter(of)
+                .inspect(|talk| assert_eq!((&talk.0, talk.1), (caller, session.profile.as_deref())))
+                .flat_map(|(.., text)| dialogue(&[("user", text), ("assistant", &format!("re {text}"))]))
+                .collect();
+            assert_eq!(expected.len(), 12);
+            assert_eq!(said(&stores[0], caller, session.id).await, expected);
+            assert_eq!(session.messages, 12);
+        }
+    }
+}
+
+pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
+    let anna = anna();
+    let dead = line_up(&store, &anna, None).await;
+    let waiting = line_up(&store, &anna, None).await;
+    let other = line_up(&store, &scope(2, "anna"), None).await;
+    let elsewhere = store.line_up(&anna, None, THERE, NOW).await.unwrap();
+    let turn = Turn::new("one");
+    let heard = store.speak(&anna, dead, words(&turn, "one")).await.unwrap().unwrap();
+    keep(&store, &anna, turn.beginning(turn.begin())).await;
+    keep(&store, &anna, TurnWrite { tools: vec![run(0)], ..turn.step() }).await;
+    store.beat(operator(), HERE, 1).await.unwrap();
+    let told = store.changed(&session_bell(dead.session_id));
+    assert!(store.bury(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
+    timeout(Duration::from_secs(5), told).await.expect("those who wait are told");
+
+    for (scope, gone) in [(&anna, dead), (&anna, waiting), (&scope(2, "anna"), other)] {
+        assert_eq!(is_next(&store, scope, gone).await, None);
+    }
+    let error = known("error", r#"{"code":"process_died","message":"the process diedbook_room"}"#);
+    assert_eq!(metadata(&store, &anna, heard.user_message_id).await, [error]);
+    // What it does after it was buried says nothing.
+    let late = answering(&turn, dead, &heard, "re one");
+    assert_eq!(store.write(&anna, late).await.unwrap(), Written::Lost);
+    assert_eq!(is_next(&store, &anna, elsewhere).await, Some(true));
+    store.leave(&anna, elsewhere, None).await.unwrap();
+    let next = talk(&store, &anna, None, THERE, "two").await;
+    assert_eq!(next.session_id, dead.session_id);
+    let expected = dialogue(&[("user", "one"), ("user", "two"), ("assistant", "re two")]);
+    assert_eq!(said(&store, &anna, dead.session_id).await, expected);
+}
+
+pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine) {
+    let anna = anna();
+    let speak = async |background| {
+        let (ticket, turn) = (line_up(&store, &anna, None).await, Turn::new("one"));
+        let next = line_up(&store, &anna, None).await;
+        let heard = store.speak(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
+        keep(&store, &anna, turn.beginning(Begin { background, ..turn.begin() })).await;
+        assert_eq!(is_next(&store, &anna, next).await, Some(false));
+        (turn, next, heard.user_message_id)
+    };
+    let message = "The turn did not come to its end.";
+    let told =
+        |code: &str, message: &str| vec![known("error", &format!(r#"{{"code":"{code}","message":"{message}"}}"#))];
+
+    let (turn, next, question) = speak(true).await;
+    let rung = store.changed(&session_bell(next.session_id));
+    store.cancel_response(&anna, &turn.id, NOW).await.unwrap().unwrap();
+    timeout(Duration::from_secs(5), rung).await.expect("those who wait are told");
+    assert_eq!(is_next(&store, &anna, next).await, Some(true));
+    assert_eq!(metadata(&store, &anna, question).await, told("cancelled", message));
+    store.leave(&anna, next, None).await.unwrap();
+
+    let (turn, next, question) = speak(false).await;
+    let rung = store.changed(&session_bell(next.session_id));
+    assert!(store.delete_response(&anna, &turn.id).await.unwrap());
+    timeout(Duration::from_secs(5), rung).await.expect("those who wait are told");
+    assert_eq!(is_next(&store, &anna, next).await, Some(true));
+    let deleted = told("deleted", "The response was deleted before it came to its end.");
+    assert_eq!(metadata(&store, &anna, question).await, deleted);
+    store.leave(&anna, next, None).await.unwrap();
+
+    // Ends of which the thread was not told.
+    for (status, expected) in [(Status::Failed, told("failed", message)), (Status::Completed, Vec::new())] {
+        let (turn, next, question) = speak(false).await;
+        let mut end = turn.completed();
+        end.told = self::told(status);
+        keep(&store, &anna, TurnWrite { end: Some(Box::new(end)), ..turn.step() }).await;
+        assert_eq!(is_next(&store, &anna, next).await, Some(true));
+        assert_eq!(metadata(&store, &anna, question).await, expected);
+        store.leave(&anna, next, None).await.unwrap();
+    }
+}
+
+pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store: Engine) {
+    let anna = anna();
+    // At once, and after having looked for a moment whether it is done.
+    for polls in [0, 1, 2] {
+        let mut getting = store.line_up(&anna, None, HERE, NOW);
+        for _ in 0..polls {
+            let _ = timeout(Duration::from_micros(200), &mut getting).await;
+        }
+    }
+    let ticket = line_up(&store, &anna, None).await;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while is_next(&store, &anna, ticket).await != Some(true) {
+        assert!(tokio::time::Instant::now() < deadline, "a place that nobody has is in the way");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(store.sessions(&anna, None, 9).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn threads_and_messages_are_paged(store: Engine) {
+    let anna = anna();
+    let mut threads = Vec::new();
+    for profile in ["a", "b", "c", "d"] {
+        threads.insert(0, talk(&store, &anna, Some(profile), HERE, profile).await.session_id);
+    }
+    let foreign = talk(&store, &scope(1, "bert"), None, HERE, "x").await.session_id;
+    for _ in 0..3 {
+        talk(&store, &anna, Some("a"), HERE, "more").await;
+    }
+    let ids = |sessions: Vec<SessionRecord>| sessions.iter().map(|session| session.id).collect::<Vec<_>>();
+    let page = async |after, limit| ids(store.sessions(&anna, after, limit).await.unwrap());
+    assert_eq!(page(None, 9).await, threads);
+    assert_eq!(page(None, 2).await, threads[..2]);
+    assert_eq!(page(Some(threads[1]), 9).await, threads[2..]);
+    assert_eq!(page(Some(threads[3]), 9).await, [0; 0]);
+    let within = Within::Own(anna.admin().unwrap());
+    let of = async |user, after| ids(store.sessions_within(within, user, after, 9).await.unwrap());
+    assert_eq!(of(None, None).await, [&[foreign], &threads[..]].concat());
+    assert_eq!(of(None, Some(threads[2])).await, threads[3..]);
+    assert_eq!(of(Some("anna"), None).await, threads);
+    assert_eq!(of(Some("bert"), None).await, [foreign]);
+    assert_eq!(of(Some("carla"), None).await, [0; 0]);
+
+    let thread = threads[3];
+    let all = store.messages(&anna, thread, None, 99).await.unwrap().unwrap();
+    assert_eq!(all.len(), 8);
+    assert!(all.is_sorted_by(|one, other| one.id > other.id), "the newest first");
+    let page = async |after, limit| store.messages(&anna, thread, after, limit).await.unwrap().unwrap();
+    assert_eq!(page(None, 3).await, all[..3]);
+    assert_eq!(page(Some(all[2].id), 3).await, all[3..6]);
+    assert_eq!(page(Some(all[7].id), 3).await, []);
+    let (record, messages) = store.session_within(within, thread, Some(all[5].id), 9).await.unwrap().unwrap();
+    assert_eq!((record.id, record.messages, record.profile.as_deref()), (thread, 8, Some("a")));
+    let bare = messages.iter().map(|message| MessageRecord { metadata: Vec::new(), ..message.clone() });
+    assert_eq!(bare.collect::<Vec<_>>(), all[6..]);
+    assert_eq!(messages[0].metadata, [known("model_usage", r#"{"total_tokens":7}"#)]);
+}
+
+pub(crate) async fn threads_of_others_look_missing(store: Engine) {
+    // P10, S10: small numbers can be counted through; only whose they are protects them.
+    let anna = anna();
+    let ticket = talk(&store, &anna, None, HERE, "secret").await;
+    let waiting = line_up(&store, &anna, None).await;
+    let newest = store.messages(&anna, ticket.session_id, None, 1).await.unwrap().unwrap()[0].id;
+    for stranger in strangers() {
+        assert_eq!(store.sessions(&stranger, None, 9).await.unwrap(), []);
+        assert_eq!(store.messages(&stranger, ticket.session_id, None, 9).await.unwrap(), None);
+        assert_eq!(store.message(&stranger, newest).await.unwrap(), None);
+        assert_eq!(is_next(&store, &stranger, waiting).await, None);
+        assert_eq!(store.speak(&stranger, waiting, words(&Turn::new("x"), "x")).await.unwrap(), None);
+    }
+    let other = scope(2, "anna");
+    let within = Within::Own(other.admin().unwrap());
+    assert_eq!(store.sessions_within(within, None, None, 9).await.unwrap(), []);
+    assert_eq!(store.sessions_within(within, Some("anna"), None, 9).await.unwrap(), []);
+    assert_eq!(store.session_within(within, ticket.session_id, None, 9).await.unwrap(), None);
+    assert_eq!(store.session_within(Within::Named(operator(), 2), ticket.session_id, None, 9).await.unwrap(), None);
+    assert_eq!(said(&store, &anna, ticket.session_id).await.len(), 2);
+    assert_eq!(is_next(&store, &anna, waiting).await, Some(true));
+}
