@@ -27,6 +27,21 @@ pub(crate) enum Command {
     Tools(cmd::tools::ToolsArgs),
     /// List the calls that wait for somebody to agree, and decide about them
     Approvals(cmd::approvals::ApprovalsArgs),
+    /// Give tenants the tools, profiles and settings that an assistant begins with
+    Seed(cmd::seed::SeedArgs),
+    /// The same as `seed tools`
+    #[command(name = "seed_ai_agent_tools")]
+    SeedTools(cmd::seed::SeedToolsArgs),
+    /// The same as `seed profiles`
+    #[command(name = "seed_ai_agent_profiles")]
+    SeedProfiles(cmd::seed::SeedProfilesArgs),
+    /// The same as `seed configs`
+    #[command(name = "seed_ai_agent_configs")]
+    SeedConfigs(cmd::seed::SeedConfigsArgs),
+    /// Import and list the courses that a tenant's assistant knows
+    Courses(cmd::courses::CoursesArgs),
+    /// Talk to a tenant's assistant
+    Chat(cmd::chat::ChatArgs),
     /// Bring the store's schema up to date
     Migrate(cmd::migrate::MigrateArgs),
     /// Remove what turns have written, or everything

@@ -6,10 +6,11 @@ mod catalog;
 mod cli;
 mod cmd;
 mod config;
-#[cfg_attr(not(test), expect(dead_code, reason = "the command that imports courses is not there yet"))]
 mod courses;
 mod desk;
 mod logs;
+mod progress;
+mod seeding;
 mod storage;
 mod table;
 mod tenancy;
@@ -58,6 +59,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Keys(args) => runtime()?.block_on(cmd::keys::run(args)),
         Command::Tools(args) => runtime()?.block_on(cmd::tools::run(args)),
         Command::Approvals(args) => runtime()?.block_on(cmd::approvals::run(args)),
+        Command::Seed(args) => runtime()?.block_on(cmd::seed::run(args)),
+        Command::SeedTools(args) => runtime()?.block_on(cmd::seed::tools(args)),
+        Command::SeedProfiles(args) => runtime()?.block_on(cmd::seed::profiles(args)),
+        Command::SeedConfigs(args) => runtime()?.block_on(cmd::seed::configs(args)),
+        Command::Courses(args) => runtime()?.block_on(cmd::courses::run(args)),
+        Command::Chat(args) => runtime()?.block_on(cmd::chat::run(args)),
         Command::Migrate(args) => runtime()?.block_on(cmd::migrate::run(args)),
         Command::Reset(args) => runtime()?.block_on(cmd::reset::run(args)),
         Command::Check(args) => runtime()?.block_on(cmd::check::run(args)),

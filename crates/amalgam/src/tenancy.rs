@@ -1,4 +1,5 @@
-//! Tenants and keys at the start: what the configuration says goes into the store, and an empty store gets its first.
+//! Tenants and keys at the start: what the configuration says goes into the store, and an empty store gets its first tenant,
+//! with an assistant that can be talked to.
 
 use amalgam_core::{
     Clock, Operator, Rights, Store, StoreError, TenantState,
@@ -8,6 +9,7 @@ use amalgam_server::{ConfiguredKey, Issued, KeyOrder, Pepper, issue};
 use anyhow::Context as _;
 
 use crate::config::{Config, State, Tenant};
+use crate::seeding;
 
 /// The tenant that the bootstrap key is for, and that callers without a key act for.
 const FIRST: i64 = 1;
@@ -35,7 +37,7 @@ pub(crate) async fn prepare(
     prepare_in(config, store, pepper, clock.now_ms()).await.context("preparing the tenants")
 }
 
-async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms: u64) -> Result<Tenancy, StoreError> {
+async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms: u64) -> anyhow::Result<Tenancy> {
     let operator = Operator::of_this_process();
     let was_empty = store.tenants(operator, None, 1).await?.is_empty();
     let mut configured = Vec::new();
@@ -55,8 +57,12 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
     let mut first_key = None;
     if !declared || config.bootstrap_key.is_some() {
         let (record, made) = first_tenant(store, now_ms).await?;
-        // Of several processes that start at once, the one that made the tenant tells the key.
-        if made && was_empty && !declared && config.bootstrap_key.is_none() {
+        // Of several processes that start at once, the one that made the tenant sets it up and tells the key.
+        let first = made && was_empty && !declared;
+        if first {
+            seeding::everything(store, config, record.id, now_ms).await.context("setting up the first tenant")?;
+        }
+        if first && config.bootstrap_key.is_none() {
             let order = KeyOrder {
                 tenant_id: record.id,
                 rights: every_right(),

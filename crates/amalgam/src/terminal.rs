@@ -10,6 +10,12 @@ pub(crate) fn say(text: impl Display) -> io::Result<()> {
     quietly_closed(writeln!(io::stdout().lock(), "{text}"))
 }
 
+/// Writes a part of a line, which is to be seen at once.
+pub(crate) fn say_part(text: impl Display) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    quietly_closed(write!(stdout, "{text}").and_then(|()| stdout.flush()))
+}
+
 /// Writes data for other programs.
 pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
     say(serde_json::to_string_pretty(value)?)

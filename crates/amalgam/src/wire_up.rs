@@ -325,7 +325,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
         Some(Secret::Known { value, .. }) => Key::Given(value.clone()),
         Some(Secret::Missing { name }) => Key::Missing { variable: name.clone() },
     };
-    let second = std::time::Duration::from_secs(1);
+    let second = Duration::from_secs(1);
     UpstreamSettings {
         name: upstream.name.clone(),
         kind,

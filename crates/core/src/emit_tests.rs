@@ -201,6 +201,17 @@ fn an_item_that_ends_just_before_the_answer_is_cut_was_cut_itself() {
 }
 
 #[test]
+fn a_response_that_was_cut_and_then_failed_has_no_reason_of_the_cut() {
+    // P5: the end could not be kept as it was.
+    let mut emitter = emitter(Delivery::Stream);
+    emitter.begin();
+    emitter.on(ModelEvent::Finish(Finish::Length)).unwrap();
+    let code = Some("server_error".into());
+    emitter.fail(ErrorObject { message: "gone".into(), kind: "server_error".into(), param: None, code });
+    assert_eq!(check::body(&emitter.take_frames()), Vec::<String>::new());
+}
+
+#[test]
 fn a_failure_is_told_twice_and_then_nothing_follows() {
     // RAM-40
     let mut emitter = emitter(Delivery::Stream);

@@ -4,6 +4,7 @@ pub mod assistant;
 mod catalog;
 pub mod compaction;
 mod emit;
+pub mod execute;
 mod fault;
 mod history;
 mod ids;

@@ -1,6 +1,6 @@
 //! Profiles, threads and courses: what they mean, the same for every engine.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use amalgam_core::{
     search::words,
@@ -28,8 +28,28 @@ pub(crate) fn profile_from(column: String) -> Option<String> {
 
 /// Whether nothing would change.
 pub(crate) fn is_same(one: &AgentProfile, other: &AgentProfile) -> bool {
-    let said = |profile: &AgentProfile| (profile.prompt.clone(), profile.tools.clone(), profile.model.clone());
-    said(one) == said(other) && one.active == other.active
+    one.prompt == other.prompt && one.tools == other.tools && one.model == other.model && one.active == other.active
+}
+
+/// What is said, as every engine can keep it: PostgreSQL has no text with the character of number 0.
+pub(crate) fn content(text: &str) -> Cow<'_, str> {
+    match text.contains('\0') {
+        true => Cow::Owned(text.replace('\0', "\u{fffd}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// How a place in a line stands.
+pub(crate) enum Standing {
+    Gone,
+    First,
+    /// Somebody else is first.
+    Behind,
+    /// The turn of whoever is first has ended without giving the place up.
+    BehindEnded {
+        response_id: String,
+        status: Status,
+    },
 }
 
 /// Strings as an array.

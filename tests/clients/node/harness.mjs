@@ -29,8 +29,8 @@ net.Socket.prototype.connect = function guarded(...args) {
 };
 
 /**
- * Starts the servers, with a store of this kind and, if they are wanted, with tools of the gateway's own. `stop` ends them and
- * fails when the gateway did not end well or a client tried to leave the machine.
+ * Starts the servers, with a store of this kind and, if they are wanted, with tools of the gateway's own. `stop` ends
+ * them and fails when the gateway did not end well or a client tried to leave the machine.
  */
 export async function start(store = 'sqlite', { tools = false } = {}) {
   const python = process.env.CLIENTS_PYTHON ?? 'python3';

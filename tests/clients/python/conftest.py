@@ -69,13 +69,14 @@ def gateways(upstreams, mcp, tmp_path_factory):
 
 @contextmanager
 def serving(upstreams, folder, settings, mcp):
-    """A gateway that has to live until the end, end well, keep secrets out of its log, and run no tool that it was not asked to."""
+    """A gateway that has to live until the end, end well with all that it started, keep secrets out of its log, and set off
+    no trap."""
     running = Gateway(upstreams, folder, settings, mcp)
     yield running
     assert running.process.poll() is None, f"amalgam died during the tests:\n{running.log.read_text()}"
     started = children(running.process.pid)
     assert running.stop() == 0
-    assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == [], "a server outlived the gateway that started it"
+    assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == [], "a server outlived its gateway"
     log = running.log.read_text()
     assert "panicked" not in log
     for secret in [*KEYS.values(), CLIENT_KEY, SERVICE_KEY]:

@@ -1,8 +1,9 @@
 """Starts the `amalgam` binary in front of the scripted upstreams and says where a client finds it.
 
-python harness.py [STORE] [--tools]     # prints a line of JSON with the addresses, serves until its standard input closes
+python harness.py [STORE] [--tools]     # prints a line of JSON with the addresses and serves until its input closes
 
-With `--tools` the gateway has tools of its own. STORE is `sqlite`, which everything has, or `postgres`, for which AMALGAM_TEST_POSTGRES names a server.
+With `--tools` the gateway has tools of its own.
+STORE is `sqlite`, which everything has, or `postgres`, for which AMALGAM_TEST_POSTGRES names a server.
 """
 
 import json
@@ -58,7 +59,7 @@ class Target:
 
 
 class Gateway:
-    """A running `amalgam serve`, stopped by `stop`. `settings` go into its environment; with an MCP server it has tools."""
+    """A running `amalgam serve`, stopped by `stop`. `settings` go into its environment; with `mcp` it has tools."""
 
     def __init__(
         self, upstreams: Upstreams, folder: Path, settings: dict[str, str], mcp: McpOverHttp | None = None

@@ -66,7 +66,6 @@ def test_tool_of_the_bank_runs_within_one_response(client, target, tag, ask, ups
 
 
 @WAYS
-@pytest.mark.parametrize("store", STORES)
 def test_remote_server_is_listed_and_called(client, target, tag, ask, mcp):
     before = len(mcp.calls())
     response = ask(client, model=target.model, input=f"weather in Oslo {tag}", tools=[remote(mcp)])
@@ -125,7 +124,7 @@ def test_choice_of_a_remote_tool_forces_the_first_call_only(client, target, tag,
     assert response.output_text == f"{SAID}sunny in some city"
 
 
-@WAYS
+@pytest.mark.parametrize("ask", [whole, helped])
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("approve", [True, False])
 def test_call_waits_for_an_approval(client, target, tag, ask, mcp, approve):

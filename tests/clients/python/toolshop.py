@@ -1,7 +1,7 @@
 """The tools that a gateway has of its own in these tests: a real MCP server, and what is put into the bank.
 
-The bank holds a tool of the HTTP service of `upstreams.py`, one of the MCP server that the gateway starts by itself, and traps:
-tools that are named like a client's own, which no client may ever set off.
+The bank holds tools of the HTTP service of `upstreams.py`, one of the MCP server that the gateway starts by itself, and
+traps: tools that are named like a client's own, which no client may ever set off.
 """
 
 import json
@@ -83,5 +83,6 @@ def fill_bank(gateway_url: str, key: str, upstreams_url: str, service_key: str) 
     put("weather_report", {**about, "kind": "http", "settings": {**http("weather"), "result_path": "report"}})
     put("weather_order", {**about, "kind": "http", "settings": http("weather"), "requires_approval": True})
     put("weather_desk", {**about, "kind": "mcp", "settings": {"server": DESK, "tool": "get_weather"}})
+    trap = {"description": "A trap.", "parameters": {"type": "object"}, "kind": "http", "settings": http("trap")}
     for name in TRAPS:
-        put(name, {"description": "A trap.", "parameters": {"type": "object"}, "kind": "http", "settings": http("trap")})
+        put(name, trap)

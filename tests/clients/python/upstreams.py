@@ -2,9 +2,9 @@
 
     python upstreams.py --port 0        # prints its address and serves until its standard input closes
 
-`/chat/v1`, `/resp/v1` and `/anthropic/v1` are the base addresses of the upstreams. `GET /requests?contains=TEXT` gives
-the records of the requests whose body contains TEXT. `/service/…` is a plain HTTP service for tools. A `CONNECT` is refused and remembered, so a client that is told to
-use this server as its proxy can not leave the machine unseen.
+`/chat/v1`, `/resp/v1` and `/anthropic/v1` are the base addresses of the upstreams, `/service/…` is a plain HTTP service
+for tools. `GET /requests?contains=TEXT` gives the records of the requests whose body contains TEXT. A `CONNECT` is refused
+and remembered, so a client that is told to use this server as its proxy can not leave the machine unseen.
 """
 
 import argparse

@@ -1,7 +1,11 @@
 //! `amalgam check`: is the configuration good, and what does it come to?
 
-use std::process::ExitCode;
+mod assistant;
 
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use amalgam_core::Store;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -9,9 +13,13 @@ use crate::cli::ConfigArgs;
 use crate::config::{Config, Fault, Faults, Loaded, Origin, Setting, Shown, Sources};
 use crate::storage::{self, Look};
 use crate::terminal::{say, say_json, tell};
+use assistant::Assistant;
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
+    /// Show what counts for the assistant of this tenant too, by its number
+    #[arg(long, value_name = "ID", alias = "company-id")]
+    tenant: Option<i64>,
     #[command(flatten)]
     config: ConfigArgs,
     /// Print JSON
@@ -23,14 +31,25 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let loaded = Sources::gather(args.config.into()).and_then(|sources| Config::load(&sources));
     match loaded {
         Ok(mut loaded) => {
-            let state = store_state(&mut loaded).await;
+            let (state, store) = store_state(&mut loaded).await;
+            let assistant = match args.tenant {
+                Some(tenant_id) => Some(Assistant::of(&loaded.config, store, tenant_id).await?),
+                None => None,
+            };
             if args.json {
-                say_json(&as_json(&loaded, state))?;
+                let mut told = as_json(&loaded, state);
+                if let Some(assistant) = &assistant {
+                    told["assistant"] = assistant.as_json();
+                }
+                say_json(&told)?;
             } else {
                 for warning in &loaded.warnings {
                     tell(format_args!("warning: {warning}"));
                 }
                 say(as_text(&loaded))?;
+                if let Some(assistant) = &assistant {
+                    say(assistant.as_text())?;
+                }
             }
         }
         Err(faults) if args.json => {
@@ -43,8 +62,9 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What the store is like, in a word. One that cannot be used is no fault of the configuration: it may be up later.
-async fn store_state(loaded: &mut Loaded) -> &'static str {
-    match storage::look(&loaded.config.store).await.0 {
+async fn store_state(loaded: &mut Loaded) -> (&'static str, Option<Arc<dyn Store>>) {
+    let (look, store) = storage::look(&loaded.config.store).await;
+    let state = match look {
         Look::Absent => "absent",
         Look::Behind { pending } => {
             loaded.warnings.push(format!("the store lacks {pending} migrations; the next start runs them"));
@@ -58,7 +78,8 @@ async fn store_state(loaded: &mut Loaded) -> &'static str {
             loaded.warnings.push(format!("the store cannot be used: {error:#}"));
             "unusable"
         }
-    }
+    };
+    (state, store)
 }
 
 /// Three columns: key, value, origin.
@@ -68,17 +89,20 @@ fn as_text(loaded: &Loaded) -> String {
         .iter()
         .map(|setting| [setting.key.clone(), shown_as_text(&setting.value), setting.origin.to_string()])
         .collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    // One very long value must not push every origin off the screen.
-    let (keys, values) = (width(0), width(1).min(48));
-    let mut text = match &loaded.config.file {
+    let heading = match &loaded.config.file {
         Some(path) => format!("{} is valid\n", path.display()),
         None => "the configuration is valid (no file)\n".to_owned(),
     };
-    for [key, value, origin] in &rows {
-        text.push_str(&format!("\n{key:keys$}  {value:values$}  {origin}"));
-    }
-    text
+    heading + &columns(&rows)
+}
+
+/// A line for each row, behind the one before.
+fn columns(rows: &[[String; 3]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    // One very long value must not push every origin off the screen.
+    let (keys, values) = (width(0), width(1).min(48));
+    let line = |[key, value, origin]: &[String; 3]| format!("\n{key:keys$}  {value:values$}  {origin}");
+    rows.iter().map(line).collect()
 }
 
 fn shown_as_text(shown: &Shown) -> String {

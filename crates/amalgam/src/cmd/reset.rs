@@ -30,17 +30,19 @@ pub(crate) struct ResetArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Responses, conversations, transcripts, events of all tenants
+    /// Threads with assistants, responses, conversations, transcripts, events of all tenants
     Runtime,
-    /// Everything: tenants, keys and whatever was configured too
+    /// Everything: tenants, keys, profiles, tools, settings and courses too
     All,
 }
 
 impl What {
     fn told(self) -> &'static str {
         match self {
-            Self::Runtime => "all responses, conversations, transcripts and events of all tenants",
-            Self::All => "everything: all tenants, keys, responses, conversations and what was configured",
+            Self::Runtime => "all threads, responses, conversations, transcripts and events of all tenants",
+            Self::All => {
+                "everything: all tenants, keys, threads, responses, conversations, profiles, tools, settings and courses"
+            }
         }
     }
 }

@@ -14,11 +14,14 @@ use super::suggest::nearest;
 
 const PREFIX: &str = "AMALGAM_";
 
+/// What commands read that talk to a server.
+const OF_CALLERS: &str = "AMALGAM_KEY";
+
 /// Puts every variable that names a key into `layers` and returns the names that are no key's.
 pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut Vec<Fault>) -> Vec<String> {
     let mut unknown = Vec::new();
     let mut seen = BTreeSet::new();
-    for name in environment.names(PREFIX) {
+    for name in environment.names(PREFIX).filter(|name| *name != OF_CALLERS) {
         let origin = Origin::Variable(name.to_owned());
         let Some((key, entry)) = key_of(name) else {
             unknown.push(name.to_owned());

@@ -22,6 +22,10 @@ struct Owned {
     key: String,
     tool: String,
     approval: String,
+    profile: String,
+    session: String,
+    /// The response of a turn of the assistant.
+    answer: String,
 }
 
 /// Ids of the same form that nothing has.
@@ -35,6 +39,9 @@ fn missing() -> Owned {
         key: "key_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         tool: "absent_tool".to_owned(),
         approval: "mcpr_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+        profile: "absent-profile".to_owned(),
+        session: "7".to_owned(),
+        answer: "resp_AM-1760000000000-bbbbbbbbbbbbbbbbbbbbbbbb".to_owned(),
     }
 }
 
@@ -55,9 +62,13 @@ async fn create(world: &World, client: &Client) -> Owned {
     let list = client.get(&format!("/v1/conversations/{conversation}/items")).await.json();
     let key = client.post_json("/admin/keys", &json!({"label": "secret"})).await.json();
     let (tool, approval) = create_tool(world, client).await;
+    let (profile, session, answer) = create_thread(world, client).await;
     Owned {
         tool,
         approval,
+        profile,
+        session,
+        answer,
         response: text(&response["id"]),
         item: text(&response["output"][0]["id"]),
         conversation,
@@ -81,6 +92,27 @@ async fn create_tool(world: &World, client: &Client) -> (String, String) {
     let asks = response["output"].as_array().into_iter().flatten().find(|item| item["type"] == "mcp_approval_request");
     let approval = asks.and_then(|item| item["id"].as_str()).expect("the call waits for somebody to agree");
     ("secret_tool".to_owned(), approval.to_owned())
+}
+
+/// A profile, and a thread with it.
+async fn create_thread(world: &World, client: &Client) -> (String, String, String) {
+    let profile = put_profile("secret-profile", "secret");
+    assert_eq!(profile.ask(client).await.status, 201);
+    let model = json!({"model": Wire::Chat.model()});
+    let config = Question::new(&Method::PATCH, "/admin/configs/1".to_owned(), Some(model));
+    assert_eq!(config.ask(client).await.status, 200);
+    world.upstream(Wire::Chat).enqueue(Script::text(&["secret"]).reply(Wire::Chat, Delivery::Stream));
+    let body = json!({"agent": "secret-profile", "message": "secret"});
+    let streaming = client.clone().with_header("accept", "text/event-stream");
+    let answer = streaming.post_json("/api/v2/ai-agent/respond/", &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = answer.header("amalgam-response-id").expect("a stream says where it can be picked up").to_owned();
+    let done = answer.json_events().last().expect("a stream has events").clone();
+    ("secret-profile".to_owned(), done["session_id"].to_string(), response)
+}
+
+fn put_profile(slug: &str, prompt: &str) -> Question {
+    Question::new(&Method::PUT, format!("/admin/profiles/{slug}"), Some(json!({"prompt": prompt})))
 }
 
 fn put_tool(name: &str, body: Value) -> Question {
@@ -116,6 +148,14 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         path @ "/admin/keys/{key_id}" => path.replace("{key_id}", &owned.key),
         path if path.starts_with("/admin/tools/{name}") => path.replace("{name}", &owned.tool),
         path @ "/admin/approvals/{id}" => path.replace("{id}", &owned.approval),
+        path @ "/admin/configs/{tenant_id}" => path.replace("{tenant_id}", &owned.tenant),
+        path if path.starts_with("/admin/profiles/{slug}") => {
+            path.replace("{slug}", &owned.profile).replace("{version}", "1")
+        }
+        path @ ("/admin/sessions/{session_id}" | "/api/v2/ai-agent/sessions/{session_id}/messages/") => {
+            path.replace("{session_id}", &owned.session)
+        }
+        path @ "/api/v2/ai-agent/respond/{response_id}/" => path.replace("{response_id}", &owned.answer),
         path @ "/admin/turns/{response_id}" => path.replace("{response_id}", &owned.response),
         _ => return None,
     };
@@ -132,6 +172,7 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
         }
         (&Method::POST, "/admin/tools/{name}/try") => Some(Some(json!({"arguments": {}}))),
         (&Method::POST, "/admin/approvals/{id}") => Some(Some(json!({"decision": "approve"}))),
+        (&Method::PATCH, "/admin/configs/{tenant_id}") => Some(Some(json!({"model": "stolen"}))),
         (&Method::PATCH, "/admin/tenants/{tenant_id}") => Some(Some(json!({"name": "stolen"}))),
         _ => None,
     }
@@ -140,10 +181,11 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
 /// Every question about what somebody has: each route with an id, each field that names one.
 fn questions(owned: &Owned) -> Vec<Question> {
     let mut questions = Vec::new();
-    // Models are the server's, not a caller's; and in a bank of one's own every name is free, which is asked below.
+    // Models are the server's, not a caller's; and in a place of one's own every name is free, which is asked below.
     let about_things = |route: &&RouteInfo| {
         let (path, method) = (route.path, &route.method);
-        path.contains('{') && path != "/v1/models/{*id}" && (path, method) != ("/admin/tools/{name}", &Method::PUT)
+        let named = ["/admin/tools/{name}", "/admin/profiles/{slug}"];
+        path.contains('{') && path != "/v1/models/{*id}" && !(method == Method::PUT && named.contains(&path))
     };
     for route in ROUTES.iter().filter(about_things) {
         let (path, body) = (path_to(route.path, owned), body_for(&route.method, route.path));
@@ -188,8 +230,12 @@ fn told(answer: &Answer, owned: &Owned) -> String {
         &owned.key,
         &owned.tool,
         &owned.approval,
+        &owned.profile,
+        &owned.answer,
     ];
     let body = ids.iter().fold(answer.text(), |text, id| text.replace(id.as_str(), "ID"));
+    // A thread has a number, which may stand anywhere: it is told between quotes.
+    let body = body.replace(&format!("'{}'", owned.session), "'ID'");
     format!("{}\n{}\n{body}", answer.status, headers.join("\n"))
 }
 
@@ -210,6 +256,14 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/admin/tools/{}/statistics", owned.tool),
         "/admin/approvals".to_owned(),
         format!("/admin/approvals/{}", owned.approval),
+        "/admin/configs/1".to_owned(),
+        "/admin/profiles".to_owned(),
+        format!("/admin/profiles/{}/versions", owned.profile),
+        "/admin/sessions".to_owned(),
+        format!("/admin/sessions/{}", owned.session),
+        "/api/v2/ai-agent/sessions/".to_owned(),
+        format!("/api/v2/ai-agent/sessions/{}/messages/", owned.session),
+        format!("/api/v2/ai-agent/respond/{}/", owned.answer),
     ] {
         let answer = client.get(&path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
@@ -240,13 +294,15 @@ async fn what_is_somebody_elses_looks_like_nothing_at_all() {
                 assert_eq!(told(&found, &owned), told(&expected, &nothing), "{about}");
             }
         }
-        // A tool of the same name in the stranger's own bank is new there, and has nothing to do with the owner's.
+        // What has the same name in the stranger's own tenant is new there, and has nothing to do with the owner's.
         let stranger = caller(&world, "am_b", "one");
-        let same = put_tool(&owned.tool, json!({"kind": "client", "description": "stolen"}));
-        assert_eq!(same.ask(&stranger).await.status, 201, "{}", store.name);
-        assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
-        let delete = Question::new(&Method::DELETE, same.path.clone(), None);
-        assert_eq!(delete.ask(&stranger).await.status, 200, "{}", store.name);
+        let tool = put_tool(&owned.tool, json!({"kind": "client", "description": "stolen"}));
+        for same in [tool, put_profile(&owned.profile, "stolen")] {
+            assert_eq!(same.ask(&stranger).await.status, 201, "{}", store.name);
+            assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
+            let delete = Question::new(&Method::DELETE, same.path.clone(), None);
+            assert_eq!(delete.ask(&stranger).await.status, 200, "{}", store.name);
+        }
         assert_eq!(world.upstream(Wire::Chat).requests().len(), asked, "{}: no model was asked", store.name);
         assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
         // The questions are real ones: their owner gets answers.

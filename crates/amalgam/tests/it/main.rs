@@ -1,7 +1,9 @@
 //! The whole program from outside, and the rules that the workspace keeps.
 
 mod admin;
+mod agents_admin;
 mod approvals;
+mod assistant;
 mod auth;
 mod background;
 mod compact;
@@ -25,6 +27,7 @@ mod responses_door;
 mod resume;
 mod retrieve;
 mod secrets;
+mod seeding;
 mod server_tools;
 mod socket;
 mod support;

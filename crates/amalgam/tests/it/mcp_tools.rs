@@ -250,6 +250,33 @@ async fn the_credentials_of_a_request_go_to_its_server_and_nowhere_else() {
 }
 
 #[tokio::test]
+async fn callers_with_credentials_of_their_own_never_share_one() {
+    let workshop = Workshop::on(&stores()[0]).await;
+    serve_mcp(&workshop.service);
+    let headers = |token: &str| json!({"x-city-key": token});
+    let credentials = [
+        json!({}),
+        json!({"authorization": "first"}),
+        json!({"authorization": "second"}),
+        json!({"headers": headers("third")}),
+        json!({"headers": headers("fourth")}),
+        json!({"authorization": "first"}),
+        json!({}),
+    ];
+    for (number, extra) in credentials.iter().enumerate() {
+        let scripts = [calls("call_1", "city__lookup", "Oslo"), Script::text(&["x"])];
+        let request = request(server(&workshop, extra.clone()));
+        workshop.turn(Wire::Chat, Delivery::Whole, &scripts, &request).await;
+        let sent = mcp_requests(&workshop.service, "tools/call").pop().unwrap();
+        let token = extra["authorization"].as_str().map(|token| format!("Bearer {token}"));
+        let found = (sent.header("authorization"), sent.header("x-city-key"));
+        assert_eq!(found, (token.as_deref(), extra["headers"]["x-city-key"].as_str()), "{number}");
+    }
+    // What a server lists may depend on who asks, so each of the five was asked.
+    assert_eq!(mcp_requests(&workshop.service, "tools/list").len(), 5);
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_asked_is_named_before_any_model_is() {
     let workshop = Workshop::on(&stores()[0]).await;
     let cases = [
@@ -291,10 +318,9 @@ async fn a_server_of_the_operators_is_named_by_its_label_and_by_tools_of_the_ban
     for store in stores() {
         let remote = Upstream::start();
         serve_mcp(&remote);
-        let config = format!(
-            "[mcp.town]\nurl = \"{0}/mcp\"\nauthorization = \"env:TOWN_TOKEN\"\n\n[mcp.others]\nurl = \"{0}/mcp\"\ntenants = [7]",
-            remote.url()
-        );
+        let place = |name: &str| format!("[mcp.{name}]\nurl = \"{}/mcp\"\n", remote.url());
+        let (town, others) = (place("town"), place("others"));
+        let config = format!("{town}authorization = \"env:TOWN_TOKEN\"\n\n{others}tenants = [7]");
         let workshop = Workshop::with(&store, setup().extra(&config).env("TOWN_TOKEN", AUTHORIZATION)).await;
         let label = json!({"type": "mcp", "server_label": "town", "require_approval": "never"});
         let bank = json!({

@@ -17,6 +17,7 @@ const TOKENS: &str = "hush-jwt-secret-0123456789-0123456789";
 const HEADER: &str = "hush-header-value-0123456789";
 const MASTER: &str = "8f3a1c5e7b9d2046a8c0e2f4b6d81357193b5d7f9a1c3e5072946b8dafc1e305";
 const TOOL: &str = "hush-tool-key-0123456789";
+const TENANT: &str = "hush-tenant-key-0123456789";
 const PASSWORD: &str = "hush-database-password";
 
 /// Everything that the process has written down anywhere, one text a place.
@@ -82,6 +83,17 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
     let tried = client.post_json("/admin/tools/hush/try", &json!({})).await;
     said.push(("a tool that was tried".to_owned(), tried.body.to_vec()));
 
+    // A tenant with a key of its own for its upstream.
+    let config = json!({"model": Wire::Chat.model(), "upstream": "chat", "api_key": TENANT}).to_string();
+    let patched = client.request(http::Method::PATCH, "/admin/configs/1", &json, config.into()).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    said.push(("settings that were changed".to_owned(), patched.body.to_vec()));
+    world.upstream(Wire::Chat).enqueue(Script::text(&["fine"]).reply(Wire::Chat, Delivery::Whole));
+    let answer = client.post_json("/api/v2/ai-agent/respond/", &json!({"message": "Hi"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let told = world.upstream(Wire::Chat).request(0).header("authorization").map(str::to_owned);
+    assert_eq!(told, Some(format!("Bearer {TENANT}")), "its upstream is shown it");
+
     // Turns of every kind, good and bad: an upstream that repeats what it was sent is the worst of them.
     for wire in [Wire::Chat, Wire::Responses, Wire::Anthropic] {
         for delivery in [Delivery::Whole, Delivery::Stream] {
@@ -98,7 +110,7 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
             said.push((format!("turn of {wire:?} {delivery:?}"), turn.body.to_vec()));
         }
     }
-    assert!(world.upstream(Wire::Chat).requests().iter().all(|request| {
+    assert!(world.upstream(Wire::Chat).requests_from(1).iter().all(|request| {
         request.headers.values().any(|value| value.to_str().is_ok_and(|value| value.contains(PROVIDER)))
     }));
     for (path, key) in [
@@ -110,6 +122,9 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
         ("/admin/keys?limit=0", BOOT),
         ("/admin/tools", &over_http),
         ("/admin/tools/hush", &over_http),
+        ("/admin/configs/1", &over_http),
+        ("/admin/sessions/1", &over_http),
+        ("/admin/diagnose", &over_http),
         ("/admin/tenants", BOOT),
         ("/admin/tenants", &at_home),
         ("/openapi.json", ""),
@@ -135,6 +150,9 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
         &["tools", "list", "--company-id", "1", "--json"],
         &["tools", "show", "hush", "--company-id", "1"],
         &["tools", "try", "hush", "--company-id", "1"],
+        &["check", "--tenant", "1"],
+        &["check", "--tenant", "1", "--json"],
+        &["seed", "configs", "--company-id", "1", "--overwrite"],
         &["keys", "rotate-master"],
     ] {
         let output = cli.run(command);
@@ -163,7 +181,7 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
     said.push(("standard output".to_owned(), exit.stdout.into_bytes()));
 
     let secrets =
-        [PROVIDER, CALLER, BOOT, TOKENS, HEADER, MASTER, TOOL, PASSWORD, "am_hush-wrong", &over_http, &at_home];
+        [PROVIDER, CALLER, BOOT, TOKENS, HEADER, MASTER, TOOL, TENANT, PASSWORD, "am_hush-wrong", &over_http, &at_home];
     assert_absent(&secrets.map(str::to_owned), &said);
 }
 

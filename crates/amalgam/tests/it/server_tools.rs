@@ -266,7 +266,7 @@ async fn the_bank_also_knows_tools_of_the_client_and_what_is_built_in() {
         let request = json!({"input": "Hi", "tools": [named("open_door"), named("current_time")]});
         for wire in WIRES {
             for delivery in DELIVERIES {
-                // A description and a schema that the client did not send, and a call that is the client's all the same.
+                // The bank has its words, and the client its calls.
                 let both =
                     Script::new([Said::call("call_1", "current_time", &["{}"]), asks("call_2", "open_door", "Oslo")]);
                 let response = workshop.turn(wire, delivery, &[both], &request).await;
@@ -332,6 +332,7 @@ async fn everything_about_a_turn_is_written_down() {
             assert_eq!(call["request"].as_str().map(str::as_bytes), Some(&sent.body[..]));
             assert!(call["response"].as_str().unwrap().contains("chat.completion.chunk"));
         }
+        let closed = r#"the service answered with status 503: {"why":"closed"}"#;
         let tools: Vec<Value> = record["tool_calls"]
             .as_array()
             .unwrap()
@@ -344,7 +345,7 @@ async fn everything_about_a_turn_is_written_down() {
             tools,
             [
                 json!([0, "call_1", "weather", "grey", null, false]),
-                json!([1, "call_2", "weather", {"error": "the service answered with status 503: {\"why\":\"closed\"}"}, "refused", false]),
+                json!([1, "call_2", "weather", {"error": closed}, "refused", false]),
                 json!([2, "call_3", "weather", record["tool_calls"][2]["output"], "invalid_arguments", false]),
             ],
             "{}",
@@ -392,7 +393,8 @@ async fn a_tool_is_refused_changed_tried_and_forgotten() {
         assert_eq!(workshop.service.requests().len(), 1);
 
         // A change is in force at once.
-        workshop.put("weather", json!({"settings": {"method": "GET", "url": format!("{}/sky/{{city}}", workshop.service.url()), "result_path": "a.b"}})).await;
+        let url = format!("{}/sky/{{city}}", workshop.service.url());
+        workshop.put("weather", json!({"settings": {"method": "GET", "url": url, "result_path": "a.b"}})).await;
         workshop.service.always_for("/sky/Oslo", says(json!({"a": {"b": [1, 2]}})));
         let scripts = [calls("call_1", "weather", "Oslo"), Script::text(&["x"])];
         let response = workshop.turn(Wire::Chat, Delivery::Whole, &scripts, &question()).await;

@@ -23,7 +23,7 @@ statements! {
         ON CONFLICT (tenant_id) DO NOTHING";
     Admin CHANGE_CONFIG = "
         UPDATE agent_configs SET settings = $2, api_key = $3, revision = $4, updated_at = $5
-        WHERE tenant_id = $1 AND revision = $4 - 1";
+        WHERE tenant_id = $1 AND revision = $4::bigint - 1";
     Admin PROFILE = "
         SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
         WHERE tenant_id = $1 AND slug = $2";

@@ -8,7 +8,6 @@ use amalgam_core::{
     Scope,
     store::{Heard, MetadataRecord, ProcessId, SessionEnd, Ticket, UserWords, session_bell},
 };
-use amalgam_protocol::Status;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::{
@@ -18,7 +17,10 @@ use super::{
     journal,
     sql::{Sql, statements},
 };
-use crate::{assistant, rows};
+use crate::{
+    assistant::{self, Standing},
+    rows,
+};
 
 statements! {
     /// Behind those who are there, in a thread that is there. Nothing when there is none.
@@ -155,19 +157,6 @@ pub(super) async fn up(
     Ok(Ticket { session_id: row.try_get(0)?, number: row.try_get(1)? })
 }
 
-/// How a place stands.
-pub(super) enum Standing {
-    Gone,
-    First,
-    /// Somebody else is first.
-    Behind,
-    /// The turn of whoever is first has ended without giving the place up.
-    BehindEnded {
-        response_id: String,
-        status: Status,
-    },
-}
-
 /// How a place stands now.
 pub(super) async fn standing(connection: &Connection, scope: &Scope, ticket: Ticket) -> Result<Standing, Failure> {
     let Ticket { session_id, number } = ticket;
@@ -203,7 +192,7 @@ pub(super) async fn speak(
         &number,
         &words.response_id,
         &user_message_id,
-        &words.content,
+        &assistant::content(&words.content),
         &signed(words.now_ms),
         &kinds,
         &values,
@@ -239,8 +228,8 @@ pub(super) async fn end(
     let Ticket { session_id, number } = end.ticket;
     let (user_message_id, assistant_message_id) = assistant::message_ids(number);
     let answer = end.answer.as_ref().filter(|(id, _)| *id == assistant_message_id);
-    let (answer_ids, answers): (Vec<i64>, Vec<&str>) =
-        answer.map(|(id, content)| (*id, content.as_str())).into_iter().unzip();
+    let (answer_ids, answers): (Vec<i64>, Vec<_>) =
+        answer.map(|(id, content)| (*id, assistant::content(content))).into_iter().unzip();
     let is_said = |id: i64| id == user_message_id || id == assistant_message_id && answer.is_some();
     let known: Vec<_> = end.metadata.iter().filter(|(id, _)| is_said(*id)).collect();
     let params: [Param<'_>; 13] = [

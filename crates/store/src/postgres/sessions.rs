@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Scope,
+    Scope, StoreError,
     store::{
         Heard, MessageRecord, MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords,
         Within, session_bell,
@@ -15,12 +15,12 @@ use super::{
     Postgres,
     connection::{Connection, Failure, Param},
     job::unsigned,
-    line::{self, Standing},
+    line,
     pool::Lease,
     sql::statements,
 };
 use crate::{
-    assistant,
+    assistant::{self, Standing},
     leaving::{Left, LeftPlace},
 };
 
@@ -61,7 +61,8 @@ impl SessionStore for Postgres {
         now_ms: u64,
     ) -> Stored<'a, Ticket> {
         Box::pin(async move {
-            self.tidy_lines().await;
+            // While places cannot be given up no more are taken: else they would become more and more.
+            self.tidy_lines().await?;
             let (mark, profile) = (rand::random::<i64>(), assistant::profile_column(profile));
             let unsure = self.leaving.unsure(scope, LeftPlace::Marked(mark));
             let taken = self.pool.repeatably(move |connection: Lease| async move {
@@ -75,7 +76,8 @@ impl SessionStore for Postgres {
 
     fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>> {
         Box::pin(async move {
-            self.tidy_lines().await;
+            // Whoever waits looks again: what cannot be done now can be done then.
+            let _ = self.tidy_lines().await;
             loop {
                 let standing = self.pool.repeatably(move |connection: Lease| async move {
                     line::standing(&connection, scope, ticket).await
@@ -188,19 +190,22 @@ impl SessionStore for Postgres {
 }
 
 impl Postgres {
-    /// Gives places up that nobody else knows of. What cannot be done now is tried again.
-    pub(super) async fn tidy_lines(&self) {
+    /// Gives places up that nobody else knows of. An error means that it cannot be done now; it is tried again.
+    pub(super) async fn tidy_lines(&self) -> Result<(), StoreError> {
         for _ in 0..self.leaving.count() {
-            let Some(unsure) = self.leaving.next() else { return };
+            let Some(unsure) = self.leaving.next() else { break };
             match self.give_up(&unsure.left()).await {
                 Ok(found) => unsure.looked_for(found),
-                Err(_) => return,
+                // Nor will it be any other time.
+                Err(StoreError::Broken(_)) => unsure.settle(),
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
     /// Gives a place up; whether there was one.
-    async fn give_up(&self, left: &Left) -> Result<bool, amalgam_core::StoreError> {
+    async fn give_up(&self, left: &Left) -> Result<bool, StoreError> {
         let given_up = self.pool.repeatably(move |connection: Lease| async move {
             match &left.place {
                 LeftPlace::Marked(mark) => line::leave_marked(&connection, &left.scope, *mark).await,

@@ -7,7 +7,6 @@ use amalgam_core::{
     Operator, Scope, Stem,
     store::{Heard, MetadataRecord, ProcessId, SessionEnd, Ticket, UserWords, session_bell},
 };
-use amalgam_protocol::Status;
 
 use super::{
     failure::Failure,
@@ -17,7 +16,10 @@ use super::{
     sql,
     turns::process_bytes,
 };
-use crate::{assistant, rows};
+use crate::{
+    assistant::{self, Standing},
+    rows,
+};
 
 /// Gets in line in the active thread with a profile, which is made if there is none.
 pub(super) fn up(
@@ -43,19 +45,6 @@ pub(super) fn up(
 
 fn made(number: Option<i64>) -> Result<i64, Failure> {
     number.ok_or_else(|| Failure::Broken("a row was added and has no number".into()))
-}
-
-/// How a place stands.
-pub(super) enum Standing {
-    Gone,
-    First,
-    /// Somebody else is first.
-    Behind,
-    /// The turn of whoever is first has ended without giving the place up.
-    BehindEnded {
-        response_id: String,
-        status: Status,
-    },
 }
 
 /// How a place stands now.
@@ -99,7 +88,7 @@ pub(super) fn speak(
             let message = Message {
                 id: user_message_id,
                 role: "user",
-                content: &words.content,
+                content: &assistant::content(&words.content),
                 response_id: &words.response_id,
                 now_ms: words.now_ms,
             };
@@ -134,12 +123,9 @@ pub(super) fn end(
     let (user_message_id, assistant_message_id) = assistant::message_ids(number);
     let answer = end.answer.as_ref().filter(|(id, _)| *id == assistant_message_id);
     if let Some((id, content)) = answer {
-        add(
-            database,
-            scope,
-            session_id,
-            &Message { id: *id, role: "assistant", content, response_id, now_ms: end.now_ms },
-        )?;
+        let content = &assistant::content(content);
+        let answer = Message { id: *id, role: "assistant", content, response_id, now_ms: end.now_ms };
+        add(database, scope, session_id, &answer)?;
     }
     for (id, record) in &end.metadata {
         if *id == user_message_id || answer.is_some() && *id == assistant_message_id {

@@ -1,7 +1,7 @@
 //! Threads: their line, and what was said in them.
 
 use amalgam_core::{
-    Scope,
+    Scope, StoreError,
     store::{
         Heard, MessageRecord, MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords, Within,
     },
@@ -11,12 +11,12 @@ use rusqlite::Row;
 use super::{
     Sqlite,
     failure::Failure,
-    line::{self, Standing},
+    line,
     query::{Database, Tenant, most, text, uint},
     sql,
 };
 use crate::{
-    assistant,
+    assistant::{self, Standing},
     leaving::{Left, LeftPlace},
 };
 
@@ -28,13 +28,14 @@ impl SessionStore for Sqlite {
         process: ProcessId,
         now_ms: u64,
     ) -> Stored<'a, Ticket> {
-        let mark = rand::random::<i64>();
-        let unsure = self.leaving.unsure(scope, LeftPlace::Marked(mark));
-        let (owner, profile) = (scope.clone(), assistant::profile_column(profile).to_owned());
-        let taken =
-            self.change(move |transaction| line::up(transaction.database, &owner, &profile, process, mark, now_ms));
         Box::pin(async move {
-            self.tidy_lines().await;
+            // While places cannot be given up no more are taken: else they would become more and more.
+            self.tidy_lines().await?;
+            let (mark, owner) = (rand::random::<i64>(), scope.clone());
+            let profile = assistant::profile_column(profile).to_owned();
+            let unsure = self.leaving.unsure(scope, LeftPlace::Marked(mark));
+            let taken =
+                self.change(move |transaction| line::up(transaction.database, &owner, &profile, process, mark, now_ms));
             let ticket = taken.await?;
             unsure.settle();
             Ok(ticket)
@@ -43,7 +44,8 @@ impl SessionStore for Sqlite {
 
     fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>> {
         Box::pin(async move {
-            self.tidy_lines().await;
+            // Whoever waits looks again: what cannot be done now can be done then.
+            let _ = self.tidy_lines().await;
             loop {
                 let owner = scope.clone();
                 let standing = self.look(move |transaction| line::standing(transaction.database, &owner, ticket));
@@ -152,16 +154,19 @@ impl SessionStore for Sqlite {
 }
 
 impl Sqlite {
-    /// Gives places up that nobody else knows of. What cannot be done now is tried again.
-    pub(super) async fn tidy_lines(&self) {
+    /// Gives places up that nobody else knows of. An error means that it cannot be done now; it is tried again.
+    pub(super) async fn tidy_lines(&self) -> Result<(), StoreError> {
         for _ in 0..self.leaving.count() {
-            let Some(unsure) = self.leaving.next() else { return };
-            // What was asked for before is done before: one that is not there now never comes.
+            let Some(unsure) = self.leaving.next() else { break };
             match self.give_up(unsure.left()).await {
+                // What was asked for before is done before: one that is not there now never comes.
                 Ok(()) => unsure.settle(),
-                Err(_) => return,
+                // Nor will it be any other time.
+                Err(StoreError::Broken(_)) => unsure.settle(),
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
     fn give_up(&self, left: Left) -> Stored<'static, ()> {

@@ -120,12 +120,15 @@ macro_rules! contract {
                 only_the_turn_that_spoke_ends_its_place
                 whoever_leaves_lets_the_next_one_speak
                 history_is_what_was_said_last_in_order
+                every_text_can_be_said
                 racing_callers_share_one_thread_and_never_interleave
                 a_dead_process_leaves_the_thread_usable
                 a_response_that_ended_otherwise_does_not_block
                 whoever_went_away_while_getting_in_line_does_not_block
                 threads_and_messages_are_paged
                 threads_of_others_look_missing
+                threads_outlive_their_responses
+                reset_takes_threads_and_with_all_what_assistants_are
             }
             courses {
                 courses_are_read_back_as_they_were_put

@@ -8,6 +8,7 @@ mod opening;
 mod outage;
 mod processes;
 mod proxy;
+mod threads;
 mod tls;
 
 mod contract {

@@ -5,9 +5,10 @@
 
 use amalgam_core::{
     Operator, Scope, Seal, Store,
-    store::{BankOf, BankTool},
+    assistant::settings::Settings,
+    store::{BankOf, BankTool, Within},
 };
-use amalgam_server::{SEALED_MEMORIES, memory_context};
+use amalgam_server::{Configs, SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::reseal_settings;
 use anyhow::{Context as _, bail};
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use crate::cli::ConfigArgs;
 use crate::cmd::tenants;
-use crate::desk::Desk;
+use crate::desk::{Desk, now_ms};
 use crate::terminal::{say, say_json};
 
 /// How many tools are asked for at once.
@@ -28,6 +29,7 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     let before = ring(&desk)?;
     look(&*desk.store, &Sealer::new(&before)).await?;
     resealed_tools(&desk, &Sealer::new(&before)).await?;
+    look_at_configs(&desk, &Sealer::new(&before)).await?;
 
     let (ring, place) = match &desk.config.secret_key {
         // Only the operator can change a variable: the new key is the first one that is there.
@@ -43,14 +45,16 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     for (scope, tool) in &tools {
         desk.store.put_tool(bank_of(scope), tool.clone()).await?;
     }
+    let configs = reseal_configs(&desk, &seal).await?;
     let ids: Vec<String> = ring.ids().map(|id| id.to_string()).collect();
     let newest = ids.first().context("a ring has a key")?;
     if as_data {
         return Ok(say_json(
-            &json!({"newest": newest, "keys": ids, "place": place, "sealed_anew": sealed, "tools": tools.len()}),
+            &json!({"newest": newest, "keys": ids, "place": place, "sealed_anew": sealed, "tools": tools.len(), "configs": configs}),
         )?);
     }
-    let told: Vec<String> = sealed.iter().map(|name| (*name).to_owned()).chain(of_tools(&tools)).collect();
+    let told: Vec<String> =
+        sealed.iter().map(|name| (*name).to_owned()).chain(of_tools(&tools)).chain(of_configs(configs)).collect();
     say(format_args!(
         "{place} has {} master keys; {newest} seals from now on\nsealed anew in the store: {}",
         ids.len(),
@@ -137,6 +141,53 @@ fn of_tools(tools: &[(Scope, BankTool)]) -> Option<String> {
         0 => None,
         1 => Some("the secrets of one tool".to_owned()),
         count => Some(format!("the secrets of {count} tools")),
+    }
+}
+
+/// Makes sure that every tenant's key opens.
+async fn look_at_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<()> {
+    let nothing = Settings::default();
+    let configs = Configs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
+    for tenant in tenants::all(&*desk.store).await? {
+        let kept = configs.kept(Within::Named(Operator::of_this_process(), tenant.id)).await?;
+        if kept.opened(seal, &desk.administrator(tenant.id).await?.seal_context()).is_none() {
+            bail!(
+                "the key of tenant {} was sealed with a master key that is not there; nothing was changed",
+                tenant.id
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Seals every tenant's key anew; how many that were. One that is changed meanwhile is sealed as it is then.
+async fn reseal_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<usize> {
+    let nothing = Settings::default();
+    let configs = Configs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
+    let mut done = 0;
+    for tenant in tenants::all(&*desk.store).await? {
+        let within = Within::Named(Operator::of_this_process(), tenant.id);
+        if configs.kept(within).await?.api_key.is_none() {
+            continue;
+        }
+        let context = desk.administrator(tenant.id).await?.seal_context();
+        let resealed = configs.change(within, |draft| {
+            let plain = draft.api_key.as_ref().and_then(|sealed| seal.open(&context, sealed));
+            let anew = plain.map(|plain| seal.seal(&context, &plain));
+            let sealed = anew.is_some();
+            draft.api_key = anew.or(draft.api_key.take());
+            Ok(sealed)
+        });
+        done += usize::from(resealed.await?.is_some_and(|(_, sealed)| sealed));
+    }
+    Ok(done)
+}
+
+fn of_configs(configs: usize) -> Option<String> {
+    match configs {
+        0 => None,
+        1 => Some("the key of one tenant".to_owned()),
+        count => Some(format!("the keys of {count} tenants")),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What goes on around the calls: signs of life, deadlines, tokens that are left, losses, and the other questions that a client
-//! can ask about such a turn.
+//! What goes on around the calls: signs of life, deadlines, tokens that are left, losses, and the other questions that a
+//! client can ask about such a turn.
 
 use amalgam_testkit::Gate;
 

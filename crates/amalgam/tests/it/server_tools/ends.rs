@@ -64,6 +64,42 @@ async fn a_process_that_dies_in_a_call_names_the_tool_when_it_is_back() {
 }
 
 #[tokio::test]
+async fn only_calls_whose_end_nobody_knows_are_named() {
+    let mut workshop = Workshop::on(&stores()[0]).await;
+    for name in ["weather", "traffic"] {
+        workshop.put(name, json!({})).await;
+    }
+    workshop.service.always_for("/weather", Reply::hang());
+    workshop.service.always_for("/traffic", says(json!("jam")));
+    let both = Script::new([asks("call_1", "weather", "Oslo"), asks("call_2", "traffic", "Oslo")]);
+    workshop.script(Wire::Chat, Delivery::Stream, &[both]);
+    let request = json!({"input": "Hi", "tools": [named("weather"), named("traffic")]});
+    let request = asking(Wire::Chat, Delivery::Stream, &request);
+    let mut stream = workshop.client().post_stream("/v1/responses", &request).await;
+    let created = stream.next_of_type("response.created").await;
+    let id = id_of(&created["response"]);
+    // Its result is written down although it cannot be shown before the other one's.
+    eventually("the second call to be over", FINAL, async || {
+        let record = workshop.turn_record(id).await;
+        (record["tool_calls"][1]["output"] == "jam").then_some(())
+    })
+    .await;
+    workshop.world.amalgam.kill();
+    workshop.world.start_again().await;
+    let response = ended(&workshop.client(), id).await;
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`weather`") && !message.contains("`traffic`"), "{message}");
+    let record = workshop.turn_record(id).await;
+    let ends: Vec<Value> = record["tool_calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| json!([call["name"], call["unknown"], call["output"]]))
+        .collect();
+    assert_eq!(ends, [json!(["weather", true, null]), json!(["traffic", false, "jam"])]);
+}
+
+#[tokio::test]
 async fn a_process_that_lives_names_the_tool_of_one_that_died() {
     let Some(store) = shared_store() else { return };
     let workshop = Workshop::on(&store).await;

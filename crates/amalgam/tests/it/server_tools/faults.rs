@@ -1,4 +1,5 @@
-//! Services that never answer, answer too much, answer nonsense or break off: the turn goes on, and so does everybody else.
+//! Services that never answer, answer too much, answer nonsense or break off: the turn goes on, and so does everybody
+//! else.
 
 use amalgam_testkit::Gate;
 use bytes::Bytes;

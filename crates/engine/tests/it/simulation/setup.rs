@@ -11,7 +11,8 @@ use amalgam_engine::{DecidedCall, ToolLimits};
 use amalgam_protocol::{Literal, Usage};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
-/// The tools that the server runs: name, idempotent.
+/// The tools that the server runs: one that may run twice, one that may not, one whose failure is its turn's, one that
+/// somebody has to agree to.
 pub(super) const READ: &str = "read";
 pub(super) const WRITE: &str = "write";
 pub(super) const FATAL: &str = "fatal";
@@ -21,7 +22,7 @@ pub(super) const FOREIGN: &str = "docs__find";
 /// The client's function.
 pub(super) const CLIENT: &str = "client";
 /// What nobody offers.
-const UNKNOWN: &str = "nobody";
+pub(super) const UNKNOWN: &str = "nobody";
 
 /// The most that a tool may give back.
 pub(super) const OUTPUT_BYTES: usize = 160;

@@ -85,14 +85,14 @@ async fn what_was_decided_comes_first_in_the_next_turn() {
                 Some(_) => (r#"{"error":"Not run: too dear."}"#, 0),
             };
             assert_eq!(call["output"], output);
+            let record = bench.record(response["id"].as_str().unwrap()).await;
+            assert_eq!(record.tools[0].outcome.as_ref().unwrap().output.raw().text(), output);
             let ran = ran.lock().unwrap();
             // Whatever happens to this turn, the service can tell that it is the same call.
             assert!(ran.len() == times && ran.iter().all(|seen| seen.key == asked && seen.call_id == "c1"));
             let requests = model.requests.lock().unwrap();
             let said = [r#"call 0: buy {"n":1}"#.to_owned(), format!("output 0: {output}")];
             assert_eq!((requests.len(), &requests[0].said[1..]), (1, said.as_slice()));
-            let record = bench.record(response["id"].as_str().unwrap()).await;
-            assert_eq!(record.tools[0].outcome.as_ref().unwrap().output.raw().text(), output);
         }
     }
 }

@@ -50,7 +50,7 @@ async fn calls_of_one_answer_run_at_the_same_time_and_come_out_in_call_order() {
             let (all_there, over) = (Arc::clone(&all_there), Arc::clone(&over));
             Box::pin(async move {
                 all_there.wait().await;
-                let own: u32 = seen.call_id[1..].parse().unwrap();
+                let own: u32 = seen.call_id.trim_start_matches('c').parse().unwrap();
                 over.subscribe().wait_for(|last| *last == own + 1).await.unwrap();
                 over.send_replace(own);
                 saw(seen).await
@@ -133,9 +133,9 @@ async fn what_goes_wrong_with_a_call_is_told_to_the_model_and_harms_no_other() {
         let model = Scripted::new(vec![Ok(calls), Ok(vec![Step::Say("done"), Step::Finish])]);
         let response = bench.play(&model, delivery, tools()).await;
         assert_eq!(response["status"], "completed");
+        let record = bench.record(response["id"].as_str().unwrap()).await;
         let requests = model.requests.lock().unwrap();
         let said: Vec<&String> = requests[1].said.iter().filter(|line| line.starts_with("output")).collect();
-        let record = bench.record(response["id"].as_str().unwrap()).await;
         for (index, (name, _, mishap, text)) in wrong.iter().enumerate() {
             let item = &response["output"][index];
             assert_eq!((&item["name"], &item["status"]), (&(*name).into(), &"failed".into()));

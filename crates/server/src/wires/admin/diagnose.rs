@@ -133,7 +133,7 @@ async fn look_at_model(
     let configs = Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() };
     let kept = configs.kept(Within::Own(admin(tenant)?)).await?;
     let resolved = configs.resolve(&kept, profile.filter(|profile| profile.active));
-    let opened = kept.opened(&*app.seal, tenant.tenant_id());
+    let opened = kept.opened(&*app.seal, &tenant.seal_context());
     let own_key = opened.as_ref().and_then(|settings| settings.api_key.as_ref());
     let terms = OwnTerms {
         name: &resolved.model.value,
@@ -145,9 +145,12 @@ async fn look_at_model(
     let lacking = route.as_ref().and_then(|route| route.candidates.first()?.model.missing_key().map(str::to_owned));
     let is_set = resolved.api_key.value.is_some();
     let key = match resolved.api_key.origin {
-        Origin::Config => {
-            KeyFound { configured: own_key.is_some(), origin: Some("config"), unreadable: own_key.is_none(), variable: None }
-        }
+        Origin::Config => KeyFound {
+            configured: own_key.is_some(),
+            origin: Some("config"),
+            unreadable: own_key.is_none(),
+            variable: None,
+        },
         _ if lacking.is_some() => KeyFound { variable: lacking, ..KeyFound::default() },
         origin if is_set => KeyFound { configured: true, origin: Some(origin.name()), ..KeyFound::default() },
         _ if route.is_some() => KeyFound { configured: true, origin: Some("upstream"), ..KeyFound::default() },
@@ -242,7 +245,9 @@ impl ToolFound {
         match (self.in_bank, self.handler_registered) {
             (false, true) => verdict.push(format!("The tool `{name}` is built in, but not in the bank: seed it.")),
             (false, false) => verdict.push(format!("There is no tool `{name}` in the bank, and none is built in.")),
-            (true, false) => verdict.push(format!("Nothing here can run the tool `{name}`: see its kind and settings.")),
+            (true, false) => {
+                verdict.push(format!("Nothing here can run the tool `{name}`: see its kind and settings."))
+            }
             (true, true) => {}
         }
         if self.in_bank && !self.active {

@@ -18,9 +18,7 @@ use axum::{
 };
 use http::StatusCode;
 
-use super::{
-    bank::admin, configs::Configs, fields, named_tenant, page, place, write_text,
-};
+use super::{bank::admin, configs::Configs, fields, named_tenant, page, place, write_text};
 use crate::{
     app::App,
     wires::{
@@ -173,8 +171,11 @@ impl<'a> Desk<'a> {
 
     /// What has to be known to show these.
     async fn view(&self, profiles: impl Iterator<Item = &AgentProfile>) -> Result<View, Fault> {
-        let configs =
-            Configs { store: &*self.app.store, settings: &self.app.assistant.settings, now_ms: self.app.clock.now_ms() };
+        let configs = Configs {
+            store: &*self.app.store,
+            settings: &self.app.assistant.settings,
+            now_ms: self.app.clock.now_ms(),
+        };
         let kept = configs.kept(self.within()?).await?;
         let names: HashSet<&str> = profiles.flat_map(|profile| &profile.tools).map(String::as_str).collect();
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();

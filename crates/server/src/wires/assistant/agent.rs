@@ -6,13 +6,13 @@ use amalgam_core::{
         prompt::{self, Prompt},
         settings::{Origin, Resolved, Settings, resolve},
     },
-    store::{AgentConfig, AgentProfile, Course},
+    store::{AgentProfile, Course},
 };
 
 use amalgam_protocol::Writer;
 
 use super::error::AssistantError;
-use crate::app::App;
+use crate::{app::App, wires::admin::Kept};
 
 /// What the settings of an installation are for all of its tenants.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +47,9 @@ impl Agent {
         profile: Option<AgentProfile>,
     ) -> Result<Self, Fault> {
         let own = match app.store.agent_config(scope).await? {
-            Some(config) => own_settings(app, scope, &config)?,
+            Some(config) => Kept::read(config)?
+                .opened(&*app.seal, &scope.seal_context())
+                .ok_or_else(|| Fault::internal("a tenant's key cannot be opened"))?,
             None => Settings::default(),
         };
         let resolved = resolve(&Settings::defaults(), &app.assistant.settings, &own, profile.as_ref());
@@ -79,18 +81,6 @@ impl Agent {
             None => Ok(route),
         }
     }
-}
-
-/// A tenant's settings, with its key opened.
-fn own_settings(app: &App, scope: &Scope, config: &AgentConfig) -> Result<Settings, Fault> {
-    let unreadable = |_| Fault::internal("a tenant's settings cannot be read");
-    let mut own = Settings::from_values(config.values.raw()).map_err(unreadable)?;
-    if let Some(sealed) = &config.api_key {
-        let opened = app.seal.open(&scope.seal_context(), sealed).and_then(|key| String::from_utf8(key).ok());
-        let key = opened.ok_or_else(|| Fault::internal("a tenant's key cannot be opened"))?;
-        own.api_key = Some(amalgam_core::SecretText(key));
-    }
-    Ok(own)
 }
 
 impl Agent {

@@ -17,7 +17,7 @@ use amalgam_protocol::{Json, Raw, Writer};
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -59,15 +59,25 @@ pub(super) async fn respond(
         return Err(AssistantError::Disabled);
     }
     let (head, body) = read_json(request, app.limits.whole_body()).await?;
+    let streamed = wants_stream(&head.headers);
     let Some(key) = once::key(&head.headers)? else {
-        return match wants_stream(&head.headers) {
-            true => Turn::begin(&app, &scope, &body, true).await?.stream(app, scope),
-            false => Ok(answer::json(Turn::begin(&app, &scope, &body, false).await?.whole(&app, &scope).await?)),
+        let turn = Turn::begin(&app, &scope, &body, streamed).await?;
+        return match streamed {
+            true => turn.stream(app, scope, None),
+            false => Ok(answer::json(turn.whole(&app, &scope).await?)),
         };
     };
     match once::claim(&app, &scope, "POST /api/v2/ai-agent/respond", key, &body).await {
         Err(WireError(fault)) => Err(fault.into()),
+        Ok(once::Standing::Told(response)) if streamed => stream::at_once(response).await.map_err(Into::into),
         Ok(once::Standing::Told(response)) => Ok(response),
+        Ok(once::Standing::First(first)) if streamed => match Turn::begin(&app, &scope, &body, true).await {
+            Ok(turn) => turn.stream(app, scope, Some(first)),
+            Err(error) => {
+                first.give_back().await;
+                Err(error)
+            }
+        },
         Ok(once::Standing::First(first)) => {
             let working = (Arc::clone(&app), scope.clone());
             let work = async move {
@@ -117,8 +127,10 @@ impl Turn {
         let raw = Raw::parse(body).map_err(|error| {
             Fault::new(FaultKind::Invalid, format!("JSON parse error - {error}")).code("invalid_json")
         })?;
-        let slug = raw.get_str("agent").filter(|slug| slug.chars().count() <= request::AGENT_CHARS);
-        let agent = Agent::of(app, scope, slug.as_deref()).await?;
+        // The limits of a request are those of its profile, so that this one field is looked at before the others.
+        let slug = raw.get_str("agent").unwrap_or_default();
+        let slug = Some(slug.trim()).filter(|slug| slug.chars().count() <= request::AGENT_CHARS);
+        let agent = Agent::of(app, scope, slug).await?;
         let limits = request::Limits {
             max_input_chars: agent.resolved.max_input_chars.value,
             metadata_max_bytes: agent.resolved.metadata_max_bytes.value,
@@ -181,13 +193,20 @@ impl Turn {
         Ok(told::body(app, scope, self.numbers).await?.into())
     }
 
-    /// The answer as it comes.
-    fn stream(self, app: Arc<App>, scope: Scope) -> Result<Response, AssistantError> {
+    /// The answer as it comes. Under a key it comes to its end whether or not anybody reads it.
+    fn stream(self, app: Arc<App>, scope: Scope, first: Option<once::First>) -> Result<Response, AssistantError> {
         let id = HeaderValue::try_from(self.run.response_id()).map_err(Fault::internal)?;
+        let numbers = self.numbers;
         let frames = self.run.into_frames(object_in_stream);
-        let mut response = event_stream(stream::events(app, scope, frames, self.numbers, None));
+        let events = stream::events(Arc::clone(&app), scope.clone(), frames, numbers, None);
+        let mut response = match first {
+            None => event_stream(events),
+            Some(first) => event_stream(
+                first.pass_on(events, async move { told::body(&app, &scope, numbers).await.ok().map(Bytes::from) }),
+            ),
+        };
         response.headers_mut().insert(RESPONSE_ID, id);
-        Ok(response.into_response())
+        Ok(response)
     }
 }
 
@@ -239,7 +258,14 @@ fn history(agent: &Agent, heard: &Heard) -> Vec<Json> {
 }
 
 /// The turn as a request of the canonical door.
-fn compose(scope: &Scope, agent: &Agent, prompt: &Prompt, asked: &RespondRequest, numbers: Numbers, streamed: bool) -> Bytes {
+fn compose(
+    scope: &Scope,
+    agent: &Agent,
+    prompt: &Prompt,
+    asked: &RespondRequest,
+    numbers: Numbers,
+    streamed: bool,
+) -> Bytes {
     let resolved = &agent.resolved;
     let mut writer = Writer::with_capacity(prompt.text.len() + asked.message.len() + 1024);
     writer.object(|writer| {

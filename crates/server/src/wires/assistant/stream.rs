@@ -4,17 +4,19 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use amalgam_core::Scope;
+use amalgam_core::{Fault, Scope};
 use amalgam_protocol::{Event, EventKind, Raw, Reader, Writer};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
+use http::header;
 
 use super::{
     error::UNAVAILABLE,
     told::{self, Numbers},
 };
-use crate::app::App;
+use crate::{app::App, wires::responses::deliver::event_stream};
 
 /// The longest frame of our own.
 const LONGEST_FRAME: usize = 64 * 1024 * 1024;
@@ -49,6 +51,19 @@ pub(super) fn events(
             }
         }
     }))
+}
+
+/// An answer that was given before, as a stream of its end alone.
+pub(super) async fn at_once(response: Response) -> Result<Response, Fault> {
+    let (head, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, LONGEST_FRAME).await.map_err(Fault::internal)?;
+    let frame = [b"event: done\ndata: ".as_slice(), &body, b"\n\n"].concat();
+    let mut told = event_stream(stream::iter([Bytes::from(frame)]));
+    let of_body = [header::CONTENT_TYPE, header::CONTENT_LENGTH];
+    for (name, value) in head.headers.iter().filter(|(name, _)| !of_body.contains(name)) {
+        told.headers_mut().insert(name, value.clone());
+    }
+    Ok(told)
 }
 
 struct State<S> {

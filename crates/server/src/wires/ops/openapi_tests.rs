@@ -427,6 +427,37 @@ fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
 }
 
 #[tokio::test]
+async fn settings_diffs_and_diagnoses_fit_the_shapes_that_are_published_for_them() {
+    let asked = async |method: http::Method, path: &str, body: &str| {
+        let server = crate::testing::served(amalgam_core::TenantState::Stored);
+        crate::testing::ask(server, &method, path, Some(crate::testing::KEY), body).await
+    };
+    let config = asked(http::Method::GET, "/admin/configs/1", "").await;
+    assert_eq!(config.status.as_u16(), 200, "{}", config.body);
+    assert_valid("AgentConfig", &config.body);
+    let diagnosis = asked(http::Method::GET, "/admin/diagnose?agent=home&tool=find", "").await;
+    assert_valid("Diagnosis", &diagnosis.body);
+    assert_valid("Diagnosis", &asked(http::Method::GET, "/admin/diagnose", "").await.body);
+    for (path, shape) in [("/admin/profiles", "ProfileList"), ("/admin/sessions", "SessionList")] {
+        assert_valid(shape, &asked(http::Method::GET, path, "").await.body);
+    }
+    let document = parsed();
+    for (path, method, shape) in
+        [("/admin/configs/{tenant_id}", "patch", "ChangeConfig"), ("/admin/profiles/{slug}", "put", "PutProfile")]
+    {
+        let body = &document["paths"][path][method]["requestBody"]["content"]["application/json"];
+        assert_valid(shape, &body["example"]);
+    }
+    // Every setting has words of its own.
+    let shown = document["components"]["schemas"]["ChangeConfig"]["properties"].as_object().unwrap();
+    for (name, setting) in shown {
+        assert_ne!(setting["description"].as_str(), Some(name.as_str()), "{name}");
+    }
+    assert_ne!(complaints("ChangeConfig", &json!({"modle": "x"})), [""; 0]);
+    assert_ne!(complaints("AgentConfig", &json!({"tenant_id": 1})), [""; 0]);
+}
+
+#[tokio::test]
 async fn the_example_of_a_tool_is_kept_by_the_server() {
     let document = parsed();
     let body = &document["paths"]["/admin/tools/{name}"]["put"]["requestBody"]["content"]["application/json"];

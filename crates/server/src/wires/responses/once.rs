@@ -112,6 +112,34 @@ impl First {
         let body = answer.await.map_err(|_| Fault::internal("work under a key ended without an answer"))??;
         Ok(crate::wires::answer::json(body))
     }
+
+    /// Passes a stream on, and drives it to its end also when the caller leaves. `answer` is what is kept of it then; with
+    /// nothing the key is free again.
+    pub(in crate::wires) fn pass_on(
+        mut self,
+        mut frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
+        answer: impl Future<Output = Option<Bytes>> + Send + 'static,
+    ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
+        // A caller that reads slowly makes the turn wait; one that has left does not.
+        let (caller, passing) = mpsc::channel(1);
+        let app = Arc::clone(&self.claimed.app);
+        app.engine.outlive(async move {
+            while let Some(piece) = frames.next().await {
+                let _ = caller.send(piece).await;
+            }
+            // The stream stays open until then: whoever has seen it close finds the claim settled.
+            match answer.await {
+                Some(body) => self.claimed.answer(whole(body)).await,
+                None => self.claimed.give_back().await,
+            }
+        });
+        Passing(passing)
+    }
+
+    /// The work could not be begun: the key is free again.
+    pub(in crate::wires) async fn give_back(mut self) {
+        self.claimed.give_back().await;
+    }
 }
 
 /// Claims a request by its key; waits for a twin that is being worked on.

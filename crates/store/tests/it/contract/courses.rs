@@ -174,7 +174,10 @@ pub(crate) async fn courses_of_another_tenant_look_missing(store: Engine) {
     assert_eq!(found(&store, &other, "").await, [0; 0]);
     // The same number of another tenant is another course.
     let theirs = course(1, "Their Java", &[], "");
-    assert_eq!(put(&store, &other, &[theirs.clone()]).await, Imported { created: 1, updated: 0, unchanged: 0 });
+    assert_eq!(
+        put(&store, &other, std::slice::from_ref(&theirs)).await,
+        Imported { created: 1, updated: 0, unchanged: 0 }
+    );
     assert_eq!(store.course(&other, 1).await.unwrap(), Some(theirs));
     assert_eq!(found(&store, &anna, "java python").await, [1]);
     assert_eq!(store.course(&anna, 1).await.unwrap().unwrap().title, "Secret Python");

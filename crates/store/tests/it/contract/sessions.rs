@@ -5,8 +5,8 @@ use std::time::Duration;
 use amalgam_core::{
     Scope,
     store::{
-        Begin, Heard, MessageRecord, MetadataRecord, ProcessId, SessionEnd, SessionRecord, Ticket, TurnWrite,
-        UserWords, Within, Written, session_bell,
+        AgentConfig, AgentProfile, Begin, Heard, MessageRecord, MetadataRecord, ProcessId, Retention, SessionEnd,
+        SessionRecord, Ticket, TurnWrite, UserWords, Within, Written, session_bell,
     },
 };
 use amalgam_protocol::Status;
@@ -24,7 +24,7 @@ pub(crate) fn known(kind: &str, value: &str) -> MetadataRecord {
     MetadataRecord { kind: kind.into(), value: json(value) }
 }
 
-fn words(turn: &Turn, content: &str) -> UserWords {
+pub(crate) fn words(turn: &Turn, content: &str) -> UserWords {
     UserWords {
         response_id: turn.id.clone(),
         content: content.into(),
@@ -308,6 +308,14 @@ pub(crate) async fn history_is_what_was_said_last_in_order(store: Engine) {
     assert_eq!(all[12..], dialogue(&[("user", "last"), ("user", "last")]));
 }
 
+pub(crate) async fn every_text_can_be_said(store: Engine) {
+    let (anna, odd) = (anna(), "\u{0} 'x' \"y\" \\ \u{1F980} \u{2028}");
+    let ticket = talk(&store, &anna, None, HERE, odd).await;
+    let kept = odd.replace('\0', "\u{fffd}");
+    let expected = dialogue(&[("user", &kept), ("assistant", &format!("re {kept}"))]);
+    assert_eq!(said(&store, &anna, ticket.session_id).await, expected);
+}
+
 pub(crate) async fn racing_callers_share_one_thread_and_never_interleave(store: Engine) {
     race(&[store]).await;
 }
@@ -424,10 +432,11 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
 pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store: Engine) {
     let anna = anna();
     // At once, and after having looked for a moment whether it is done.
-    for polls in [0, 1, 2] {
-        let mut getting = store.line_up(&anna, None, HERE, NOW);
-        for _ in 0..polls {
-            let _ = timeout(Duration::from_micros(200), &mut getting).await;
+    for patience in [None, Some(0), Some(50), Some(200)] {
+        let getting = store.line_up(&anna, None, HERE, NOW);
+        let Some(patience) = patience else { continue };
+        if let Ok(told) = timeout(Duration::from_micros(patience), getting).await {
+            store.leave(&anna, told.unwrap(), None).await.unwrap();
         }
     }
     let ticket = line_up(&store, &anna, None).await;
@@ -437,6 +446,27 @@ pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(store.sessions(&anna, None, 9).await.unwrap().len(), 1);
+}
+
+/// Turns in a thread of 10,000 messages and in one of twenty take the same time; `fill` puts messages into a thread.
+pub(crate) async fn compare_long_with_short(store: &Engine, fill: impl AsyncFn(i64, i64)) {
+    let anna = anna();
+    let mut threads = Vec::new();
+    for (profile, messages) in [("long", 10_000), ("short", 20)] {
+        let ticket = talk(store, &anna, Some(profile), HERE, "first").await;
+        fill(ticket.session_id, messages).await;
+        threads.push((profile, Duration::MAX));
+    }
+    // Alternating, and the best of each: whatever else the machine does hits both.
+    for _ in 0..25 {
+        for (profile, best) in &mut threads {
+            let begun = std::time::Instant::now();
+            talk(store, &anna, Some(profile), HERE, "again").await;
+            *best = begun.elapsed().min(*best);
+        }
+    }
+    let [(_, long), (_, short)] = threads[..] else { panic!("two threads") };
+    assert!(long < 2 * short + Duration::from_millis(1), "{long:?} in the long one, {short:?} in the short one");
 }
 
 pub(crate) async fn threads_and_messages_are_paged(store: Engine) {
@@ -499,4 +529,61 @@ pub(crate) async fn threads_of_others_look_missing(store: Engine) {
     assert_eq!(store.session_within(Within::Named(operator(), 2), ticket.session_id, None, 9).await.unwrap(), None);
     assert_eq!(said(&store, &anna, ticket.session_id).await.len(), 2);
     assert_eq!(is_next(&store, &anna, waiting).await, Some(true));
+}
+
+pub(crate) async fn threads_outlive_their_responses(store: Engine) {
+    let anna = anna();
+    let ticket = talk(&store, &anna, None, HERE, "one").await;
+    let waiting = line_up(&store, &anna, None).await;
+    let all = Retention {
+        events_before_ms: u64::MAX >> 1,
+        transcripts_before_ms: u64::MAX >> 1,
+        claims_before_ms: u64::MAX >> 1,
+        responses_before_ms: Some(u64::MAX >> 1),
+    };
+    assert!(store.prune(operator(), all).await.unwrap().rows > 0);
+    assert_eq!(store.prune(operator(), all).await.unwrap().rows, 0);
+    let expected = dialogue(&[("user", "one"), ("assistant", "re one")]);
+    assert_eq!(said(&store, &anna, ticket.session_id).await, expected);
+    let id = store.messages(&anna, ticket.session_id, None, 1).await.unwrap().unwrap()[0].id;
+    assert_eq!(metadata(&store, &anna, id).await.len(), 1);
+    assert_eq!(is_next(&store, &anna, waiting).await, Some(true));
+}
+
+pub(crate) async fn reset_takes_threads_and_with_all_what_assistants_are(store: Engine) {
+    let anna = anna();
+    let within = Within::Own(anna.admin().unwrap());
+    let config = AgentConfig { values: json("{}"), api_key: None, revision: 1, updated_at_ms: NOW };
+    let profile = AgentProfile {
+        slug: "home".into(),
+        prompt: "p".into(),
+        tools: Vec::new(),
+        model: None,
+        active: true,
+        version: 1,
+        created_at_ms: NOW,
+        updated_at_ms: NOW,
+    };
+    assert!(store.put_agent_config(within, config.clone()).await.unwrap());
+    store.put_profile(within, profile.clone()).await.unwrap().unwrap();
+    let ticket = talk(&store, &anna, None, HERE, "one").await;
+    let waiting = line_up(&store, &anna, None).await;
+    let id = store.messages(&anna, ticket.session_id, None, 1).await.unwrap().unwrap()[0].id;
+
+    store.reset(operator(), false).await.unwrap();
+    assert_eq!(store.sessions(&anna, None, 9).await.unwrap(), []);
+    assert_eq!(store.messages(&anna, ticket.session_id, None, 9).await.unwrap(), None);
+    assert_eq!(store.message(&anna, id).await.unwrap(), None);
+    assert_eq!(is_next(&store, &anna, waiting).await, None);
+    assert_eq!(store.agent_config(&anna).await.unwrap(), Some(config));
+    assert_eq!(store.profile(&anna, "home").await.unwrap(), Some(profile));
+    // No number is used twice.
+    let again = talk(&store, &anna, None, HERE, "two").await;
+    assert!(again.session_id > ticket.session_id && again.number > waiting.number);
+    assert_eq!(said(&store, &anna, again.session_id).await, dialogue(&[("user", "two"), ("assistant", "re two")]));
+
+    store.reset(operator(), true).await.unwrap();
+    assert_eq!(store.agent_config(&anna).await.unwrap(), None);
+    assert_eq!(store.profile(&anna, "home").await.unwrap(), None);
+    assert_eq!(store.profile_versions(within, "home", None, 9).await.unwrap(), []);
 }

@@ -7,7 +7,10 @@ use amalgam_store::{
 };
 
 use super::given::{Fresh, runtime};
-use crate::given::{anna, ask, asked, line, line_of, say};
+use crate::{
+    contract::sessions::talk,
+    given::{HERE, anna, ask, asked, line, line_of, say},
+};
 
 fn full(error: &OpenError) -> String {
     let mut text = error.to_string();
@@ -60,7 +63,9 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
     let database = Fresh::make();
     runtime().block_on(async {
         let turn = say(&database.store().await, &anna(), None, "hi").await;
-        let before = "DROP TABLE agent_tools, tool_runs, approvals; DELETE FROM amalgam_migrations WHERE version >= 2";
+        let before = "DROP TABLE agent_tools, tool_runs, approvals, agent_configs, agent_profiles, profile_versions,
+                sessions, session_line, messages, message_metadata, courses;
+            DELETE FROM amalgam_migrations WHERE version >= 2";
         database.aside().await.run(before).await;
         let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
         let lacking = status.iter().find(|known| !known.applied).map(|first| (first.version, first.name.as_str()));
@@ -70,6 +75,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
         assert_eq!(line(&store, &anna(), &turn.id).await, line_of(&[&turn]));
         let asked = ask(&store, asked(&turn, "mcpr_1")).await;
         assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(asked));
+        talk(&store, &anna(), None, HERE, "hi").await;
     });
 }
 

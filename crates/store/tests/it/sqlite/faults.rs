@@ -99,7 +99,8 @@ fn a_lock_of_another_process_passes() {
         let held_up = Turn::new("held up");
         let mut waiting = store.write(&anna, held_up.whole(None));
         let mut refused = 0;
-        // The queue has a bound: whoever comes when it is full hears so at once. S16
+        // The queue has a bound: whoever comes when it is full hears so at once. S16. Four wait, and the writer has
+        // taken at most as many, one of which is not of these.
         let mut behind = Vec::new();
         for _ in 0..10 {
             let mut write = store.write(&anna, Turn::new("behind").whole(None));
@@ -109,7 +110,7 @@ fn a_lock_of_another_process_passes() {
                 Poll::Pending => behind.push(write),
             }
         }
-        assert!(refused >= 5 && begun.elapsed() < Duration::from_secs(2), "{refused} refused");
+        assert!(refused >= 3 && begun.elapsed() < Duration::from_secs(2), "{refused} refused");
         // Reads do not wait for writers.
         assert_eq!(line(&store, &anna, &first.id).await, line_of(&[&first]));
 

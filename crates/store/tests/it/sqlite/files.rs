@@ -8,7 +8,7 @@ use amalgam_store::{
 };
 
 use super::{Home, runtime};
-use crate::given::*;
+use crate::{contract::sessions::talk, given::*};
 
 #[test]
 fn files_are_for_their_owner_alone() {
@@ -68,7 +68,9 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
     let home = Home::new();
     let runtime = runtime();
     let turn = runtime.block_on(say(&home.open(Options::default()), &anna(), None, "hi"));
-    let before = "DROP TABLE agent_tools; DROP TABLE tool_runs; DROP TABLE approvals;
+    let before = "DROP TABLE agent_tools; DROP TABLE tool_runs; DROP TABLE approvals; DROP TABLE agent_configs;
+        DROP TABLE agent_profiles; DROP TABLE profile_versions; DROP TABLE sessions; DROP TABLE session_line;
+        DROP TABLE messages; DROP TABLE message_metadata; DROP TABLE courses; DROP TABLE course_words;
         DELETE FROM migrations WHERE version >= 2";
     home.look().execute_batch(before).unwrap();
     let lacking: Vec<_> = Sqlite::status(home.path()).unwrap().into_iter().filter(|known| !known.applied).collect();
@@ -79,6 +81,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
         assert_eq!(line(&store, &anna(), &turn.id).await, line_of(&[&turn]));
         let asked = ask(&store, asked(&turn, "mcpr_1")).await;
         assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(asked));
+        talk(&store, &anna(), None, HERE, "hi").await;
     });
 }
 

@@ -87,13 +87,15 @@ impl Configs<'_> {
 
     /// What counts, with whose word it is. The tenant's key is only said to be there.
     pub fn resolve(&self, kept: &Kept, profile: Option<&AgentProfile>) -> Resolved {
-        let own = Settings { api_key: kept.api_key.as_ref().map(|_| SecretText(String::new())), ..kept.settings.clone() };
+        let own =
+            Settings { api_key: kept.api_key.as_ref().map(|_| SecretText(String::new())), ..kept.settings.clone() };
         resolve(&Settings::defaults(), self.settings, &own, profile)
     }
 }
 
 impl Kept {
-    fn read(config: AgentConfig) -> Result<Self, Fault> {
+    /// What the store keeps.
+    pub(in crate::wires) fn read(config: AgentConfig) -> Result<Self, Fault> {
         let settings = Settings::from_values(config.values.raw()).map_err(|faults| {
             let names: Vec<String> = faults.into_iter().map(|fault| fault.name).collect();
             Fault::internal(format_args!("a tenant's settings cannot be read: {}", names.join(", ")))
@@ -102,11 +104,11 @@ impl Kept {
         Ok(Self { settings, api_key, revision, updated_at_ms: Some(updated_at_ms) })
     }
 
-    /// The settings with the key opened; nothing when that cannot be done.
-    pub fn opened(&self, seal: &dyn Seal, tenant_id: i64) -> Option<Settings> {
+    /// The settings with the key opened, which is sealed for `context`, the tenant's; nothing when that cannot be done.
+    pub fn opened(&self, seal: &dyn Seal, context: &str) -> Option<Settings> {
         let mut settings = self.settings.clone();
         if let Some(sealed) = &self.api_key {
-            let key = seal.open(&format!("tenant:{tenant_id}"), sealed)?;
+            let key = seal.open(context, sealed)?;
             settings.api_key = Some(SecretText(String::from_utf8(key).ok()?));
         }
         Some(settings)

@@ -214,9 +214,7 @@ pub(crate) fn get_session() -> Value {
 
 /// `GET /admin/diagnose`
 pub(crate) fn diagnose() -> Value {
-    let named = |name: &str, description: &str, example: &str| {
-        json!({"name": name, "in": "query", "description": description, "schema": {"type": "string"}, "example": example})
-    };
+    let named = |name: &str, description: &str, example: &str| json!({"name": name, "in": "query", "description": description, "schema": {"type": "string"}, "example": example});
     json!({
         "operationId": "diagnose",
         "tags": [TAG],

@@ -25,9 +25,7 @@ pub(super) fn schemas() -> Schemas {
 
 /// What every setting is, by its name.
 fn setting(name: &str) -> Value {
-    let number = |kind: &str, least: u64, most: u64, what: &str| {
-        json!({"type": [kind, "null"], "minimum": least, "maximum": most, "description": what})
-    };
+    let number = |kind: &str, least: u64, most: u64, what: &str| json!({"type": [kind, "null"], "minimum": least, "maximum": most, "description": what});
     match name {
         "model" => text_or_null("The model that is asked."),
         "upstream" => text_or_null("The operator's name of the upstream that it is asked from."),
@@ -75,8 +73,14 @@ fn config() -> Value {
     for (name, shape) in [
         ("tenant_id", json!({"type": "integer", "minimum": 1})),
         ("object", json!({"const": "agent_config"})),
-        ("has_api_key", json!({"type": "boolean", "description": "Whether the tenant has a key of its own for its upstream."})),
-        ("revision", json!({"type": "integer", "minimum": 0, "description": "Grows with every change; 0 where nothing was ever set."})),
+        (
+            "has_api_key",
+            json!({"type": "boolean", "description": "Whether the tenant has a key of its own for its upstream."}),
+        ),
+        (
+            "revision",
+            json!({"type": "integer", "minimum": 0, "description": "Grows with every change; 0 where nothing was ever set."}),
+        ),
         ("updated_at", json!({"type": ["integer", "null"], "description": "Seconds since 1970."})),
         ("resolved", resolved),
     ] {

@@ -1,0 +1,133 @@
+//! `amalgam chat`: talks to a tenant's assistant in a terminal, line by line, over the door that products use.
+
+mod call;
+mod screen;
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+
+use crate::terminal::{say_part, tell};
+use call::{Call, Event, Place};
+use screen::Screen;
+
+/// What ends the talk, besides the end of the input.
+const QUIT: &str = "/quit";
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// The profile to talk to, such as home-assistant
+    #[arg(long, value_name = "SLUG")]
+    agent: Option<String>,
+    /// The server
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// The key of the tenant; better in the variable, where nobody sees it
+    #[arg(long, env = "AMALGAM_KEY", hide_env_values = true, value_name = "KEY", value_parser = secret)]
+    key: Option<SecretString>,
+    /// The user on whose behalf the messages are
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// The course that is on the screen, by its number
+    #[arg(long, value_name = "ID")]
+    course_id: Option<i64>,
+    /// Print each answer as JSON, one a line, when it is there
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
+    let place = Place::read(&args.url)?;
+    let asks = io::stdin().is_terminal() && !args.json;
+    let mut screen = if args.json { Screen::data() } else { Screen::people() };
+    let mut code = ExitCode::SUCCESS;
+    loop {
+        if asks {
+            say_part("> ")?;
+        }
+        let mut line = String::new();
+        if io::stdin().lock().read_line(&mut line).context("reading standard input")? == 0 {
+            break;
+        }
+        match line.trim() {
+            "" => continue,
+            QUIT => break,
+            message => {
+                if let Err(error) = answer(&place, &args, message, &mut screen).await {
+                    screen.end()?;
+                    tell(format_args!("amalgam: {error:#}"));
+                    code = ExitCode::from(crate::FAILURE);
+                }
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Says something, and shows the answer as it comes.
+async fn answer(place: &Place, args: &ChatArgs, message: &str, screen: &mut Screen) -> anyhow::Result<()> {
+    let mut body = json!({"message": message});
+    if let Some(agent) = &args.agent {
+        body["agent"] = json!(agent);
+    }
+    if let Some(course_id) = args.course_id {
+        body["metadata"] = json!({"course_id": course_id});
+    }
+    let key = args.key.as_ref().map(|key| key.expose_secret()).filter(|key| !key.is_empty());
+    let mut call = Call::start(place, key, args.user.as_deref(), &body).await?;
+    while let Some(event) = call.next().await? {
+        match event {
+            Event::Delta(text) => screen.text(&text)?,
+            Event::ToolCall { name, arguments } => screen.tool(&name, &arguments)?,
+            Event::Done(answer) => return Ok(screen.done(&answer)?),
+            Event::Failed(detail) => bail!("{detail}"),
+        }
+    }
+    bail!("the answer ended in the middle")
+}
+
+fn secret(text: &str) -> Result<SecretString, String> {
+    match text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(SecretString::from(text.to_owned())),
+        false => Err("a key has visible characters only".to_owned()),
+    }
+}
+
+/// What a server says that did not take a message: `detail`, or what is wrong by field.
+fn refusal(status: http::StatusCode, body: &[u8]) -> String {
+    let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
+        return format!("the server answered {status}");
+    };
+    match fields.get("detail").and_then(Value::as_str) {
+        Some(detail) => format!("{detail} ({status})"),
+        None => {
+            let words = |value: &Value| match value.as_array() {
+                Some(texts) => texts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+                None => value.to_string(),
+            };
+            let faults: Vec<String> =
+                fields.iter().map(|(field, value)| format!("{field}: {}", words(value))).collect();
+            format!("{} ({status})", faults.join("; "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_in_the_words_of_the_door() {
+        let told = |body: &str| refusal(StatusCode::BAD_REQUEST, body.as_bytes());
+        assert_eq!(told(r#"{"detail": "Not today."}"#), "Not today. (400 Bad Request)");
+        let body = r#"{"agent": ["Too long."], "message": ["One.", "Two."]}"#;
+        assert_eq!(told(body), "agent: Too long.; message: One. Two. (400 Bad Request)");
+        assert_eq!(told("<html>"), "the server answered 400 Bad Request");
+    }
+}

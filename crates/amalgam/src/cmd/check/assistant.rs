@@ -1,0 +1,124 @@
+//! What counts for the assistant of one tenant, value by value, and whose word each is.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Operator, Store,
+    assistant::settings::{Fact, KEY_VARIABLE, Origin, Settings},
+    store::{AgentProfile, Within},
+};
+use amalgam_server::Configs;
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use super::{columns, value_as_text};
+use crate::config::Config;
+use crate::desk::now_ms;
+
+/// How many profiles are asked for at once.
+const PAGE: usize = 200;
+/// How much of a text is shown.
+const SHOWN: usize = 47;
+
+/// A tenant's assistant.
+pub(super) struct Assistant {
+    tenant_id: i64,
+    tenant: String,
+    enabled: bool,
+    facts: Vec<Fact>,
+    profiles: Vec<AgentProfile>,
+}
+
+impl Assistant {
+    /// What the store and the configuration say about it.
+    pub(super) async fn of(config: &Config, store: Option<Arc<dyn Store>>, tenant_id: i64) -> anyhow::Result<Self> {
+        let store = store.context("the store cannot be looked at, so that nothing is known about tenants")?;
+        let operator = Operator::of_this_process();
+        let tenant = store.tenant(operator, tenant_id).await?;
+        let tenant = tenant.with_context(|| format!("there is no tenant {tenant_id}"))?;
+        let within = Within::Named(operator, tenant_id);
+        let configs = Configs { store: &*store, settings: &config.assistant, now_ms: now_ms() };
+        let facts = configs.resolve(&configs.kept(within).await?, None).facts();
+        let profiles = all_profiles(&*store, within).await?;
+        Ok(Self { tenant_id, tenant: tenant.name, enabled: tenant.ai_agent_enabled, facts, profiles })
+    }
+
+    /// Three columns: setting, value, origin; then the profiles.
+    pub(super) fn as_text(&self) -> String {
+        let state = if self.enabled { "on" } else { "off" };
+        let rows: Vec<[String; 3]> = self
+            .facts
+            .iter()
+            .map(|fact| [fact.key.to_owned(), shown(&value(fact)), origin(fact.key, fact.origin)])
+            .chain(self.profiles.iter().map(profile_row))
+            .collect();
+        format!("\nthe assistant of tenant {} ({}) is {state}\n{}", self.tenant_id, self.tenant, columns(&rows))
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        let setting = |fact: &Fact| json!({"key": fact.key, "value": value(fact), "origin": fact.origin.name()});
+        let profile = |profile: &AgentProfile| {
+            json!({
+                "slug": profile.slug,
+                "active": profile.active,
+                "version": profile.version,
+                "model": profile.model,
+                "tools": profile.tools,
+            })
+        };
+        json!({
+            "tenant_id": self.tenant_id,
+            "ai_agent_enabled": self.enabled,
+            "settings": self.facts.iter().map(setting).collect::<Vec<_>>(),
+            "profiles": self.profiles.iter().map(profile).collect::<Vec<_>>(),
+        })
+    }
+}
+
+async fn all_profiles(store: &dyn Store, within: Within<'_>) -> anyhow::Result<Vec<AgentProfile>> {
+    let mut profiles: Vec<AgentProfile> = Vec::new();
+    loop {
+        let after = profiles.last().map(|profile| profile.slug.clone());
+        let page = store.profiles_within(within, after.as_deref(), PAGE).await?;
+        let last = page.len() < PAGE;
+        profiles.extend(page);
+        if last {
+            return Ok(profiles);
+        }
+    }
+}
+
+fn value(fact: &Fact) -> Value {
+    serde_json::from_slice(fact.value.bytes()).unwrap_or_default()
+}
+
+/// A value on one line.
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "(not set)".to_owned(),
+        other => value_as_text(other),
+    };
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", line.split_at(end).0),
+        None => line,
+    }
+}
+
+/// Whose word a value is: for people by the variable that they can look at.
+fn origin(key: &str, origin: Origin) -> String {
+    match origin {
+        Origin::Settings => {
+            let variable = Settings::KEYS.iter().find(|(known, _)| *known == key).map(|(_, variable)| *variable);
+            format!("variable {}", variable.unwrap_or(KEY_VARIABLE))
+        }
+        other => other.name().to_owned(),
+    }
+}
+
+fn profile_row(profile: &AgentProfile) -> [String; 3] {
+    let model = profile.model.as_deref().unwrap_or("the tenant's model");
+    let tools = if profile.tools.is_empty() { "no tools".to_owned() } else { profile.tools.join(", ") };
+    let state = if profile.active { "active" } else { "not active" };
+    [format!("profile {}", profile.slug), format!("{model}; {tools}"), format!("version {}, {state}", profile.version)]
+}

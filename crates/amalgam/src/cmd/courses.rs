@@ -1,0 +1,209 @@
+//! `amalgam courses`: the catalogue that a tenant's assistant knows. A running server finds what was imported at once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use amalgam_core::{
+    Operator, Store, search,
+    store::{Course, Imported, Within},
+};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::cli::ConfigArgs;
+use crate::courses::{self, Contents, Format};
+use crate::desk::{Desk, now_ms};
+use crate::progress::Progress;
+use crate::table::table;
+use crate::terminal::{say, say_json, tell};
+
+/// How many courses are written at once: enough to be quick, few enough to see it go on.
+const AT_ONCE: usize = 500;
+/// How many courses are asked for at once.
+const PAGE: usize = 200;
+/// How much of a title is shown.
+const TITLE: usize = 60;
+
+#[derive(Debug, Args)]
+pub(crate) struct CoursesArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Take over the courses of a file, each in the place of the one of its number
+    Import(ImportArgs),
+    /// List the courses that are offered, or those that a search finds, the best first
+    List(ListArgs),
+}
+
+#[derive(Debug, Args)]
+struct ImportArgs {
+    /// A file of courses, .csv or .json
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The tenant, by its number
+    #[arg(long, value_name = "ID", alias = "tenant")]
+    company_id: i64,
+    /// Write nothing if any row is bad
+    #[arg(long)]
+    all_or_nothing: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// The tenant, by its number
+    #[arg(long, value_name = "ID", alias = "tenant")]
+    company_id: i64,
+    /// What is looked for
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: CoursesArgs) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::Import(args) => import(args).await,
+        Action::List(args) => list(args).await,
+    }
+}
+
+/// Bad rows make the command fail, also where the good ones were taken over: a script should hear of them.
+async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
+    let shown = args.file.display();
+    let format = Format::of(&args.file).with_context(|| format!("{shown} is neither .csv nor .json"))?;
+    let bytes = fs::read(&args.file).with_context(|| format!("reading {shown}"))?;
+    let contents = courses::read(&bytes, format);
+    let bad = contents.faults.len() + contents.untold;
+    let desk = Desk::open(args.config).await?;
+    if desk.store.tenant(Operator::of_this_process(), args.company_id).await?.is_none() {
+        bail!("there is no tenant {}", args.company_id);
+    }
+    let imported = match args.all_or_nothing && bad > 0 {
+        true => Imported::default(),
+        false => {
+            let at_once = if args.all_or_nothing { usize::MAX } else { AT_ONCE };
+            write(&*desk.store, args.company_id, &contents.courses, at_once).await?
+        }
+    };
+    match args.json {
+        true => say_json(&as_json(&imported, &contents))?,
+        false => {
+            tell_faults(&args.file, &contents);
+            if args.all_or_nothing && bad > 0 {
+                tell("nothing was imported");
+            }
+            let Imported { created, updated, unchanged } = imported;
+            say(format_args!("{created} created, {updated} updated, {unchanged} unchanged, {bad} bad"))?;
+        }
+    }
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) })
+}
+
+async fn write(store: &dyn Store, tenant_id: i64, courses: &[Course], at_once: usize) -> anyhow::Result<Imported> {
+    let within = Within::Named(Operator::of_this_process(), tenant_id);
+    let mut progress = Progress::of("courses", courses.len());
+    let mut all = Imported::default();
+    for part in courses.chunks(at_once) {
+        let imported = store.put_courses(within, part.to_vec(), now_ms()).await?;
+        let imported = imported.with_context(|| format!("there is no tenant {tenant_id}"))?;
+        all.created += imported.created;
+        all.updated += imported.updated;
+        all.unchanged += imported.unchanged;
+        progress.add(part.len());
+    }
+    Ok(all)
+}
+
+fn tell_faults(file: &Path, contents: &Contents) {
+    for fault in &contents.faults {
+        tell(format_args!("{}: {fault}", file.display()));
+    }
+    if contents.untold > 0 {
+        tell(format_args!("{}: and {} more", file.display(), contents.untold));
+    }
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
+    let desk = Desk::open(args.config).await?;
+    let scope = desk.administrator(args.company_id).await?;
+    let words = args.query.as_deref().map(search::words).unwrap_or_default();
+    let mut found: Vec<Course> = Vec::new();
+    loop {
+        let page = desk.store.search_courses(&scope, &words, found.len() as u64, PAGE).await?;
+        let last = page.courses.len() < PAGE;
+        found.extend(page.courses);
+        if last {
+            break;
+        }
+    }
+    match args.json {
+        true => say_json(&json!({"object": "list", "data": found.iter().map(course_as_json).collect::<Vec<_>>()}))?,
+        false => say(as_table(&found))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_table(courses: &[Course]) -> String {
+    let row = |course: &Course| {
+        [
+            course.id.to_string(),
+            shortened(&course.title),
+            course.kind.clone(),
+            course.modality.clone(),
+            course.tags.join(", "),
+        ]
+    };
+    table(["id", "title", "type", "modality", "tags"], &courses.iter().map(row).collect::<Vec<_>>())
+}
+
+fn shortened(title: &str) -> String {
+    match title.char_indices().nth(TITLE) {
+        Some((end, _)) => format!("{}…", title.split_at(end).0.trim_end()),
+        None => title.to_owned(),
+    }
+}
+
+fn as_json(imported: &Imported, contents: &Contents) -> Value {
+    let fault = |fault: &courses::RowFault| json!({"line": fault.line, "reason": fault.reason});
+    json!({
+        "created": imported.created,
+        "updated": imported.updated,
+        "unchanged": imported.unchanged,
+        "bad": contents.faults.len() + contents.untold,
+        "faults": contents.faults.iter().map(fault).collect::<Vec<_>>(),
+    })
+}
+
+/// A course with the names that a file of courses has.
+fn course_as_json(course: &Course) -> Value {
+    json!({
+        "id": course.id,
+        "title": course.title,
+        "description": course.description,
+        "modality": course.modality,
+        "type": course.kind,
+        "status": course.status,
+        "content_in_sequence": course.content_in_sequence,
+        "min_percentage_finish": course.min_percentage_finish,
+        "tags": course.tags,
+        "assets": course.assets,
+        "url": course.url,
+        "progress": course.progress,
+        "is_eligible": course.is_eligible,
+        "in_playlist": course.in_playlist,
+        "active": course.active,
+    })
+}

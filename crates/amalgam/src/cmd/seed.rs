@@ -1,0 +1,238 @@
+//! `amalgam seed`: tools, profiles and settings for tenants' assistants. Everything that is named has to exist before anything
+//! is written, and twice is as good as once.
+
+use std::process::ExitCode;
+
+use amalgam_core::{
+    Operator, Store,
+    assistant::{
+        catalog::{PROFILES, TOOLS, ToolSeed},
+        settings::Fill,
+    },
+};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::cli::ConfigArgs;
+use crate::cmd::tenants;
+use crate::desk::{Desk, now_ms};
+use crate::progress::Progress;
+use crate::seeding::{self, Outcome};
+use crate::table::table;
+use crate::terminal::{say, say_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Put the tools of the course catalogue into the common bank
+    Tools(SeedToolsArgs),
+    /// Give tenants the profiles home-assistant and course-assistant, with their tools
+    Profiles(SeedProfilesArgs),
+    /// Fill what tenants have not set about their assistant
+    Configs(SeedConfigsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedToolsArgs {
+    /// Print the names of all tools that there are, and do nothing
+    #[arg(long, conflicts_with = "tool")]
+    list: bool,
+    /// Only this tool; may be repeated
+    #[arg(long, value_name = "NAME")]
+    tool: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedProfilesArgs {
+    #[command(flatten)]
+    targets: Targets,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedConfigsArgs {
+    #[command(flatten)]
+    targets: Targets,
+    /// Replace what is set already, but never a key
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Which tenants are meant.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Targets {
+    /// The tenant, by its number; may be repeated
+    #[arg(long, value_name = "ID", alias = "tenant")]
+    company_id: Vec<i64>,
+    /// All tenants
+    #[arg(long)]
+    all_companies: bool,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: SeedArgs) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::Tools(args) => tools(args).await,
+        Action::Profiles(args) => profiles(args).await,
+        Action::Configs(args) => configs(args).await,
+    }
+}
+
+pub(crate) async fn tools(args: SeedToolsArgs) -> anyhow::Result<ExitCode> {
+    if args.list {
+        match args.common.json {
+            true => {
+                let tool = |seed: &ToolSeed| json!({"name": seed.name, "description": seed.description});
+                say_json(&json!({"object": "list", "data": TOOLS.iter().map(tool).collect::<Vec<_>>()}))?;
+            }
+            false => say(TOOLS.map(|seed| seed.name).join("\n"))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = chosen(&args.tool)?;
+    let desk = Desk::open(args.common.config).await?;
+    let seeded = put_tools(&*desk.store, &chosen).await?;
+    match args.common.json {
+        true => say_json(&json!({"object": "list", "data": tools_as_json(&seeded)}))?,
+        false => {
+            let rows: Vec<[String; 2]> =
+                seeded.iter().map(|(name, outcome)| [(*name).to_owned(), outcome.name().to_owned()]).collect();
+            say(table(["tool", "outcome"], &rows))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode> {
+    let desk = Desk::open(args.common.config).await?;
+    let targets = targets(&*desk.store, args.targets).await?;
+    let tools = put_tools(&*desk.store, &TOOLS).await?;
+    let mut rows: Vec<[String; 4]> = Vec::new();
+    let mut told: Vec<Value> = Vec::new();
+    let mut progress = Progress::of("companies", targets.len());
+    for tenant_id in targets {
+        let mut seeded = Vec::new();
+        for seed in PROFILES {
+            let kept = seeding::profile(&*desk.store, tenant_id, seed, now_ms()).await?;
+            let (outcome, profile) = kept.with_context(|| format!("there is no tenant {tenant_id}"))?;
+            rows.push([
+                tenant_id.to_string(),
+                profile.slug.clone(),
+                profile.version.to_string(),
+                outcome.name().to_owned(),
+            ]);
+            seeded.push(json!({"slug": profile.slug, "version": profile.version, "outcome": outcome.name()}));
+        }
+        told.push(json!({"company_id": tenant_id, "profiles": seeded}));
+        progress.add(1);
+    }
+    drop(progress);
+    match args.common.json {
+        true => say_json(&json!({"object": "list", "tools": tools_as_json(&tools), "data": told}))?,
+        false => say(table(["company", "profile", "version", "outcome"], &rows))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn configs(args: SeedConfigsArgs) -> anyhow::Result<ExitCode> {
+    let desk = Desk::open(args.common.config).await?;
+    let targets = targets(&*desk.store, args.targets).await?;
+    let values = seeding::config_values(&desk.config);
+    let fill = if args.overwrite { Fill::Overwrite } else { Fill::Empty };
+    let mut rows: Vec<[String; 2]> = Vec::new();
+    let mut told: Vec<Value> = Vec::new();
+    let mut progress = Progress::of("companies", targets.len());
+    for tenant_id in targets {
+        let changed = seeding::settings_of(&*desk.store, tenant_id, &values, fill, now_ms()).await?;
+        let changed = changed.with_context(|| format!("there is no tenant {tenant_id}"))?;
+        let names = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
+        rows.push([tenant_id.to_string(), names]);
+        told.push(json!({"company_id": tenant_id, "changed": changed}));
+        progress.add(1);
+    }
+    drop(progress);
+    match args.common.json {
+        true => say_json(&json!({"object": "list", "data": told}))?,
+        false => say(table(["company", "changed"], &rows))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tools of these names, each once; all of them where none is named.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<ToolSeed>> {
+    let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| ToolSeed::named(name).is_none()).collect();
+    if !unknown.is_empty() {
+        let known = TOOLS.map(|seed| seed.name).join(", ");
+        bail!("there is no tool {}; there are {known}", unknown.join(", "));
+    }
+    let is_meant = |seed: &ToolSeed| names.is_empty() || names.iter().any(|name| name == seed.name);
+    Ok(TOOLS.into_iter().filter(is_meant).collect())
+}
+
+async fn put_tools(store: &dyn Store, seeds: &[ToolSeed]) -> anyhow::Result<Vec<(&'static str, Outcome)>> {
+    let mut seeded = Vec::new();
+    for seed in seeds {
+        seeded.push((seed.name, seeding::tool(store, *seed, now_ms()).await?));
+    }
+    Ok(seeded)
+}
+
+/// The tenants that are meant, each once, all of which exist.
+async fn targets(store: &dyn Store, targets: Targets) -> anyhow::Result<Vec<i64>> {
+    if targets.all_companies {
+        return Ok(tenants::all(store).await?.iter().map(|tenant| tenant.id).collect());
+    }
+    let mut ids = targets.company_id;
+    ids.sort_unstable();
+    ids.dedup();
+    let mut unknown = Vec::new();
+    for id in &ids {
+        if store.tenant(Operator::of_this_process(), *id).await?.is_none() {
+            unknown.push(id.to_string());
+        }
+    }
+    match unknown.is_empty() {
+        true => Ok(ids),
+        false => bail!("there is no tenant {}", unknown.join(", ")),
+    }
+}
+
+fn tools_as_json(seeded: &[(&str, Outcome)]) -> Vec<Value> {
+    seeded.iter().map(|(name, outcome)| json!({"name": name, "outcome": outcome.name()})).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tools_are_chosen_by_name_and_a_name_that_nobody_has_is_told_with_the_others() {
+        // RNCC-43
+        let names = |chosen: &[&str]| -> anyhow::Result<Vec<&str>> {
+            let chosen: Vec<String> = chosen.iter().map(|name| (*name).to_owned()).collect();
+            Ok(super::chosen(&chosen)?.iter().map(|seed| seed.name).collect())
+        };
+        assert_eq!(names(&[]).unwrap(), ["get_course_detail", "get_course_recommendation"]);
+        assert_eq!(names(&["get_course_detail", "get_course_detail"]).unwrap(), ["get_course_detail"]);
+        let error = names(&["get_course_detail", "get_curse"]).unwrap_err().to_string();
+        assert!(error.contains("get_curse") && error.contains("get_course_recommendation"), "{error}");
+    }
+}

@@ -1,0 +1,63 @@
+//! How far a long command is, for the person who waits for it; nothing where nobody looks.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+/// How often the line is written anew.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How wide the bar is.
+const WIDTH: usize = 24;
+
+/// One line on a terminal's standard error.
+pub(crate) struct Progress {
+    what: &'static str,
+    all: usize,
+    done: usize,
+    drawn: Option<Instant>,
+    shown: bool,
+}
+
+impl Progress {
+    /// Nothing of `all` is done yet.
+    pub(crate) fn of(what: &'static str, all: usize) -> Self {
+        Self { what, all, done: 0, drawn: None, shown: io::stderr().is_terminal() }
+    }
+
+    /// So many more are done.
+    pub(crate) fn add(&mut self, more: usize) {
+        self.done = (self.done + more).min(self.all);
+        let due = self.drawn.is_none_or(|at| at.elapsed() >= PAUSE) || self.done == self.all;
+        if self.shown && due {
+            self.drawn = Some(Instant::now());
+            // There is nobody to tell when that fails.
+            let _ = write!(io::stderr().lock(), "\r{}", line(self.what, self.done, self.all));
+        }
+    }
+}
+
+/// Leaves an empty line for what comes next.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.drawn.is_some() {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+fn line(what: &str, done: usize, all: usize) -> String {
+    let filled = (done * WIDTH).checked_div(all).unwrap_or(WIDTH);
+    format!("{what} [{}{}] {done} of {all}", "=".repeat(filled), " ".repeat(WIDTH - filled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_is_as_full_as_the_work_is_done() {
+        assert_eq!(line("courses", 0, 4), format!("courses [{}] 0 of 4", " ".repeat(WIDTH)));
+        assert_eq!(line("courses", 2, 4), format!("courses [{}{}] 2 of 4", "=".repeat(12), " ".repeat(12)));
+        assert_eq!(line("courses", 4, 4), format!("courses [{}] 4 of 4", "=".repeat(WIDTH)));
+        assert_eq!(line("courses", 0, 0), format!("courses [{}] 0 of 0", "=".repeat(WIDTH)));
+    }
+}

@@ -1,0 +1,19 @@
+//! The tenant's assistant from outside: what front ends send and read, what models are told, and what is kept.
+//!
+//! Labels such as RNCC-05 name the rule that a test proves.
+
+mod answers;
+mod campus;
+mod door;
+mod events;
+mod guide;
+mod health;
+mod history;
+mod mishaps;
+mod prompts;
+mod racing;
+mod requests;
+mod scopes;
+mod settings;
+mod streams;
+mod tools;

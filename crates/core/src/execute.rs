@@ -1,0 +1,12 @@
+//! The strict turn contract, as far as it is a matter of rules: what may be asked, what is sent on, what is answered.
+//!
+//! Nothing here waits or stores; the door reads a request with it, and writes its answer with it.
+
+pub mod attach;
+pub mod context;
+pub mod envelope;
+mod fields;
+mod inputs;
+mod reading;
+pub mod request;
+pub mod results;

@@ -1,0 +1,308 @@
+//! The answer of the strict contract: a response as `AgentExecuteResponse` (AGN-004).
+//!
+//! Pure mapping. A response comes in as real servers send it, or worse; what a turn knows of itself comes in as
+//! [`Identity`], and is in every answer, also in one that tells of a failure.
+
+use amalgam_protocol::{Json, Literal, Raw, Shape, Writer};
+
+use super::{context::SourceRef, fields::camel, reading};
+
+/// What a turn knows without its model.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Identity {
+    /// The conversation, which is the session.
+    pub conversation_id: String,
+    /// The turn's own name; without one the response's id is used.
+    pub turn_id: Option<String>,
+    /// The agent that was asked.
+    pub agent_context_id: Option<String>,
+    /// Its conversation context.
+    pub conversation_context_id: Option<String>,
+    /// The mode of the session.
+    pub mode: String,
+}
+
+/// What an answer is, for a client that decides how to show it. Exactly one holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Text, with or without calls.
+    Ok,
+    /// Calls and no text.
+    ToolOnly,
+    /// The turn failed.
+    Error,
+    /// Neither text nor calls.
+    Empty,
+}
+
+impl Kind {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolOnly => "tool-only",
+            Self::Error => "error",
+            Self::Empty => "empty",
+        }
+    }
+}
+
+/// A call that the client has to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentToolCall {
+    /// What its result has to name.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// Exactly what the model sent; none if it sent nothing.
+    pub arguments_json: Option<Literal>,
+}
+
+/// Tokens, in this contract's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LlmUsage {
+    /// What went in.
+    pub prompt_tokens: u64,
+    /// What came out.
+    pub completion_tokens: u64,
+    /// What the model says is both, or the sum.
+    pub total_tokens: u64,
+}
+
+/// What failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The error's type or the status.
+    pub code: String,
+    /// For a person.
+    pub message: String,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentExecuteResponse {
+    /// Whose answer it is.
+    pub identity: Identity,
+    /// The id of the response, by which the next turn goes on.
+    pub response_continuation_id: Option<String>,
+    /// The model that answered.
+    pub model_id: Option<String>,
+    /// Everything that was said; never blank.
+    pub text: Option<String>,
+    /// Why the model stopped.
+    pub finish_reason: Option<String>,
+    /// What it cost.
+    pub usage: LlmUsage,
+    /// What the model was given to read.
+    pub sources: Vec<SourceRef>,
+    /// Files that came of the turn.
+    pub file_bundle: Option<Json>,
+    /// What somebody should know about it.
+    pub warnings: Vec<String>,
+    /// Set exactly when the turn failed.
+    pub failure: Option<Failure>,
+    /// The response as it came.
+    pub raw_response_json: Option<String>,
+    /// What the client has to run, in order.
+    pub tool_calls: Vec<AgentToolCall>,
+}
+
+/// How names are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Casing {
+    /// `TurnId`
+    #[default]
+    Pascal,
+    /// `turnId`
+    Camel,
+}
+
+/// Whether the response itself is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RawResponses {
+    /// As `RawResponseJson`.
+    #[default]
+    Exposed,
+    /// `RawResponseJson` is null.
+    Hidden,
+}
+
+/// Codes of failures that are found here.
+pub mod code {
+    /// The body holds nothing.
+    pub const EMPTY: &str = "empty-json";
+    /// The body is not a JSON object.
+    pub const NO_JSON: &str = "json-parse-failure";
+    /// The response has no output.
+    pub const NO_OUTPUT: &str = "missing-output";
+    /// The response has no id, so that nothing can go on from it.
+    pub const NO_ID: &str = "missing-id";
+}
+
+impl AgentExecuteResponse {
+    /// Which of the four it is.
+    pub fn kind(&self) -> Kind {
+        match (&self.failure, &self.text, self.tool_calls.as_slice()) {
+            (Some(_), _, _) => Kind::Error,
+            (None, None, []) => Kind::Empty,
+            (None, None, _) => Kind::ToolOnly,
+            (None, Some(_), _) => Kind::Ok,
+        }
+    }
+
+    /// Maps the body of a response.
+    pub fn from_body(identity: Identity, body: &str) -> Self {
+        if body.trim().is_empty() {
+            return Self::failed(identity, code::EMPTY, "the response is empty", None);
+        }
+        match Raw::parse(body.as_bytes()) {
+            // As it was received, white space around it included.
+            Ok(response) => Self { raw_response_json: Some(body.to_owned()), ..Self::from_response(identity, response) },
+            Err(error) => {
+                Self::failed(identity, code::NO_JSON, format!("the response is not JSON: {error}"), Some(body))
+            }
+        }
+    }
+
+    /// Maps a response object.
+    pub fn from_response(identity: Identity, response: Raw<'_>) -> Self {
+        if response.shape() != Shape::Object {
+            let message = format!("the response must be an object, not {}", response.shape().name());
+            return Self::failed(identity, code::NO_JSON, message, Some(response.text()));
+        }
+        let read = reading::read(response);
+        Self {
+            identity,
+            response_continuation_id: read.id,
+            model_id: read.model,
+            text: read.text,
+            finish_reason: read.finish_reason,
+            usage: read.usage,
+            sources: Vec::new(),
+            file_bundle: None,
+            warnings: read.warnings,
+            failure: read.failure,
+            raw_response_json: Some(response.text().to_owned()),
+            tool_calls: read.tool_calls,
+        }
+    }
+
+    /// An answer for an HTTP status that is no success.
+    pub fn from_http_failure(identity: Identity, status: u16, reason: &str, body: &str) -> Self {
+        let head = match reason.trim() {
+            "" => format!("HTTP {status}"),
+            reason => format!("HTTP {status} {reason}"),
+        };
+        let told = Raw::parse(body.as_bytes()).ok().and_then(|body| reading::api_error(body.get("error")?));
+        let (code, message) = match told {
+            Some(error) => (error.kind.clone().unwrap_or_else(|| status.to_string()), format!("{head}: {error}")),
+            None if body.trim().is_empty() => (status.to_string(), head),
+            None => (status.to_string(), format!("{head}: {}", shortened(body.trim()))),
+        };
+        Self::failed(identity, code, message, Some(body).filter(|body| !body.trim().is_empty()))
+    }
+
+    /// An answer for a failure of any other kind.
+    pub fn failed(identity: Identity, code: impl Into<String>, message: impl Into<String>, raw: Option<&str>) -> Self {
+        Self {
+            identity,
+            response_continuation_id: None,
+            model_id: None,
+            text: None,
+            finish_reason: Some("error".to_owned()),
+            usage: LlmUsage::default(),
+            sources: Vec::new(),
+            file_bundle: None,
+            warnings: Vec::new(),
+            failure: Some(Failure { code: code.into(), message: message.into() }),
+            raw_response_json: raw.map(str::to_owned),
+            tool_calls: Vec::new(),
+        }
+    }
+
+    /// Writes it with every field, null where there is nothing; lists are never null.
+    pub fn write(&self, writer: &mut Writer, casing: Casing, raw: RawResponses) {
+        let key = |writer: &mut Writer, name: &'static str| match casing {
+            Casing::Pascal => _ = writer.key(name),
+            Casing::Camel => _ = writer.key_text(&camel(name)),
+        };
+        let text = |writer: &mut Writer, name, value: Option<&str>| {
+            key(writer, name);
+            match value {
+                Some(value) => writer.string(value),
+                None => writer.null(),
+            }
+        };
+        let number = |writer: &mut Writer, name, value| {
+            key(writer, name);
+            writer.number(value);
+        };
+        writer.object(|writer| {
+            let identity = &self.identity;
+            let continuation = self.response_continuation_id.as_deref();
+            text(writer, "Kind", Some(self.kind().name()));
+            text(writer, "ConversationId", Some(&identity.conversation_id));
+            text(writer, "TurnId", identity.turn_id.as_deref().or(continuation));
+            text(writer, "AgentContextId", identity.agent_context_id.as_deref());
+            text(writer, "ConversationContextId", identity.conversation_context_id.as_deref());
+            text(writer, "ResponseContinuationId", continuation);
+            text(writer, "Mode", Some(&identity.mode));
+            text(writer, "ModelId", self.model_id.as_deref());
+            text(writer, "Text", self.text.as_deref());
+            text(writer, "FinishReason", self.finish_reason.as_deref());
+            key(writer, "Usage");
+            writer.object(|writer| {
+                number(writer, "PromptTokens", self.usage.prompt_tokens);
+                number(writer, "CompletionTokens", self.usage.completion_tokens);
+                number(writer, "TotalTokens", self.usage.total_tokens);
+            });
+            key(writer, "Sources");
+            writer.array(|writer| {
+                for source in &self.sources {
+                    writer.object(|writer| {
+                        text(writer, "Id", Some(&source.id));
+                        text(writer, "Path", Some(&source.path));
+                        number(writer, "StartLine", source.start_line);
+                        number(writer, "EndLine", source.end_line);
+                        text(writer, "Language", Some(&source.language));
+                    });
+                }
+            });
+            key(writer, "FileBundle");
+            match &self.file_bundle {
+                Some(bundle) => writer.raw(bundle.raw()),
+                None => writer.null(),
+            }
+            key(writer, "Warnings");
+            writer.array(|writer| self.warnings.iter().for_each(|warning| writer.string(warning)));
+            text(writer, "ErrorCode", self.failure.as_ref().map(|failure| &*failure.code));
+            text(writer, "ErrorMessage", self.failure.as_ref().map(|failure| &*failure.message));
+            let exposed = self.raw_response_json.as_deref().filter(|_| raw == RawResponses::Exposed);
+            text(writer, "RawResponseJson", exposed);
+            key(writer, "ToolCalls");
+            writer.array(|writer| {
+                for call in &self.tool_calls {
+                    writer.object(|writer| {
+                        text(writer, "CallId", Some(&call.call_id));
+                        text(writer, "Name", Some(&call.name));
+                        key(writer, "ArgumentsJson");
+                        match &call.arguments_json {
+                            Some(arguments) => writer.literal(arguments),
+                            None => writer.null(),
+                        }
+                    });
+                }
+            });
+        });
+    }
+}
+
+/// A body that says nothing we know is shown as far as a person reads it.
+fn shortened(body: &str) -> &str {
+    const MOST: usize = 2000;
+    body.get(..body.floor_char_boundary(MOST)).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "envelope_tests.rs"]
+mod tests;
