@@ -165,11 +165,15 @@ class Answer:
         return self.response.getheader(name)
 
     def json(self) -> dict:
+        body = self.response.read()
         try:
-            return json.loads(self.response.read())
-        except ValueError:
-            # Something in between has answered, such as a proxy.
-            return {"detail": "The answer is not JSON."}
+            return json.loads(body)
+        except ValueError as fault:
+            if self.response.status >= 400:
+                # Something in between has refused, such as a proxy.
+                return {"detail": "The answer is not JSON."}
+            # A connection that breaks early enough looks like a short answer.
+            raise http.client.IncompleteRead(body) from fault
 
     def events(self) -> Iterator[Event]:
         """The events of a stream. One that ends without `done` or `error` has broken off."""

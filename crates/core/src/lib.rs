@@ -35,7 +35,8 @@ pub use model::{
 };
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use prompt::{
-    ComposeBlocks, ComposeRequest, ConversationContext, DEFAULT_MODE, compose, tool_results_block, tool_usage_block,
+    ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, ToolsSent, compose,
+    tool_results_block, tool_usage_block,
 };
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use store::{Store, StoreError};

@@ -1,11 +1,14 @@
-//! Composition of an upstream request as AGN-003 writes it down, literally.
+//! Composition of an upstream request (AGN-003): one value, written in two ways.
 //!
-//! Pure: strings go in, a JSON body comes out. Parts that are texts are handed over ready; this decides where they stand
-//! and when they are left out.
+//! [`Composition::literal`] follows the document to the letter; [`Composition::body`] says the same in the published
+//! shapes. Pure: strings go in, a JSON body comes out. Parts that are texts are handed over ready; this decides where they
+//! stand and when they are left out.
+
+mod items;
 
 use std::borrow::Cow;
 
-use amalgam_protocol::{Raw, Shape, Writer};
+use amalgam_protocol::{Json, Raw, Shape, Writer};
 
 /// The mode of a turn that names none.
 pub const DEFAULT_MODE: &str = "general";
@@ -51,41 +54,82 @@ pub struct ComposeBlocks<'a> {
     pub stream: Option<bool>,
 }
 
-/// The body of the upstream request.
+/// Everything that one upstream request is made from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Composition<'a> {
+    /// What stays the same over a conversation.
+    pub context: ConversationContext<'a>,
+    /// What one turn asks for.
+    pub request: ComposeRequest<'a>,
+    /// What is added from elsewhere.
+    pub blocks: ComposeBlocks<'a>,
+    /// Ready content parts of the user's message, such as images: behind the instruction, before everything else.
+    pub attachments: &'a [Json],
+    /// Items of earlier turns, for an upstream that does not keep them. The literal shape has no place for them.
+    pub history: &'a [Json],
+    /// When tools are sent; the literal shape sends them on initial requests alone.
+    pub tools: ToolsSent,
+}
+
+/// When the published shape carries tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolsSent {
+    /// Upstreams do not carry them over from one response to the next.
+    #[default]
+    OnEveryCall,
+    /// As AGN-003 has it.
+    OnInitialCalls,
+}
+
+/// The literal body of a request without attachments.
 pub fn compose(context: &ConversationContext<'_>, request: &ComposeRequest<'_>, blocks: &ComposeBlocks<'_>) -> Vec<u8> {
-    let continuation = request.response_continuation_id.filter(|id| !id.trim().is_empty());
-    let results = request.tool_results_json.and_then(tool_results_block);
-    let mut writer = Writer::with_capacity(1024);
-    writer.object(|writer| {
-        writer.key("model").string(context.model_name);
-        if let Some(temperature) = context.temperature {
+    Composition { context: *context, request: *request, blocks: *blocks, ..Composition::default() }.literal()
+}
+
+impl<'a> Composition<'a> {
+    /// The body in the literal shapes of AGN-003.
+    pub fn literal(&self) -> Vec<u8> {
+        let Self { context, request, blocks, .. } = self;
+        let continuation = self.continuation();
+        let results = request.tool_results_json.and_then(tool_results_block);
+        let mut writer = Writer::with_capacity(1024);
+        writer.object(|writer| {
+            self.write_head(writer, continuation);
+            writer.key("input").array(|writer| {
+                if continuation.is_none() {
+                    let own = [filled(request.system_prompt), filled(blocks.tool_usage_metadata_block)];
+                    write_message(writer, "system", context.system, &[], own);
+                }
+                let said = user_text(request.mode, request.instruction);
+                let blocks = [filled(blocks.rag_context_block), results.as_deref()];
+                write_message(writer, "user", &said, self.attachments, blocks);
+            });
+            if continuation.is_none() {
+                write_tools(writer, request.tools_json);
+            }
+            write_choice(writer, "tool", request.tool_choice_name);
+        });
+        writer.into_bytes()
+    }
+
+    /// The response that this one goes on from; nothing for an initial request.
+    fn continuation(&self) -> Option<&'a str> {
+        self.request.response_continuation_id.filter(|id| !id.trim().is_empty())
+    }
+
+    /// What stands before the input, in either shape.
+    fn write_head(&self, writer: &mut Writer, continuation: Option<&str>) {
+        writer.key("model").string(self.context.model_name);
+        if let Some(temperature) = self.context.temperature {
             writer.key("temperature").float(temperature);
         }
-        if let Some(stream) = blocks.stream {
+        if let Some(stream) = self.blocks.stream {
             writer.key("stream").bool(stream);
         }
         if let Some(id) = continuation {
             writer.key("previous_response_id").string(id);
         }
-        writer.key("input").array(|writer| {
-            if continuation.is_none() {
-                let own = [filled(request.system_prompt), filled(blocks.tool_usage_metadata_block)];
-                write_message(writer, "system", context.system, own);
-            }
-            let said = user_text(request.mode, request.instruction);
-            write_message(writer, "user", &said, [filled(blocks.rag_context_block), results.as_deref()]);
-        });
-        if continuation.is_none() {
-            write_tools(writer, request.tools_json);
-        }
-        if let Some(name) = filled(request.tool_choice_name) {
-            writer.key("tool_choice").object(|writer| {
-                writer.key("type").string("tool");
-                writer.key("name").string(name);
-            });
-        }
-    });
-    writer.into_bytes()
+    }
 }
 
 fn filled(text: Option<&str>) -> Option<&str> {
@@ -98,18 +142,36 @@ fn user_text(mode: &str, instruction: &str) -> String {
 }
 
 /// The first text is always there, the others where they have something to say.
-fn write_message(writer: &mut Writer, role: &str, first: &str, others: [Option<&str>; 2]) {
+fn write_message(writer: &mut Writer, role: &str, first: &str, attachments: &[Json], others: [Option<&str>; 2]) {
     writer.object(|writer| {
         writer.key("role").string(role);
         writer.key("content").array(|writer| {
-            for text in std::iter::once(first).chain(others.into_iter().flatten()) {
-                writer.object(|writer| {
-                    writer.key("type").string("text");
-                    writer.key("text").string(text);
-                });
+            write_text(writer, "text", first);
+            for part in attachments.iter().map(Json::raw) {
+                match part.get("text").and_then(Raw::as_str) {
+                    Some(text) => write_text(writer, "text", &text.decode()),
+                    None => writer.raw(part),
+                }
             }
+            others.into_iter().flatten().for_each(|text| write_text(writer, "text", text));
         });
     });
+}
+
+fn write_text(writer: &mut Writer, kind: &str, text: &str) {
+    writer.object(|writer| {
+        writer.key("type").string(kind);
+        writer.key("text").string(text);
+    });
+}
+
+fn write_choice(writer: &mut Writer, kind: &str, name: Option<&str>) {
+    if let Some(name) = filled(name) {
+        writer.key("tool_choice").object(|writer| {
+            writer.key("type").string(kind);
+            writer.key("name").string(name);
+        });
+    }
 }
 
 /// Objects of the array pass unchanged; a text that is no array, or holds no object, gives no tools.
@@ -126,9 +188,17 @@ fn write_tools(writer: &mut Writer, tools_json: Option<&str>) {
 /// Every line of a value is indented and every name stands on one line, so that a tool's output cannot pass for a result
 /// of another tool.
 pub fn tool_results_block(json: &str) -> Option<String> {
-    let results = Raw::parse(json.as_bytes()).ok()?;
-    let told: Vec<String> =
-        results.elements().filter(|result| result.shape() == Shape::Object).map(tell_result).collect();
+    results_block(results_of(json))
+}
+
+/// The results in a JSON array: its objects.
+fn results_of(json: &str) -> impl Iterator<Item = Raw<'_>> {
+    let results = Raw::parse(json.as_bytes()).ok();
+    results.into_iter().flat_map(Raw::elements).filter(|result| result.shape() == Shape::Object)
+}
+
+fn results_block<'a>(results: impl Iterator<Item = Raw<'a>>) -> Option<String> {
+    let told: Vec<String> = results.map(tell_result).collect();
     (!told.is_empty()).then(|| format!("[TOOL_RESULTS]\n\n{}", told.join("\n\n")))
 }
 

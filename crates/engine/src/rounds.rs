@@ -269,15 +269,20 @@ impl Run {
                 Fate::Waits => IdKind::McpApprovalRequest,
                 Fate::Told(_) | Fate::Running | Fate::Ran(_) => IdKind::McpCall,
             };
+            // An upstream that has no ids for its calls gets ours.
+            let call_id = match call.call_id.is_empty() {
+                true => self.emitter.make_id(IdKind::Call),
+                false => call.call_id.clone(),
+            };
             let shown = ShownCall {
                 id: self.emitter.make_id(kind),
-                call_id: call.call_id.clone(),
+                call_id: call_id.clone(),
                 label: tool.as_ref().map_or(amalgam_core::BANK_LABEL, |tool| &tool.label).to_owned(),
                 name: tool.as_ref().map_or(&call.name, |tool| &tool.own_name).clone(),
                 arguments: call.arguments.clone(),
                 approval_request_id: None,
             };
-            dealt.push((Dealt { tool, shown, fate }, call.call_id.clone()));
+            dealt.push((Dealt { tool, shown, fate }, call_id));
         }
         self.begin_work(dealt, answer.held)
     }

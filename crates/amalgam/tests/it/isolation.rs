@@ -107,7 +107,9 @@ async fn create_thread(world: &World, client: &Client) -> (String, String, Strin
     let answer = streaming.post_json("/api/v2/ai-agent/respond/", &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let response = answer.header("amalgam-response-id").expect("a stream says where it can be picked up").to_owned();
-    let done = answer.json_events().last().expect("a stream has events").clone();
+    let text = answer.text();
+    let done = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().expect("a stream has events");
+    let done: Value = serde_json::from_str(done).expect("an event is JSON");
     ("secret-profile".to_owned(), done["session_id"].to_string(), response)
 }
 

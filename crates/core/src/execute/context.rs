@@ -58,7 +58,7 @@ pub struct ContextBlock {
     pub sources: Vec<SourceRef>,
     /// How many pieces had no room.
     pub left_out: usize,
-    /// Whether the only piece had to be cut to have room.
+    /// Whether its only piece had to be cut to have room.
     pub cut: bool,
 }
 
@@ -67,10 +67,10 @@ impl ContextBlock {
     pub fn warning(&self) -> Option<String> {
         match (self.left_out, self.cut) {
             (0, false) => None,
-            (0, true) => Some("context was truncated: the best chunk was cut to fit".to_owned()),
-            (left_out, false) => Some(format!("context was truncated: {left_out} chunks had no room")),
+            (0, true) => Some("context was truncated: a chunk was cut to fit".to_owned()),
+            (left_out, false) => Some(format!("context was truncated: chunks without room: {left_out}")),
             (left_out, true) => {
-                Some(format!("context was truncated: the best chunk was cut to fit and {left_out} had no room"))
+                Some(format!("context was truncated: a chunk was cut to fit, chunks without room: {left_out}"))
             }
         }
     }
@@ -99,7 +99,8 @@ pub fn select<'a>(mut found: Vec<Chunk<'a>>, most: usize) -> Vec<Chunk<'a>> {
 pub fn block(chunks: &[Chunk<'_>], budget: u64, count: impl Fn(&str) -> u64) -> Option<ContextBlock> {
     let mut pieces: Vec<(String, SourceRef)> = Vec::new();
     let mut used = count(HEADER);
-    for chunk in chunks.iter().filter(|chunk| !chunk.content.trim().is_empty()) {
+    let filled: Vec<&Chunk<'_>> = chunks.iter().filter(|chunk| !chunk.content.trim().is_empty()).collect();
+    for chunk in &filled {
         let piece = piece(chunk, pieces.len() + 1, &chunk.content);
         let cost = count(&piece);
         if used.saturating_add(cost) <= budget {
@@ -113,19 +114,18 @@ pub fn block(chunks: &[Chunk<'_>], budget: u64, count: impl Fn(&str) -> u64) -> 
     }
     let cut = pieces.is_empty();
     if cut {
-        pieces.push(chunks.iter().find_map(|chunk| cut_to(chunk, budget, &count))?);
+        pieces.push(filled.iter().find_map(|chunk| cut_to(chunk, budget, &count))?);
     }
     let (text, sources) = (joined(&pieces), pieces.into_iter().map(|(_, source)| source).collect::<Vec<_>>());
-    Some(ContextBlock { text, left_out: chunks.len() - sources.len(), sources, cut })
+    Some(ContextBlock { text, left_out: filled.len() - sources.len(), sources, cut })
 }
 
+/// One blank line stands behind it, and behind every piece.
 const HEADER: &str = "[CONTEXT]\n\n";
 
-/// One blank line stands behind every piece but the last, which ends the block.
 fn joined(pieces: &[(String, SourceRef)]) -> String {
     let mut text = HEADER.to_owned();
     pieces.iter().for_each(|(piece, _)| text.push_str(piece));
-    text.truncate(text.trim_end().len());
     text
 }
 

@@ -157,7 +157,9 @@ impl AgentExecuteResponse {
         }
         match Raw::parse(body.as_bytes()) {
             // As it was received, white space around it included.
-            Ok(response) => Self { raw_response_json: Some(body.to_owned()), ..Self::from_response(identity, response) },
+            Ok(response) => {
+                Self { raw_response_json: Some(body.to_owned()), ..Self::from_response(identity, response) }
+            }
             Err(error) => {
                 Self::failed(identity, code::NO_JSON, format!("the response is not JSON: {error}"), Some(body))
             }

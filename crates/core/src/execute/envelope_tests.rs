@@ -163,14 +163,29 @@ fn usage_is_read_in_both_vocabularies() {
 fn an_explicit_finish_reason_wins_and_the_last_of_several() {
     // R004-13, R004-14
     let cases = [
-        (json!([{"type": "output_text", "text": "a", "finish_reason": "stop"},
-                {"type": "tool_call", "tool_call": {"id": "c", "name": "f", "finish_reason": "tool_use"}}]), "tool_use"),
+        (
+            json!([{"type": "output_text", "text": "a", "finish_reason": "stop"},
+                {"type": "tool_call", "tool_call": {"id": "c", "name": "f", "finish_reason": "tool_use"}}]),
+            "tool_use",
+        ),
         (json!([{"type": "function_call", "call_id": "c", "name": "f", "finish_reason": "other"}]), "other"),
-        (json!([{"type": "message", "finish_reason": "length", "content": [
-            {"type": "output_text", "text": "a", "finish_reason": "stop"}]}]), "length"),
-        (json!([{"type": "output_text", "text": "a", "finish_reason": "stop"}, {"type": "reasoning", "finish_reason": "odd"}]), "odd"),
-        (json!([{"type": "output_text", "text": "a", "finish_reason": "stop"}, {"type": "x", "finish_reason": " "}]), "stop"),
-        (json!([{"type": "output_text", "text": "a", "finish_reason": "stop"}, {"type": "x", "finish_reason": null}]), "stop"),
+        (
+            json!([{"type": "message", "finish_reason": "length", "content": [
+            {"type": "output_text", "text": "a", "finish_reason": "stop"}]}]),
+            "length",
+        ),
+        (
+            json!([{"type": "output_text", "text": "a", "finish_reason": "stop"}, {"type": "reasoning", "finish_reason": "odd"}]),
+            "odd",
+        ),
+        (
+            json!([{"type": "output_text", "text": "a", "finish_reason": "stop"}, {"type": "x", "finish_reason": " "}]),
+            "stop",
+        ),
+        (
+            json!([{"type": "output_text", "text": "a", "finish_reason": "stop"}, {"type": "x", "finish_reason": null}]),
+            "stop",
+        ),
     ];
     for (output, expected) in cases {
         assert_eq!(mapped(&real(output.clone())).finish_reason.as_deref(), Some(expected), "{output}");
@@ -203,7 +218,10 @@ fn text_is_everything_said_joined_by_blank_lines() {
     let cases = [
         (json!([said("one"), said("two")]), Some("one\n\ntwo")),
         (json!([{"type": "output_text", "text": "top"}, said("in")]), Some("top\n\nin")),
-        (json!([message(json!([{"type": "OUTPUT_TEXT", "text": "a"}, {"type": "text", "text": "b"}]))]), Some("a\n\nb")),
+        (
+            json!([message(json!([{"type": "OUTPUT_TEXT", "text": "a"}, {"type": "text", "text": "b"}]))]),
+            Some("a\n\nb"),
+        ),
         (json!([message(json!("plain"))]), Some("plain")),
         // Blank ones leave no doubled separator, and nothing is trimmed.
         (json!([said(" a\n"), said(" \n"), said(""), said("b")]), Some(" a\n\n\nb")),
@@ -227,7 +245,10 @@ fn a_refusal_is_text_and_a_warning() {
     let envelope = mapped(&real(json!([message(json!([
         {"type": "output_text", "text": "Well."}, {"type": "refusal", "refusal": "I cannot."}]))])));
     assert_eq!(envelope.text.as_deref(), Some("Well.\n\nI cannot."));
-    assert_eq!((envelope.kind(), envelope.warnings), (Kind::Ok, vec!["the model refused: the text holds its refusal".to_owned()]));
+    assert_eq!(
+        (envelope.kind(), envelope.warnings),
+        (Kind::Ok, vec!["the model refused: the text holds its refusal".to_owned()])
+    );
     let alone = mapped(&real(json!([message(json!([{"type": "refusal", "refusal": "No."}]))])));
     assert_eq!((alone.kind(), alone.text.as_deref()), (Kind::Ok, Some("No.")));
 }
@@ -271,7 +292,9 @@ fn arguments_are_exactly_what_the_model_sent() {
     }
     // Also escapes that stand for no character, and only when the upstream gave an object is anything written anew.
     let body = |arguments: &str| {
-        format!(r#"{{"id":"r","output":[{{"type":"function_call","call_id":"c","name":"look","arguments":{arguments}}}]}}"#)
+        format!(
+            r#"{{"id":"r","output":[{{"type":"function_call","call_id":"c","name":"look","arguments":{arguments}}}]}}"#
+        )
     };
     let exact = AgentExecuteResponse::from_body(identity(), &body(r#""\ud800 \/ A""#));
     let mut writer = Writer::default();
@@ -293,10 +316,15 @@ fn calls_that_cannot_be_run_as_they_are_come_with_a_warning() {
     assert_eq!(calls(&nameless), [(String::new(), "f".to_owned(), Some("{}".to_owned()))]);
     assert_eq!(nameless.warnings, ["a tool call has no id, so that no result can name it"]);
     let cut = mapped(&with(
-        real(json!([{"type": "function_call", "call_id": "c", "name": "look", "arguments": "{\"a", "status": "incomplete"}])),
+        real(
+            json!([{"type": "function_call", "call_id": "c", "name": "look", "arguments": "{\"a", "status": "incomplete"}]),
+        ),
         json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}),
     ));
-    assert_eq!((calls(&cut), cut.warnings), (vec![look("c", "{\"a")], vec!["a tool call was cut short: its arguments are not whole".to_owned()]));
+    assert_eq!(
+        (calls(&cut), cut.warnings),
+        (vec![look("c", "{\"a")], vec!["a tool call was cut short: its arguments are not whole".to_owned()])
+    );
 }
 
 #[test]
@@ -396,7 +424,11 @@ fn an_http_failure_tells_the_status_and_what_the_server_said() {
     let error = json!({"error": {"message": "Too fast", "type": "rate_limit_error", "param": "model", "code": "slow"}});
     let partial = json!({"error": {"message": "Too fast", "type": null, "code": 429}});
     let cases = [
-        (error.to_string(), "rate_limit_error", "HTTP 429 Too Many Requests: Too fast (type: rate_limit_error, param: model, code: slow)"),
+        (
+            error.to_string(),
+            "rate_limit_error",
+            "HTTP 429 Too Many Requests: Too fast (type: rate_limit_error, param: model, code: slow)",
+        ),
         (partial.to_string(), "429", "HTTP 429 Too Many Requests: Too fast (code: 429)"),
         ("<html>busy</html>".to_owned(), "429", "HTTP 429 Too Many Requests: <html>busy</html>"),
         ("{\"detail\":1}".to_owned(), "429", "HTTP 429 Too Many Requests: {\"detail\":1}"),
@@ -404,7 +436,8 @@ fn an_http_failure_tells_the_status_and_what_the_server_said() {
     ];
     for (body, code, message) in cases {
         let envelope = AgentExecuteResponse::from_http_failure(identity(), 429, "Too Many Requests", &body);
-        let expected = AgentExecuteResponse::failed(identity(), code, message, Some(&*body).filter(|body| !body.is_empty()));
+        let expected =
+            AgentExecuteResponse::failed(identity(), code, message, Some(&*body).filter(|body| !body.is_empty()));
         assert_eq!(envelope, expected);
     }
     let long = AgentExecuteResponse::from_http_failure(identity(), 500, "", &"é".repeat(5000));

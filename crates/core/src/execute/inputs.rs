@@ -81,7 +81,8 @@ impl Condition<'_> {
     ///
     /// One of the values is enough for the first and the third operator, and none may match for the other two.
     pub fn admits(&self, value: Option<&str>) -> bool {
-        let any = |test: fn(&str, &str) -> bool| value.is_some_and(|value| self.values.iter().any(|own| test(value, own)));
+        let any =
+            |test: fn(&str, &str) -> bool| value.is_some_and(|value| self.values.iter().any(|own| test(value, own)));
         match self.operator {
             Operator::Equals => any(|value, own| value == own),
             Operator::Differs => !any(|value, own| value == own),
@@ -125,15 +126,8 @@ pub(super) fn artifacts<'a>(field: &Field<'a>, bounds: &Bounds, faults: &mut Req
 }
 
 fn artifact<'a>(element: &Field<'a>, bounds: &Bounds, faults: &mut RequestFaults) -> Option<Artifact<'a>> {
-    const KNOWN: [Known; 7] = [
-        &["RelativePath"],
-        &["FileName"],
-        &["Contents"],
-        &["Origin"],
-        &["MimeType"],
-        &["Language"],
-        &["Encoding"],
-    ];
+    const KNOWN: [Known; 7] =
+        [&["RelativePath"], &["FileName"], &["Contents"], &["Origin"], &["MimeType"], &["Language"], &["Encoding"]];
     let path = element.path.clone();
     let object = Object::read(path, element.raw, &KNOWN, bounds.unknown_fields, |_| None, faults)?;
     let relative_path = object.require("RelativePath", faults).and_then(|field| {
@@ -163,12 +157,10 @@ fn artifact<'a>(element: &Field<'a>, bounds: &Bounds, faults: &mut RequestFaults
             Some(Contents::Base64(text))
         }
     });
-    let origin = object.require("Origin", faults).and_then(|field| {
-        match &*field.name(bounds.name_bytes, faults)? {
-            "ide" => Some(ArtifactOrigin::Ide),
-            "user" => Some(ArtifactOrigin::User),
-            _ => field.wrong("must be `ide` or `user`", faults),
-        }
+    let origin = object.require("Origin", faults).and_then(|field| match &*field.name(bounds.name_bytes, faults)? {
+        "ide" => Some(ArtifactOrigin::Ide),
+        "user" => Some(ArtifactOrigin::User),
+        _ => field.wrong("must be `ide` or `user`", faults),
     });
     let mime_type = object.get("MimeType").and_then(|field| mime_type(&field, None, bounds, faults));
     let language = object.get("Language").and_then(|field| field.name(bounds.name_bytes, faults));
@@ -189,7 +181,8 @@ fn artifact<'a>(element: &Field<'a>, bounds: &Bounds, faults: &mut RequestFaults
 fn relative(path: &str) -> Option<String> {
     let mut parts = Vec::new();
     for part in path.split(['/', '\\']) {
-        let drive = part.as_bytes().get(1) == Some(&b':') && part.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
+        let drive =
+            part.as_bytes().get(1) == Some(&b':') && part.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
         match part {
             "." => {}
             _ if drive || part.trim_matches(['.', ' ']).is_empty() => return None,
@@ -276,9 +269,10 @@ fn condition<'a>(element: &Field<'a>, bounds: &Bounds, faults: &mut RequestFault
     let key = object.require("Key", faults).and_then(|field| field.name(bounds.name_bytes, faults));
     let operator = object.require("Operator", faults).and_then(|field| {
         let name = field.name(bounds.name_bytes, faults)?;
-        Operator::ALL.into_iter().find(|operator| operator.name() == name).or_else(|| {
-            field.wrong("must be one of `==`, `!=`, `contains`, `does_not_contain`", faults)
-        })
+        Operator::ALL
+            .into_iter()
+            .find(|operator| operator.name() == name)
+            .or_else(|| field.wrong("must be one of `==`, `!=`, `contains`, `does_not_contain`", faults))
     });
     let values = object.require("Values", faults).and_then(|field| {
         let elements = field.list(bounds.condition_values, faults)?;

@@ -326,7 +326,9 @@ fn tool_result<'a>(element: &Field<'a>, bounds: &Bounds, faults: &mut RequestFau
     let outcome = match (object.get("ResultJson"), object.get("ErrorMessage")) {
         (Some(result), None) => result_text(&result, bounds, faults).map(Outcome::Result),
         (None, Some(error)) => error.filled(bounds.result_bytes, faults).map(Outcome::Error),
-        (Some(_), Some(error)) => error.wrong("must not be sent together with `ResultJson`: a call has one outcome", faults),
+        (Some(_), Some(error)) => {
+            error.wrong("must not be sent together with `ResultJson`: a call has one outcome", faults)
+        }
         (None, None) => {
             let at = format!("{}.ResultJson", element.path);
             faults.add(at, FieldFaultKind::Missing, "is required, or `ErrorMessage` in its place");

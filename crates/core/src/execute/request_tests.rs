@@ -7,11 +7,7 @@ fn given<T>(body: &Value, check: impl FnOnce(Result<ExecuteRequest<'_>, RequestF
     given_text(&body.to_string(), &Bounds::default(), check)
 }
 
-fn given_text<T>(
-    body: &str,
-    bounds: &Bounds,
-    check: impl FnOnce(Result<ExecuteRequest<'_>, RequestFaults>) -> T,
-) -> T {
+fn given_text<T>(body: &str, bounds: &Bounds, check: impl FnOnce(Result<ExecuteRequest<'_>, RequestFaults>) -> T) -> T {
     check(read(Raw::parse(body.as_bytes()).unwrap(), bounds))
 }
 
@@ -70,11 +66,7 @@ fn is_turn(body: &Value, expected: UserTurn<'_>) {
 fn the_two_requests_are_told_apart_by_their_fields() {
     // R034-01, R034-02, R034-04, R034-13
     is_turn(&turn(json!({})), plain_turn());
-    let results = vec![ToolResult {
-        call_id: "c1".into(),
-        execution_ms: 5.0,
-        outcome: Outcome::Result("{}".into()),
-    }];
+    let results = vec![ToolResult { call_id: "c1".into(), execution_ms: 5.0, outcome: Outcome::Result("{}".into()) }];
     let expected = Continuation { session_id: "s1".into(), turn_id: "t1".into(), results };
     given(&continuation(json!({})), |read| assert_eq!(read, Ok(ExecuteRequest::Continuation(expected))));
 }
@@ -226,7 +218,8 @@ fn unknown_fields_are_refused_unless_they_are_ignored() {
         "ClipboardImages": [{"Id": "i", "MimeType": "image/png", "DataBase64": "AAAA", "Width": 5}],
         "RagScope": {"Conditions": [{"Key": "k", "Operator": "==", "Values": ["v"], "Not": true}], "Any": []},
     }));
-    let unknown = ["Extra", "session_id", "sessionid", "ClipboardImages[0].Width", "RagScope.Any", "RagScope.Conditions[0].Not"];
+    let unknown =
+        ["Extra", "session_id", "sessionid", "ClipboardImages[0].Width", "RagScope.Any", "RagScope.Conditions[0].Not"];
     assert_eq!(faults(&body), unknown.map(|name| format!("unknown_field {name}")));
     let lenient = Bounds { unknown_fields: UnknownFields::Ignored, ..Bounds::default() };
     assert_eq!(faults_within(&body, &lenient), Vec::<String>::new());
@@ -244,7 +237,8 @@ fn names_may_be_in_camel_case_and_are_told_as_they_were_written() {
 
 #[test]
 fn a_field_that_is_said_twice_is_a_fault() {
-    let text = r#"{"SessionId":"s","sessionId":"s","TurnId":"t","TurnId":"u","Instruction":"x","Repo":"a","Repository":"b"}"#;
+    let text =
+        r#"{"SessionId":"s","sessionId":"s","TurnId":"t","TurnId":"u","Instruction":"x","Repo":"a","Repository":"b"}"#;
     let told = given_text(text, &Bounds::default(), |read| read.unwrap_err());
     let told: Vec<String> = told.list().iter().map(|fault| format!("{} {}", fault.kind.code(), fault.field)).collect();
     assert_eq!(told, ["repeated_field sessionId", "repeated_field TurnId", "repeated_field Repository"]);
@@ -384,9 +378,7 @@ fn everything_is_bounded() {
         result_bytes: 2,
         unknown_fields: UnknownFields::Refused,
     };
-    let artifact = |contents: &str, encoding: &str| {
-        json!({"RelativePath": "a", "FileName": "a", "Contents": contents, "Origin": "ide", "Encoding": encoding})
-    };
+    let artifact = |contents: &str, encoding: &str| json!({"RelativePath": "a", "FileName": "a", "Contents": contents, "Origin": "ide", "Encoding": encoding});
     let image = |data: &str| json!({"Id": "i", "MimeType": "image/x", "DataBase64": data});
     let condition = |values: Value| json!({"Key": "k", "Operator": "==", "Values": values});
     for (more, fault) in [
@@ -408,7 +400,10 @@ fn everything_is_bounded() {
         (json!([1, 2]), "too_large ToolResults"),
         (json!([{"ToolCallId": "c", "ExecutionMs": 1, "ResultJson": "abc"}]), "too_large ToolResults[0].ResultJson"),
         (json!([{"ToolCallId": "c", "ExecutionMs": 1, "ResultJson": 123}]), "too_large ToolResults[0].ResultJson"),
-        (json!([{"ToolCallId": "c", "ExecutionMs": 1, "ErrorMessage": "abc"}]), "too_large ToolResults[0].ErrorMessage"),
+        (
+            json!([{"ToolCallId": "c", "ExecutionMs": 1, "ErrorMessage": "abc"}]),
+            "too_large ToolResults[0].ErrorMessage",
+        ),
     ] {
         assert_eq!(faults_within(&continuation(json!({"ToolResults": results})), &bounds), [fault]);
     }

@@ -69,7 +69,9 @@ impl Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { call_id, place } => write!(formatter, "call `{call_id}` (number {}) has no result", place + 1),
+            Self::Missing { call_id, place } => {
+                write!(formatter, "call `{call_id}` (number {}) has no result", place + 1)
+            }
             Self::Extra { call_id, .. } => write!(formatter, "no call `{call_id}` waits for a result"),
             Self::Duplicate { call_id, .. } => write!(formatter, "call `{call_id}` has a result before this one"),
             Self::Reordered { call_id, expected, .. } => {
@@ -164,7 +166,10 @@ mod tests {
         // R034-15, R034-18, C-13
         let cases: [(&[&str], &[&str]); 11] = [
             (&["a", "b"], &[]),
-            (&["b", "a"], &["reordered_result ToolResults[0].ToolCallId", "reordered_result ToolResults[1].ToolCallId"]),
+            (
+                &["b", "a"],
+                &["reordered_result ToolResults[0].ToolCallId", "reordered_result ToolResults[1].ToolCallId"],
+            ),
             (&["a"], &["missing_result ToolResults"]),
             // Those behind a missing one are still in order.
             (&["b"], &["missing_result ToolResults"]),
@@ -182,7 +187,10 @@ mod tests {
                     "reordered_result ToolResults[2].ToolCallId",
                 ],
             ),
-            (&["x"], &["extra_result ToolResults[0].ToolCallId", "missing_result ToolResults", "missing_result ToolResults"]),
+            (
+                &["x"],
+                &["extra_result ToolResults[0].ToolCallId", "missing_result ToolResults", "missing_result ToolResults"],
+            ),
         ];
         for (submitted, expected) in cases {
             assert_eq!(told(&["a", "b"], submitted), expected, "{submitted:?}");

@@ -314,12 +314,8 @@ pub fn session_bell(session_id: i64) -> String {
 /// The catalogue.
 pub trait CourseStore: Send + Sync {
     /// Keeps courses, each in the place of the one of its number, all of them or none. Nothing when there is no such tenant.
-    fn put_courses<'a>(
-        &'a self,
-        within: Within<'a>,
-        courses: Vec<Course>,
-        now_ms: u64,
-    ) -> Stored<'a, Option<Imported>>;
+    fn put_courses<'a>(&'a self, within: Within<'a>, courses: Vec<Course>, now_ms: u64)
+    -> Stored<'a, Option<Imported>>;
 
     /// An active course of the caller's tenant.
     fn course<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<Course>>;

@@ -117,7 +117,12 @@ async fn everything_about_an_answer_is_kept_under_the_published_kinds() {
         let call = known(&thread[1], "tool_call")[0];
         assert_eq!(
             [&call["id"], &call["name"], &call["arguments"], &call["output"]],
-            [&json!("call_1"), &json!("get_course_detail"), &json!("{\"course_id\":28}"), &answer["tool_results"][0]["output"]]
+            [
+                &json!("call_1"),
+                &json!("get_course_detail"),
+                &json!("{\"course_id\":28}"),
+                &answer["tool_results"][0]["output"]
+            ]
         );
         // What the turn asked and heard can be looked at.
         let turn = usage["turn_id"].as_str().expect("a turn has an id");
@@ -137,6 +142,11 @@ async fn a_model_that_stops_at_its_limit_still_answers() {
         assert_eq!(body["message"], "Half an ans");
         campus.says(&[Script::new([Said::refusal(&["I'd rather not."])])]);
         let answer = super::campus::respond(&ana, &json!({"message": "Do it"})).await;
-        assert_eq!((answer.status.as_u16(), &answer.json()["message"]), (200, &json!("I'd rather not.")), "{}", answer.text());
+        assert_eq!(
+            (answer.status.as_u16(), &answer.json()["message"]),
+            (200, &json!("I'd rather not.")),
+            "{}",
+            answer.text()
+        );
     }
 }

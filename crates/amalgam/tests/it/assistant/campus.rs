@@ -55,7 +55,8 @@ impl<'a> Campus<'a> {
     /// The same with this set-up.
     pub(super) async fn with(store: &'a TestStore, setup: Setup) -> Self {
         let upstream = Upstream::start();
-        let setup = setup.upstream("up", "responses", &upstream.base_url()).option("models", &json!([MODEL]).to_string());
+        let setup =
+            setup.upstream("up", "responses", &upstream.base_url()).option("models", &json!([MODEL]).to_string());
         Self::around(store, setup.extra(TENANTS), upstream).await
     }
 
@@ -78,7 +79,8 @@ impl<'a> Campus<'a> {
         let file = file.to_str().expect("a temporary folder has a plain name");
         for (number, key) in ["1", "2", "3"].into_iter().zip([ALPHA, BETA, GAMMA]) {
             cli.text(&["courses", "import", file, "--company-id", number]);
-            self.put_profile(key, "home-assistant", json!({"prompt": HOME, "tools": ["get_course_recommendation"]})).await;
+            self.put_profile(key, "home-assistant", json!({"prompt": HOME, "tools": ["get_course_recommendation"]}))
+                .await;
             self.put_profile(key, "course-assistant", json!({"prompt": COURSE, "tools": ["get_course_detail"]})).await;
         }
     }

@@ -58,7 +58,10 @@ async fn a_profile_answers_as_a_model_with_its_prompt_and_its_tools() {
         let next = ana.post_json("/v1/responses", &request).await.json();
         assert_eq!(next["instructions"], "Rhyme.");
         let asked = campus.last_asked();
-        assert_eq!((&asked["instructions"], &asked["temperature"]), (&json!(format!("{words}\n\nRhyme.")), &json!(0.75)));
+        assert_eq!(
+            (&asked["instructions"], &asked["temperature"]),
+            (&json!(format!("{words}\n\nRhyme.")), &json!(0.75))
+        );
         let heard: Vec<String> = said(&asked).into_iter().map(|(_, text)| text).collect();
         assert_eq!(heard, ["What is it?", "About leading.", "And?"], "a chain goes on, and the prompt is there once");
         // No thread of the assistant's own door comes of it.

@@ -20,7 +20,7 @@ pub(super) struct Event {
 
 /// A stream that is being read. Dropping it closes the connection.
 pub(super) struct Events {
-    /// Status line and headers, in lower case.
+    /// Status line and headers.
     pub(super) head: String,
     socket: TcpStream,
     /// Bytes of the body that belong to no whole frame yet.
@@ -48,13 +48,14 @@ impl Events {
             assert!(more(&mut socket, &mut raw).await, "the answer ends in its head");
         };
         let body = raw.split_off(end + 4);
-        let head = String::from_utf8_lossy(&raw).to_ascii_lowercase();
+        let head = String::from_utf8_lossy(&raw).into_owned();
         Self { head, socket, rest: String::new(), ready: VecDeque::new(), raw: body }
     }
 
     /// A header of the answer.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The next frame; nothing after the last one.

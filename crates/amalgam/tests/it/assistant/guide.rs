@@ -45,7 +45,9 @@ fn words(line: &str) -> Vec<String> {
             (Some(open), close) if open == close => quote = None,
             (None, '\'' | '"') => quote = Some(character),
             (None | Some('"'), '\\') => word.extend(characters.next().filter(|next| *next != '\n')),
-            (None, space) if space.is_whitespace() => words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty())),
+            (None, space) if space.is_whitespace() => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()))
+            }
             _ => word.push(character),
         }
     }
@@ -121,7 +123,8 @@ async fn the_requests_of_the_guide_are_answered_as_it_says() {
                 "bash" if block.code.starts_with("curl") => {
                     let command = block.code.replace("$AMALGAM_KEY", KEY).replace("$SESSION_ID", &session);
                     let command = command.replace("$RESPONSE_ID", &response);
-                    let answer = curl(&client, &command.replace("starting_after=7", &format!("starting_after={place}"))).await;
+                    let answer =
+                        curl(&client, &command.replace("starting_after=7", &format!("starting_after={place}"))).await;
                     assert!(answer.status.as_u16() < 500, "{}: {command}: {}", store.name, answer.text());
                     if let Some(id) = answer.header("amalgam-response-id") {
                         response = id.to_owned();
@@ -136,7 +139,12 @@ async fn the_requests_of_the_guide_are_answered_as_it_says() {
                 "json" => {
                     let answer = last.take().expect("a request comes before its answer");
                     let status = answer.status.as_str().to_owned();
-                    assert!(block.before.contains(&format!("Answer, `{status}`:")), "{}: {}", block.before, answer.text());
+                    assert!(
+                        block.before.contains(&format!("Answer, `{status}`:")),
+                        "{}: {}",
+                        block.before,
+                        answer.text()
+                    );
                     let told: Value = serde_json::from_str(&block.code).expect("the guide has JSON");
                     assert_alike(&told, &answer.json(), "body");
                     if !answer.status.is_success() {
@@ -176,7 +184,8 @@ fn the_table_of_variables_has_every_setting_with_its_default() {
         other => other.to_string(),
     };
     let settings = Settings::KEYS.iter().map(|(key, variable)| ((*variable).to_owned(), default(key)));
-    let expected: Vec<(String, String)> = [(KEY_VARIABLE.to_owned(), "none".to_owned())].into_iter().chain(settings).collect();
+    let expected: Vec<(String, String)> =
+        [(KEY_VARIABLE.to_owned(), "none".to_owned())].into_iter().chain(settings).collect();
     assert_eq!(sorted(told), sorted(expected));
 }
 

@@ -22,7 +22,9 @@ async fn a_model_that_is_there_is_told_with_its_own_name_and_asked_for_once_in_t
     for store in stores() {
         let campus = Campus::on(&store).await;
         campus.configure(ALPHA, json!({"system_prompt": "Config."})).await;
-        campus.upstream.always_for("/models/gpt-4o-mini", Reply::json(json!({"id": "gpt-4o-mini-2024", "object": "model"})));
+        campus
+            .upstream
+            .always_for("/models/gpt-4o-mini", Reply::json(json!({"id": "gpt-4o-mini-2024", "object": "model"})));
         let ana = campus.user(ALPHA, "ana");
         let answer = ana.get(HEALTH).await;
         let expected = format!(
@@ -62,7 +64,11 @@ async fn an_assistant_that_could_not_answer_says_why_and_whether_anybody_was_ask
             let body = answer.json();
             let keys: Vec<&str> = body.as_object().unwrap().keys().map(String::as_str).collect();
             assert_eq!(keys.len(), 7, "{body}");
-            assert_eq!((answer.status.as_u16(), &body["ok"], &body["model_id"]), (503, &json!(false), &Value::Null), "{body}");
+            assert_eq!(
+                (answer.status.as_u16(), &body["ok"], &body["model_id"]),
+                (503, &json!(false), &Value::Null),
+                "{body}"
+            );
             [body["checked"].clone(), body["feature_enabled"].clone(), body["error"].clone()]
         };
         // No key: nobody was asked.

@@ -93,7 +93,10 @@ async fn a_long_thread_costs_no_more_than_a_short_one() {
             spent.push(cpu(&campus.amalgam) - before);
             sizes.push(campus.last_asked().to_string().len());
         }
-        say(&format!("{}: 100 turns took {} ticks in a short thread and {} in a long one", store.name, spent[0], spent[1]));
+        say(&format!(
+            "{}: 100 turns took {} ticks in a short thread and {} in a long one",
+            store.name, spent[0], spent[1]
+        ));
         assert_eq!(sizes[0], sizes[1], "the model is asked the same");
         assert_eq!(said(&campus.last_asked()).len(), 21);
     }

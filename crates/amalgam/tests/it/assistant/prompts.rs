@@ -40,7 +40,11 @@ async fn a_prompt_is_composed_of_the_tenants_words_the_profiles_and_the_course()
             let forced = agent == "course-assistant" && metadata == &course;
             let answer = campus.chat(&ana, body, "Fine.").await;
             assert_eq!(campus.last_asked()["instructions"], told, "{config} {agent}");
-            assert_eq!(answer["prompt"], json!({"version": "v1", "hash": prompt::hash(&configured)}), "{config} {agent}");
+            assert_eq!(
+                answer["prompt"],
+                json!({"version": "v1", "hash": prompt::hash(&configured)}),
+                "{config} {agent}"
+            );
             assert_eq!(campus.last_asked()["tool_choice"].is_object(), forced, "{config} {agent}");
         }
         campus.configure(ALPHA, json!({"prompt_version": "2026-11"})).await;
@@ -59,7 +63,8 @@ async fn without_any_words_the_course_stands_alone_or_nothing_is_told() {
         assert_eq!(campus.last_asked()["instructions"], LINE);
         // A course that nobody has, one that is not offered any more, one of another tenant alone.
         let file = campus.amalgam.folder().join("more.json");
-        let course = json!([{"id": 777, "title": "Beta's own", "description": "x", "modality": "Learn", "type": "Course"}]);
+        let course =
+            json!([{"id": 777, "title": "Beta's own", "description": "x", "modality": "Learn", "type": "Course"}]);
         std::fs::write(&file, course.to_string()).unwrap();
         campus.cli().text(&["courses", "import", file.to_str().unwrap(), "--company-id", "2"]);
         for course_id in [12345, 29, 777] {
@@ -106,10 +111,9 @@ async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
         assert_eq!(said(&campus.last_asked()).len(), 11);
 
         // The known ones have their words, their tools and a thread each. Space around a name is no part of it.
-        for (agent, words, tool) in [
-            ("home-assistant", HOME, "get_course_recommendation"),
-            (" course-assistant ", COURSE, "get_course_detail"),
-        ] {
+        for (agent, words, tool) in
+            [("home-assistant", HOME, "get_course_recommendation"), (" course-assistant ", COURSE, "get_course_detail")]
+        {
             let answer = campus.chat(&ana, json!({"message": "Hi", "agent": agent}), "Fine.").await;
             let asked = campus.last_asked();
             assert_eq!(asked["instructions"], format!("Config.\n\nAgent profile task:\n{words}"));
@@ -127,5 +131,28 @@ async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
         assert_ne!(after["prompt"]["hash"], before["prompt"]["hash"]);
         assert_eq!(campus.last_asked()["instructions"], "Config.\n\nAgent profile task:\nNew words.");
         assert_eq!(offered(&campus.last_asked()), Vec::<&str>::new());
+    }
+}
+
+#[tokio::test]
+async fn what_an_assistant_is_told_is_shown_to_its_administrators_alone() {
+    for store in stores() {
+        let campus = Campus::on(&store).await;
+        campus.configure(ALPHA, json!({"system_prompt": "Config words."})).await;
+        let ana = campus.user(ALPHA, "ana");
+        let answer = campus.chat(&ana, json!({"agent": "home-assistant", "message": "Hi"}), "Fine.").await;
+        let thread = campus.thread(ALPHA, &answer["session_id"]).await;
+        // A turn is a response, and its user may look at it at the other door: at all of it but the prompt.
+        let turn = thread[1]["response_id"].as_str().expect("an answer belongs to a turn");
+        let response = ana.get(&format!("/v1/responses/{turn}")).await;
+        assert_eq!((response.status.as_u16(), &response.json()["instructions"]), (200, &Value::Null));
+        let told = format!("Config words.\n\nAgent profile task:\n{HOME}");
+        for path in ["", "/input_items", "?stream=true"] {
+            let seen = ana.get(&format!("/v1/responses/{turn}{path}")).await.text();
+            assert!(!seen.contains("Config words.") && !seen.contains(HOME), "{path}: {seen}");
+        }
+        let threads = ana.get(&format!("/api/v2/ai-agent/sessions/{}/messages/", answer["session_id"])).await.text();
+        assert!(!threads.contains("Config words."), "{threads}");
+        assert_eq!(super::campus::known(&thread[1], "system_prompt")[0]["text"], told);
     }
 }

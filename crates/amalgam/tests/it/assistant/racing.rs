@@ -42,15 +42,19 @@ fn model(request: &Request) -> Reply {
 }
 
 /// One thread: everything that was said in it, and what came of it.
-async fn assert_thread(campus: &Campus<'_>, key: &str, user: &str, sent: &[String], answers: &BTreeMap<String, Answer>) {
+async fn assert_thread(
+    campus: &Campus<'_>,
+    key: &str,
+    user: &str,
+    sent: &[String],
+    answers: &BTreeMap<String, Answer>,
+) {
     let client = campus.user(key, user);
     let sessions = client.get("/api/v2/ai-agent/sessions/").await.json();
     assert_eq!(sessions["results"].as_array().map(Vec::len), Some(1), "{user} has one thread: {sessions}");
     let thread = campus.thread(key, &sessions["results"][0]["id"]).await;
-    let lines: Vec<(String, String)> = thread
-        .iter()
-        .map(|message| (text(&message["role"]), text(&message["content"])))
-        .collect();
+    let lines: Vec<(String, String)> =
+        thread.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect();
     let mut said_by_user: Vec<String> =
         lines.iter().filter(|(role, _)| role == "user").map(|(_, content)| content.clone()).collect();
     said_by_user.sort_unstable();
@@ -66,13 +70,21 @@ async fn assert_thread(campus: &Campus<'_>, key: &str, user: &str, sent: &[Strin
         let answer = &answers[content];
         let answered = lines.get(place + 1).is_some_and(|(role, _)| role == "assistant");
         let well = !matches!(fate(content), Fate::Refused | Fate::Cut);
-        assert_eq!((answered, answer.status.as_u16()), (well, if well { 200 } else { 503 }), "{content}: {}", answer.text());
+        assert_eq!(
+            (answered, answer.status.as_u16()),
+            (well, if well { 200 } else { 503 }),
+            "{content}: {}",
+            answer.text()
+        );
         assert_eq!(known(&thread[place], "error").len(), usize::from(!well), "{content}");
         if well {
             let body = answer.json();
             assert_eq!(body["message"], format!("re: {content}"));
             assert_eq!(body["session_id"], sessions["results"][0]["id"]);
-            assert_eq!((&body["user_message_id"], &body["assistant_message_id"]), (&thread[place]["id"], &thread[place + 1]["id"]));
+            assert_eq!(
+                (&body["user_message_id"], &body["assistant_message_id"]),
+                (&thread[place]["id"], &thread[place + 1]["id"])
+            );
             assert_eq!(body["response_id"], format!("resp_{content}"));
         }
         // What the model heard is the thread up to here: in order, and nobody else's.
@@ -113,7 +125,8 @@ async fn two_hundred_messages_of_twenty_users_and_three_tenants_at_once() {
         // The same names in all three tenants.
         let users: Vec<(&str, String)> =
             (0..20).map(|place| ([ALPHA, BETA, GAMMA][place % 3], format!("user{}", place / 3))).collect();
-        let sent = |key: &str, user: &str| -> Vec<String> { (0..10).map(|number| format!("{key}-{user}-{number}")).collect() };
+        let sent =
+            |key: &str, user: &str| -> Vec<String> { (0..10).map(|number| format!("{key}-{user}-{number}")).collect() };
         let messages = (0..10).flat_map(|number| users.iter().map(move |(key, user)| (*key, user, number)));
         let messages = messages.map(|(key, user, number)| (campus.user(key, user), sent(key, user)[number].clone()));
         let answers = send_all(messages.collect()).await;
@@ -136,7 +149,8 @@ async fn two_processes_that_race_on_one_thread_make_one_and_take_turns() {
         let user = format!("user{round}");
         let sent: Vec<String> = (0..12).map(|number| format!("{user}-{}", number + round)).collect();
         let at = |place: usize| if place % 2 == 0 { &campus.amalgam } else { &other };
-        let messages = sent.iter().enumerate().map(|(place, message)| (user_of(at(place), ALPHA, &user), message.clone()));
+        let messages =
+            sent.iter().enumerate().map(|(place, message)| (user_of(at(place), ALPHA, &user), message.clone()));
         let answers = send_all(messages.collect()).await;
         assert_thread(&campus, ALPHA, &user, &sent, &answers).await;
     }
@@ -166,10 +180,16 @@ async fn messages_of_one_user_are_answered_in_the_order_in_which_they_came() {
         let mut session = Value::Null;
         for (number, answer) in waiting.into_iter().enumerate() {
             let answer = answer.end().await;
-            assert_eq!((answer.status.as_u16(), &answer.json()["message"]), (if number == 3 { 503 } else { 200 }, &match number {
-                3 => Value::Null,
-                _ => json!(format!("re: {number}")),
-            }));
+            assert_eq!(
+                (answer.status.as_u16(), &answer.json()["message"]),
+                (
+                    if number == 3 { 503 } else { 200 },
+                    &match number {
+                        3 => Value::Null,
+                        _ => json!(format!("re: {number}")),
+                    }
+                )
+            );
             if number != 3 {
                 session = answer.json()["session_id"].clone();
             }
@@ -209,7 +229,10 @@ async fn whoever_leaves_while_it_waits_gives_up_its_place_and_has_said_nothing()
 }
 
 /// A turn that has run a tool and waits for the model's next word.
-async fn in_the_middle_of_its_tools(campus: &Campus<'_>, amalgam: &Amalgam) -> crate::support::Beside<Result<Answer, String>> {
+async fn in_the_middle_of_its_tools(
+    campus: &Campus<'_>,
+    amalgam: &Amalgam,
+) -> crate::support::Beside<Result<Answer, String>> {
     let call = Script::new([Said::call("call_1", "get_course_detail", &["{\"course_id\":28}"])]);
     campus.upstream.enqueue_for("/responses", whole(&call, "resp_1"));
     campus.upstream.enqueue_for("/responses", Reply::hang());
@@ -238,10 +261,8 @@ async fn assert_usable(campus: &Campus<'_>, amalgam: &Amalgam) {
         (!known(thread.first()?, "error").is_empty()).then_some(thread)
     })
     .await;
-    let lines: Vec<(&str, &str)> = thread
-        .iter()
-        .filter_map(|message| Some((message["role"].as_str()?, message["content"].as_str()?)))
-        .collect();
+    let lines: Vec<(&str, &str)> =
+        thread.iter().filter_map(|message| Some((message["role"].as_str()?, message["content"].as_str()?))).collect();
     assert_eq!(lines, [("user", "before the end"), ("user", "after it"), ("assistant", "re: after it")]);
     let heard: Vec<String> = said(&campus.last_asked()).into_iter().map(|(_, text)| text).collect();
     assert_eq!(heard, ["before the end", "after it"]);

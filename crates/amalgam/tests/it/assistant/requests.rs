@@ -100,7 +100,10 @@ async fn what_is_wrong_with_a_request_is_told_by_field_in_known_words() {
             (json!({"message": " \n\t\u{2003}"}), map("message", "This field may not be blank.")),
             (json!({"message": ["Hi"]}), map("message", "Not a valid string.")),
             // RNCC-08: characters, not bytes
-            (json!({"message": "é".repeat(4001)}), map("message", "Ensure this field has no more than 4000 characters.")),
+            (
+                json!({"message": "é".repeat(4001)}),
+                map("message", "Ensure this field has no more than 4000 characters."),
+            ),
             // RNCC-04
             (
                 json!({"message": "Hi", "agent": "a".repeat(101)}),

@@ -49,14 +49,16 @@ async fn every_variable_of_the_environment_has_its_effect() {
     // RNCC-40, RNCC-42. How long a model may take is proven beside the other mishaps.
     for store in stores() {
         let (upstream, other) = (Upstream::start(), Upstream::start());
-        let setup = VARIABLES.iter().fold(two_upstreams(&upstream, &other), |setup, (name, value)| setup.env(name, value));
+        let setup =
+            VARIABLES.iter().fold(two_upstreams(&upstream, &other), |setup, (name, value)| setup.env(name, value));
         let campus = Campus::around(&store, setup, upstream).await;
         let ana = campus.user(ALPHA, "ana@example.com");
         let first = campus.chat(&ana, json!({"message": "Hi"}), "Hello.").await;
         assert_eq!((&first["model"], &first["prompt"]["version"]), (&json!("env-model"), &json!("env-7")));
         assert_eq!(first["prompt"]["hash"], prompt::hash("Env words."));
         let asked = campus.last_asked();
-        let sent = ["model", "temperature", "top_p", "max_output_tokens", "truncation", "instructions"].map(|key| &asked[key]);
+        let sent =
+            ["model", "temperature", "top_p", "max_output_tokens", "truncation", "instructions"].map(|key| &asked[key]);
         let expected =
             [json!("env-model"), json!(0.25), json!(0.5), json!(321), json!("disabled"), json!("Env words.")];
         assert_eq!(sent, expected.each_ref());
@@ -68,7 +70,11 @@ async fn every_variable_of_the_environment_has_its_effect() {
         campus.told(&ana, json!({"message": "And?", "agent": "course-assistant"})).await;
         let asked = campus.asked();
         assert_eq!(asked[1]["parallel_tool_calls"], false);
-        assert!(asked[2]["tools"].as_array().is_none_or(Vec::is_empty) || asked[2]["tool_choice"] == "none", "{}", asked[2]);
+        assert!(
+            asked[2]["tools"].as_array().is_none_or(Vec::is_empty) || asked[2]["tool_choice"] == "none",
+            "{}",
+            asked[2]
+        );
         campus.chat(&ana, json!({"message": "Hi"}), "Bye.").await;
         let heard: Vec<String> = said(&campus.last_asked()).into_iter().map(|(_, text)| text).collect();
         assert_eq!(heard, ["Hello.", "Hi"]);
@@ -77,7 +83,10 @@ async fn every_variable_of_the_environment_has_its_effect() {
         assert_eq!(heard, ["Hi"], "an answer of thirteen characters is too long to be remembered");
 
         for (body, told) in [
-            (json!({"message": "1234567890123"}), json!({"message": ["Ensure this field has no more than 12 characters."]})),
+            (
+                json!({"message": "1234567890123"}),
+                json!({"message": ["Ensure this field has no more than 12 characters."]}),
+            ),
             (
                 json!({"message": "Hi", "metadata": {"course_id": 123}}),
                 json!({"metadata": ["Metadata is too large: it may have at most 16 bytes."]}),
@@ -101,11 +110,12 @@ async fn what_a_tenant_sets_goes_before_the_environment_and_what_it_leaves_empty
     // RNCC-41
     for store in stores() {
         let (upstream, other) = (Upstream::start(), Upstream::start());
-        let setup = VARIABLES.iter().fold(two_upstreams(&upstream, &other), |setup, (name, value)| setup.env(name, value));
+        let setup =
+            VARIABLES.iter().fold(two_upstreams(&upstream, &other), |setup, (name, value)| setup.env(name, value));
         let campus = Campus::around(&store, setup, upstream).await;
         let ana = campus.user(ALPHA, "ana");
         let own = json!({
-            "model": "own-model", "temperature": 1, "top_p": 0.75, "max_output_tokens": 99, "truncation": "auto",
+            "model": "own-model", "temperature": 1.5, "top_p": 0.75, "max_output_tokens": 99, "truncation": "auto",
             "parallel_tool_calls": true, "max_input_chars": 20, "history_max_messages": 0, "prompt_version": "own",
             "system_prompt": "Own words.", "safety_salt": "salt", "api_key": "sk-alpha",
         });
@@ -115,7 +125,7 @@ async fn what_a_tenant_sets_goes_before_the_environment_and_what_it_leaves_empty
         assert_eq!((&answer["model"], &answer["prompt"]["version"]), (&json!("own-model"), &json!("own")));
         let asked = campus.last_asked();
         let sent = ["model", "temperature", "top_p", "max_output_tokens", "parallel_tool_calls"].map(|key| &asked[key]);
-        assert_eq!(sent, [json!("own-model"), json!(1.0), json!(0.75), json!(99), json!(true)].each_ref());
+        assert_eq!(sent, [json!("own-model"), json!(1.5), json!(0.75), json!(99), json!(true)].each_ref());
         assert_eq!(asked["safety_identifier"], safety_identifier("salt", 1, "ana"));
         assert!(asked["instructions"].as_str().is_some_and(|text| text.starts_with("Own words.\n\n")), "{asked}");
         assert_eq!(campus.upstream.requests()[0].header("authorization"), Some("Bearer sk-alpha"));
@@ -126,7 +136,9 @@ async fn what_a_tenant_sets_goes_before_the_environment_and_what_it_leaves_empty
         assert_eq!(campus.upstream.requests()[1].header("authorization"), Some("Bearer sk-env"));
 
         // Null and an empty text unset.
-        campus.configure(ALPHA, json!({"model": "", "max_input_chars": null, "api_key": null, "system_prompt": " "})).await;
+        campus
+            .configure(ALPHA, json!({"model": "", "max_input_chars": null, "api_key": null, "system_prompt": " "}))
+            .await;
         assert_eq!(respond(&ana, &body).await.status, 400);
         let answer = campus.chat(&ana, json!({"message": "Hi"}), "Fine.").await;
         assert_eq!(answer["model"], "env-model");

@@ -29,7 +29,7 @@ async fn resumed(campus: &Campus<'_>, path: &str, last: Option<u64>) -> Vec<Even
     let mut headers = vec![("authorization", "Bearer am_alpha"), ("x-amalgam-user", "ana")];
     headers.extend(last.iter().map(|last| ("last-event-id", last.as_str())));
     let events = Events::open(&campus.user(ALPHA, "ana"), "GET", path, &headers, "").await;
-    assert!(events.head.starts_with("http/1.1 200"), "{}", events.head);
+    assert!(events.head.starts_with("HTTP/1.1 200"), "{}", events.head);
     events.rest().await
 }
 
@@ -39,7 +39,11 @@ fn scripts() -> [Script; 2] {
 }
 
 fn text(events: &[Event]) -> String {
-    events.iter().filter(|event| event.name == "message.delta").filter_map(|event| event.data["delta"].as_str()).collect()
+    events
+        .iter()
+        .filter(|event| event.name == "message.delta")
+        .filter_map(|event| event.data["delta"].as_str())
+        .collect()
 }
 
 #[tokio::test]
@@ -57,8 +61,16 @@ async fn a_stream_tells_the_same_as_the_whole_answer() {
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(
             names,
-            ["message.delta", "message.delta", "tool_call", "tool_result", "message.delta", "message.delta",
-             "message.delta", "done"]
+            [
+                "message.delta",
+                "message.delta",
+                "tool_call",
+                "tool_result",
+                "message.delta",
+                "message.delta",
+                "message.delta",
+                "done"
+            ]
         );
         assert!(events.windows(2).all(|pair| pair[0].id < pair[1].id), "{events:?}");
         assert_eq!(text(&events), "Let me look.It is about leading.");
@@ -139,18 +151,19 @@ async fn a_stream_that_fails_ends_in_an_error_that_says_nothing() {
         let last = events.last().expect("a stream has an end");
         let expected = json!({"detail": "AI service is temporarily unavailable."});
         assert_eq!((last.name.as_str(), &last.data), ("error", &expected), "{events:?}");
-        let session = campus.user(ALPHA, "ana").get("/api/v2/ai-agent/sessions/").await.json()["results"][0]["id"].clone();
+        let session =
+            campus.user(ALPHA, "ana").get("/api/v2/ai-agent/sessions/").await.json()["results"][0]["id"].clone();
         let thread = campus.thread(ALPHA, &session).await;
         assert_eq!(thread.len(), 1, "{thread:?}");
         assert_eq!(super::campus::kinds(&thread[0]), ["context", "error"]);
         // What was refused before the model spoke is an error like any other.
         let refused = stream(&campus, &json!({"message": ""})).await;
-        assert!(refused.head.starts_with("http/1.1 400"), "{}", refused.head);
+        assert!(refused.head.starts_with("HTTP/1.1 400"), "{}", refused.head);
         for _ in 0..10 {
             campus.upstream.enqueue(amalgam_testkit::Reply::status(500));
         }
         let refused = stream(&campus, &json!({"message": "Hi"})).await;
-        assert!(refused.head.starts_with("http/1.1 503"), "{}", refused.head);
+        assert!(refused.head.starts_with("HTTP/1.1 503"), "{}", refused.head);
     }
 }
 

@@ -141,7 +141,8 @@ async fn after_a_recommendation_the_model_is_told_to_be_brief_and_only_then() {
         let page = ana.get(path).await.json();
         assert_eq!(page["results"].as_array().map(Vec::len), Some(2));
         assert_eq!(page["next"], Value::Null);
-        let back = page["previous"].as_str().and_then(|url| url.strip_prefix(campus.amalgam.url())).expect("a page before");
+        let back =
+            page["previous"].as_str().and_then(|url| url.strip_prefix(campus.amalgam.url())).expect("a page before");
         let first = ana.get(back).await.json();
         assert_eq!(first["results"], output["results"]);
         let stranger = ana.without_header("authorization").get(path).await;
@@ -193,7 +194,10 @@ async fn the_catalogue_is_searched_and_paged_without_an_assistant() {
         let page = async |query: &str| ana.get(&format!("/api/v2/course-recommendations/{query}")).await.json();
         assert_eq!(ids(&page("?q=leadership").await), [28], "what is not offered is not found");
         assert_eq!(ids(&page("?q=KEPEMIMPINAN").await), [30]);
-        assert_eq!(page("?q=nothing-like-it").await, json!({"count": 0, "next": null, "previous": null, "results": []}));
+        assert_eq!(
+            page("?q=nothing-like-it").await,
+            json!({"count": 0, "next": null, "previous": null, "results": []})
+        );
         let all = page("?page_size=50").await;
         assert_eq!((&all["count"], ids(&all).len()), (&json!(9), 9));
         let mut seen = Vec::new();

@@ -129,7 +129,14 @@ pub(in crate::wires) async fn begin(
     let background = meaning.kept == Kept::Background;
     let effective = |model| Effective { model, stored: meaning.kept != Kept::No, background };
     if let Some(route) = route {
-        let settings = Settings::new(&sent, effective(settled.as_ref().map_or(model, |settled| &settled.model)));
+        let settings = match &settled {
+            None => Settings::new(&sent, effective(model)),
+            // What another door tells the model stays between the two.
+            Some(settled) => {
+                let shown = CreateResponse { instructions: None, ..sent.clone() };
+                Settings::new(&shown, effective(&settled.model))
+            }
+        };
         let sent = Sent { body, waits: body, raw, request: sent, settings, meaning, route, settled };
         return run(app, scope, order, sent).await;
     }
