@@ -1,8 +1,11 @@
 //! Public ids, all made here.
 //!
-//! `resp_AM-{milliseconds}-{24}` for responses, `{prefix}_AM-{24}` for everything else; 24 characters of lower-case
-//! letters and digits carry 124 random bits. The ids of a response's items begin with the same sixteen characters as the
-//! response's own random part, its stem: whoever has an item's id can find its response without an index of items.
+//! `resp_AM-{milliseconds}-{24}` for responses, `{prefix}_AM-{24}` for everything else, where 24 are lower-case letters
+//! and digits that carry 124 random bits. The ids of a response's items begin with the same sixteen characters as the last
+//! part of the response's own id, its stem: whoever has an item's id can find its response without an index of items.
+//!
+//! Eight characters of a stem are the time and eight are random: stems of one time stand beside each other in an index, so
+//! that new ones go where the last ones went. The ids of responses and of their items keep 82 random bits each.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -122,25 +125,28 @@ impl Ids {
     /// A new id.
     pub fn make(&mut self, kind: IdKind) -> String {
         let prefix = kind.prefix();
-        let mut id = String::with_capacity(prefix.len() + 4 + LENGTH);
+        let end = prefix.len() + 4 + LENGTH;
+        let mut id = String::with_capacity(end);
         id.push_str(prefix);
         id.push_str("_AM-");
-        self.push_random(&mut id);
+        if let Self::Within(stem) = self {
+            id.push_str(stem.as_str());
+        }
+        self.push_random(&mut id, end);
         id
     }
 
     /// A new response id; `now_ms` is in milliseconds since 1970.
     pub fn response(&mut self, now_ms: u64) -> String {
         let mut id = format!("resp_AM-{now_ms:013}-");
-        self.push_random(&mut id);
+        let end = id.len() + LENGTH;
+        id.push_str(std::str::from_utf8(&sortable(now_ms)).expect("letters are ASCII"));
+        self.push_random(&mut id, end);
         id
     }
 
-    fn push_random(&mut self, id: &mut String) {
-        let end = id.len() + LENGTH;
-        if let Self::Within(stem) = self {
-            id.push_str(stem.as_str());
-        }
+    /// Random characters up to the length of `end`.
+    fn push_random(&mut self, id: &mut String, end: usize) {
         while id.len() < end {
             let mut draw = || match self {
                 Self::Unguessable | Self::Within(_) => rand::rng().random::<u64>(),
@@ -165,8 +171,21 @@ impl Ids {
     }
 }
 
+/// The time as eight characters that stand in the order of time until the year 2059, and begin anew then.
+fn sortable(now_ms: u64) -> [u8; TIME] {
+    let (mut text, mut rest) = ([0; TIME], now_ms);
+    for letter in text.iter_mut().rev() {
+        *letter = IN_ORDER.get((rest % 36) as usize).copied().unwrap_or_default();
+        rest /= 36;
+    }
+    text
+}
+
 const LENGTH: usize = 24;
 const STEM: usize = 16;
+const TIME: usize = 8;
+/// The same characters in the order that indexes have them.
+const IN_ORDER: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 /// The largest multiple of 36^12 that a draw can hold: below it every id is equally likely.
 const CEILING: u64 = u64::MAX - u64::MAX % 36_u64.pow(LENGTH as u32 / 2);
@@ -211,6 +230,15 @@ mod tests {
         {
             assert_eq!(Stem::of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn stems_stand_in_the_order_of_time() {
+        let stem = |now_ms: u64| Stem::of(&Ids::Unguessable.response(now_ms)).unwrap().as_str().to_owned();
+        let times = [0, 35, 36, 1_700_000_000_123, 1_700_000_000_124, 1_900_000_000_000];
+        assert!(times.map(stem).is_sorted(), "{:?}", times.map(stem));
+        assert_ne!(stem(1_700_000_000_123), stem(1_700_000_000_123));
+        assert_eq!(sortable(36_u64.pow(8)), *b"00000000");
     }
 
     #[test]
