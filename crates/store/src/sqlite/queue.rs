@@ -25,12 +25,14 @@ pub(super) struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<T>,
+    /// Workers that wait. Waking costs a call of the system even where nobody sleeps.
+    idle: usize,
     closed: bool,
 }
 
 impl<T> Queue<T> {
     pub(super) fn new(bound: usize) -> Self {
-        let state = Mutex::new(State { waiting: VecDeque::new(), closed: false });
+        let state = Mutex::new(State { waiting: VecDeque::new(), idle: 0, closed: false });
         Self { state, filled: Condvar::new(), bound }
     }
 
@@ -44,8 +46,11 @@ impl<T> Queue<T> {
             return Err(Refused::Full);
         }
         state.waiting.push_back(job);
+        let wakes = state.idle > 0;
         drop(state);
-        self.filled.notify_one();
+        if wakes {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
@@ -57,7 +62,9 @@ impl<T> Queue<T> {
             if state.closed {
                 return false;
             }
+            state.idle += 1;
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
         }
         let count = limit.min(state.waiting.len());
         taken.extend(state.waiting.drain(..count));

@@ -83,10 +83,16 @@ statements! {
             INSERT INTO items (tenant_id, user_id, chain, position, response_id, parent_chain, parent_position, input, output)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
             ON CONFLICT (chain, position) DO NOTHING";
+        // The number is the time, and which of that millisecond it is.
         ADD_RESPONSE = "
-            INSERT INTO responses (tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
+            INSERT INTO responses (number, tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
                 completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+            VALUES (
+                COALESCE((
+                    SELECT number + 1 FROM responses WHERE number >= (?10 << 20) AND number < ((?10 + 1) << 20)
+                    ORDER BY number DESC LIMIT 1
+                ), ?10 << 20),
+                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
         HEAD = "
             SELECT status, process, chain, position, conversation_id, background FROM responses
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
@@ -104,9 +110,14 @@ statements! {
             INSERT INTO stream_events (tenant_id, user_id, response_id, first, last, frames)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         ADD_TRANSCRIPT = "
-            INSERT INTO transcripts (tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
+            INSERT INTO transcripts (id, tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
                 duration_ms, retries, cut, usage, losses, error, request, response, base_response, base_number, base_shared)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+            VALUES (
+                COALESCE((
+                    SELECT id + 1 FROM transcripts WHERE id >= (?7 << 20) AND id < ((?7 + 1) << 20)
+                    ORDER BY id DESC LIMIT 1
+                ), ?7 << 20),
+                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
         PUT_RUN = "
             INSERT INTO tool_runs (tenant_id, user_id, response_id, number, label, name, item_id, call_id, idempotent,
                 started_at, duration_ms, error, detail, arguments, output)
@@ -376,11 +387,11 @@ statements! {
             DELETE FROM transcripts
             WHERE id IN (
                 SELECT id FROM transcripts AS old
-                WHERE asked_at < ?1 AND NOT EXISTS (
+                WHERE id < (?1 << 20) AND NOT EXISTS (
                     SELECT 1 FROM transcripts AS later
                     WHERE later.base_response = old.response_id AND later.base_number = old.number
                 )
-                ORDER BY asked_at LIMIT ?2
+                ORDER BY id LIMIT ?2
             )";
         OLD_CLAIMS = "
             DELETE FROM idempotency
@@ -407,7 +418,7 @@ statements! {
             )";
         OLD_RESPONSES = "
             SELECT tenant_id, user_id, id FROM responses
-            WHERE created_at < ?1 AND status NOT IN ('queued', 'in_progress') ORDER BY created_at LIMIT ?2";
+            WHERE number < (?1 << 20) AND status NOT IN ('queued', 'in_progress') ORDER BY number LIMIT ?2";
 
         // Everything.
         RESET_RESPONSES = "DELETE FROM responses";

@@ -1,6 +1,7 @@
 -- Times are milliseconds since 1970. JSON is TEXT; bodies, frames, hashes and ids of processes are BLOB.
 
--- Heads of responses. `number` is the order in which they came into being.
+-- Heads of responses. `number` is created_at << 20 and which of that millisecond it is: rows stand in the order of their
+-- age, and whoever looks for old ones needs no index.
 CREATE TABLE responses (
     number INTEGER PRIMARY KEY,
     tenant_id INTEGER NOT NULL,
@@ -27,7 +28,6 @@ CREATE TABLE responses (
     request BLOB
 ) STRICT;
 CREATE UNIQUE INDEX responses_by_stem ON responses (tenant_id, stem);
-CREATE INDEX responses_by_age ON responses (created_at);
 CREATE INDEX responses_with_events ON responses (created_at) WHERE streamed = 1;
 CREATE INDEX responses_waiting ON responses (status) WHERE status = 'queued' AND process IS NULL;
 CREATE INDEX responses_held ON responses (process) WHERE process IS NOT NULL;
@@ -61,6 +61,7 @@ CREATE TABLE stream_events (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE transcripts (
+    -- asked_at << 20 and which of that millisecond it is.
     id INTEGER PRIMARY KEY,
     tenant_id INTEGER NOT NULL,
     user_id TEXT NOT NULL,
@@ -86,7 +87,6 @@ CREATE TABLE transcripts (
 ) STRICT;
 CREATE UNIQUE INDEX transcripts_by_response ON transcripts (response_id, number);
 CREATE INDEX transcripts_by_base ON transcripts (base_response, base_number) WHERE base_response IS NOT NULL;
-CREATE INDEX transcripts_by_age ON transcripts (asked_at);
 
 CREATE TABLE idempotency (
     tenant_id INTEGER NOT NULL,
