@@ -7,6 +7,7 @@ use std::{pin::pin, time::Duration};
 use amalgam_core::{Fault, FaultKind};
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -48,13 +49,21 @@ where
         return Err(too_large(limits));
     }
     let mut pieces = pin!(body);
-    let started = Instant::now();
+    let mut waits_since = None;
     let mut whole = Collected::Empty;
     loop {
-        let slowest = started + limits.pause + Duration::from_millis(whole.len() as u64 * 1000 / MIN_RATE);
-        let deadline = slowest.min(Instant::now() + limits.pause);
-        let Ok(next) = timeout_at(deadline, pieces.frame()).await else {
-            return Err(Fault::new(FaultKind::RequestTimeout, "The request body was not sent in time."));
+        // Most bodies come with their head: what is here already needs no timer.
+        let next = match pieces.frame().now_or_never() {
+            Some(next) => next,
+            None => {
+                let now = Instant::now();
+                let behind = limits.pause + Duration::from_millis(whole.len() as u64 * 1000 / MIN_RATE);
+                let deadline = (*waits_since.get_or_insert(now) + behind).min(now + limits.pause);
+                let Ok(next) = timeout_at(deadline, pieces.frame()).await else {
+                    return Err(Fault::new(FaultKind::RequestTimeout, "The request body was not sent in time."));
+                };
+                next
+            }
         };
         let Some(frame) = next else { return Ok(whole.into_bytes()) };
         let frame = frame.map_err(|error| {
