@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    future::ready,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -123,13 +124,13 @@ impl Names {
         Some(Route { candidates: Arc::new([candidate]), card: Arc::new(self.listed_card(id, upstream)) })
     }
 
+    /// A route that nobody has to be asked for.
+    fn known(&self, name: &str) -> Option<Route> {
+        let configured = self.configured.get(name).cloned();
+        configured.or_else(|| self.direct.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
+    }
+
     async fn find(&self, name: &str) -> Option<Route> {
-        if let Some(route) = self.configured.get(name) {
-            return Some(route.clone());
-        }
-        if let Some(route) = self.direct.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return Some(route.clone());
-        }
         if let Some((upstream, model)) = name.split_once('/')
             && !model.is_empty()
             && self.wire(upstream).is_some()
@@ -153,7 +154,10 @@ impl Names {
 
 impl Catalog for Names {
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
-        Box::pin(async move { Ok(self.find(name).await) })
+        match self.known(name) {
+            Some(route) => Box::pin(ready(Ok(Some(route)))),
+            None => Box::pin(async move { Ok(self.find(name).await) }),
+        }
     }
 
     fn resolve_on<'a>(&'a self, _scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {

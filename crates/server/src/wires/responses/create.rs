@@ -28,7 +28,8 @@ pub(super) async fn create(
     let (head, body) = read_json(request, app.limits.whole_body()).await?;
     let strict = is_strict(&head.headers);
     if let Some(key) = once::key(&head.headers)? {
-        return once::create(&app, &scope, key, strict, body).await;
+        // In a box: few requests have a key, and the others need no room for it.
+        return Box::pin(once::create(&app, &scope, key, strict, body)).await;
     }
     let order = Order { strict, ..Order::new(app.engine.identity()) };
     let begun = begin(&app, &scope, &body, order).await?;
