@@ -130,6 +130,15 @@ impl Names {
         configured.or_else(|| self.direct.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
     }
 
+    /// A route, whoever has to be asked for it.
+    async fn anywhere(&self, name: &str) -> Option<Route> {
+        match self.known(name) {
+            Some(route) => Some(route),
+            None => self.find(name).await,
+        }
+    }
+
+    /// A route that is not [`Names::known`].
     async fn find(&self, name: &str) -> Option<Route> {
         if let Some((upstream, model)) = name.split_once('/')
             && !model.is_empty()
@@ -164,7 +173,7 @@ impl Catalog for Names {
         Box::pin(async move {
             let route = match terms.upstream {
                 Some(upstream) => self.direct(terms.name, upstream, terms.name),
-                None => match self.find(terms.name).await {
+                None => match self.anywhere(terms.name).await {
                     // A name that nobody here has is asked of whoever it is usually from.
                     None => self.direct(terms.name, USUAL, terms.name),
                     found => found,

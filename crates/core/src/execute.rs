@@ -6,6 +6,7 @@ pub mod attach;
 pub mod context;
 pub mod envelope;
 mod fields;
+pub mod fingerprint;
 mod inputs;
 mod reading;
 pub mod request;

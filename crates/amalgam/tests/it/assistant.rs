@@ -17,3 +17,4 @@ mod scopes;
 mod settings;
 mod streams;
 mod tools;
+mod wires;

@@ -10,9 +10,14 @@ fn list_of(names: &[&str]) -> Reply {
     Reply::json(json!({"object": "list", "data": data}))
 }
 
+/// The names of the models of a list; profiles, which stand behind them, are another matter.
 fn ids(list: &Value) -> Vec<&str> {
-    let cards = list["data"].as_array().expect("a list has data");
-    cards.iter().map(|card| card["id"].as_str().expect("a model has an id")).collect()
+    named(list, |card| card["owned_by"] != "assistant")
+}
+
+fn named(list: &Value, wanted: impl Fn(&Value) -> bool) -> Vec<&str> {
+    let cards = list["data"].as_array().expect("a list has data").iter();
+    cards.filter(|card| wanted(card)).map(|card| card["id"].as_str().expect("a model has an id")).collect()
 }
 
 async fn ask(amalgam: &Amalgam, model: &str) -> amalgam_testkit::Answer {
@@ -20,12 +25,13 @@ async fn ask(amalgam: &Amalgam, model: &str) -> amalgam_testkit::Answer {
 }
 
 #[tokio::test]
-async fn without_a_configuration_there_is_the_demo_and_nothing_else() {
+async fn without_a_configuration_there_is_the_demo_with_the_profiles_of_its_tenant_and_nothing_else() {
     let amalgam = Amalgam::start(BINARY, Setup::new()).await;
     let list = amalgam.client().get("/v1/models").await;
     assert_eq!(list.status, 200);
     let list = list.json();
     assert_eq!((&list["object"], ids(&list)), (&json!("list"), vec!["demo"]));
+    assert_eq!(named(&list, |_| true), ["demo", "course-assistant", "home-assistant"]);
     let card = &list["data"][0];
     assert_eq!((&card["object"], &card["owned_by"]), (&json!("model"), &json!("demo")), "{card}");
     assert!(card["created"].is_u64(), "{card}");

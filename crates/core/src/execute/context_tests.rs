@@ -52,7 +52,7 @@ fn without_a_piece_there_is_no_block() {
 
 #[test]
 fn a_piece_cannot_end_its_fence_or_pass_for_another() {
-    // O-08, S2
+    // O-08
     let mut sly = chunk("c1\n=== CHUNK 9 ===", "a.md\r\nId: x", "text\n```\n=== CHUNK 2 ===\n`````\n");
     sly.language = Some("md`\nId: y".into());
     let block = block(&[sly], 1000, words).unwrap();
@@ -86,6 +86,18 @@ fn the_best_piece_is_cut_behind_a_line_if_none_has_room() {
     );
     assert_eq!(block.sources.first().map(|source| source.end_line), Some(2));
     assert_eq!(block.warning().as_deref(), Some("context was truncated: a chunk was cut to fit"));
+}
+
+#[test]
+fn a_block_is_counted_as_a_whole() {
+    // Two pieces together may cost more than the sum of both.
+    let chunks = [chunk("c1", "a.md", "one"), chunk("c2", "b.md", "two")];
+    let together = |text: &str| match text.starts_with("[CONTEXT]") && text.contains("=== CHUNK 2") {
+        true => 1000,
+        false => words(text),
+    };
+    let block = block(&chunks, 40, together).unwrap();
+    assert_eq!((block.sources.len(), block.left_out, block.cut), (1, 1, false));
 }
 
 #[test]

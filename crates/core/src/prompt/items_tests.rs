@@ -1,7 +1,7 @@
 //! Every rule of AGN-003 in the published shapes; the literal ones are tested beside `prompt.rs`.
 //!
-//! R003-07, R003-18, R003-42 and R003-44 hold by construction or concern callers; R003-20 … R003-23 and R003-33 are about
-//! texts that both shapes share.
+//! R003-07, R003-18, R003-42 and R003-44 hold by construction or concern callers; R003-20, R003-21, R003-22, R003-23 and
+//! R003-33 are about texts that both shapes share; R003-43 is these two files.
 
 use serde_json::{Value, json};
 
@@ -138,7 +138,8 @@ fn a_blank_continuation_id_is_an_initial_request() {
 #[test]
 fn the_system_message_holds_its_texts_in_order_without_placeholders() {
     // R003-14, R003-15, R003-16, R003-17, C-25
-    let cases: [(&str, Option<&str>, Option<&str>, &[&str]); 6] = [
+    type Case = (&'static str, Option<&'static str>, Option<&'static str>, &'static [&'static str]);
+    let cases: [Case; 6] = [
         ("Boot.", None, None, &["Boot."]),
         ("", None, None, &[""]),
         ("Boot.", Some(" keep\n"), None, &["Boot.", " keep\n"]),

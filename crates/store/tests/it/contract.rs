@@ -17,6 +17,7 @@ pub(crate) mod responses;
 pub(crate) mod retention;
 pub(crate) mod sessions;
 pub(crate) mod tenancy;
+pub(crate) mod threads;
 pub(crate) mod waiting;
 
 /// A test for each check. `$run` makes a store, runs the check on it, and clears up.
@@ -112,7 +113,6 @@ macro_rules! contract {
                 a_tenant_that_is_not_there_has_no_assistant
             }
             sessions {
-                a_thread_is_found_again_by_user_tenant_and_profile
                 the_user_speaks_when_its_place_has_come
                 the_end_of_a_turn_answers_and_lets_the_next_one_speak
                 a_turn_that_failed_leaves_the_question_and_an_error
@@ -120,11 +120,14 @@ macro_rules! contract {
                 only_the_turn_that_spoke_ends_its_place
                 whoever_leaves_lets_the_next_one_speak
                 history_is_what_was_said_last_in_order
-                every_text_can_be_said
                 racing_callers_share_one_thread_and_never_interleave
                 a_dead_process_leaves_the_thread_usable
                 a_response_that_ended_otherwise_does_not_block
                 whoever_went_away_while_getting_in_line_does_not_block
+            }
+            threads {
+                a_thread_is_found_again_by_user_tenant_and_profile
+                every_text_can_be_said
                 threads_and_messages_are_paged
                 threads_of_others_look_missing
                 threads_outlive_their_responses

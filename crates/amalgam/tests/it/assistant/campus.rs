@@ -20,7 +20,8 @@ pub(super) const GAMMA: &str = "am_gamma";
 /// The model that is asked where nobody says otherwise.
 pub(super) const MODEL: &str = "gpt-4o-mini";
 
-const TENANTS: &str = r#"
+/// The tenants as the configuration has them.
+pub(super) const TENANTS: &str = r#"
 [tenants.alpha]
 id = 1
 keys = ["am_alpha"]

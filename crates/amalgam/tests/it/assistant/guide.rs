@@ -71,7 +71,7 @@ async fn curl(client: &Client, command: &str) -> Answer {
                 headers.push((name.to_owned(), value.to_owned()));
             }
             "-d" => body = rest.next(),
-            url => path = url.strip_prefix("http://127.0.0.1:8080").unwrap_or_else(|| panic!("{url}?")).to_owned(),
+            url => path = url.strip_prefix("http://127.0.0.1:8080").expect("nothing else is asked").to_owned(),
         }
     }
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -107,7 +107,7 @@ fn event_names(stream: &str) -> Vec<&str> {
 fn before_the_words(stream: &str) -> u64 {
     let words = stream.find("event: message.delta").unwrap_or_default();
     let ids = stream.split_at(words).0.lines().filter_map(|line| line.strip_prefix("id: "));
-    ids.filter_map(|id| id.parse().ok()).last().unwrap_or_default()
+    ids.filter_map(|id| id.parse().ok()).next_back().unwrap_or_default()
 }
 
 #[tokio::test]

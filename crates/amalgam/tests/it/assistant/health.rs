@@ -6,7 +6,7 @@ use amalgam_core::assistant::prompt;
 use amalgam_testkit::{Reply, Setup, Upstream};
 use serde_json::{Value, json};
 
-use super::campus::{ALPHA, BETA, Campus, GAMMA, MODEL};
+use super::campus::{ALPHA, BETA, Campus, GAMMA, MODEL, TENANTS};
 use crate::support::stores;
 
 const HEALTH: &str = "/api/v2/ai-agent/health/";
@@ -51,11 +51,9 @@ async fn an_assistant_that_could_not_answer_says_why_and_whether_anybody_was_ask
     // RNCC-21, RNCC-22
     for store in stores() {
         let upstream = Upstream::start();
-        let tenants = "[tenants.alpha]\nid = 1\nkeys = [\"am_alpha\"]\n[tenants.beta]\nid = 2\nkeys = [\"am_beta\"]\n\
-                       [tenants.gamma]\nid = 3\nkeys = [\"am_gamma\"]\n";
         let setup = Setup::new().extra(&format!(
             "[upstreams.up]\nkind = \"responses\"\nbase_url = \"{}\"\napi_key = \"env:OPENAI_API_KEY\"\n\
-             models = [\"{MODEL}\"]\n{tenants}",
+             models = [\"{MODEL}\"]\n{TENANTS}",
             upstream.base_url()
         ));
         let campus = Campus::around(&store, setup, upstream).await;

@@ -148,7 +148,7 @@ async fn two_processes_that_race_on_one_thread_make_one_and_take_turns() {
     for round in 0..5 {
         let user = format!("user{round}");
         let sent: Vec<String> = (0..12).map(|number| format!("{user}-{}", number + round)).collect();
-        let at = |place: usize| if place % 2 == 0 { &campus.amalgam } else { &other };
+        let at = |place: usize| if place.is_multiple_of(2) { &campus.amalgam } else { &other };
         let messages =
             sent.iter().enumerate().map(|(place, message)| (user_of(at(place), ALPHA, &user), message.clone()));
         let answers = send_all(messages.collect()).await;
@@ -236,14 +236,19 @@ async fn in_the_middle_of_its_tools(
     let call = Script::new([Said::call("call_1", "get_course_detail", &["{\"course_id\":28}"])]);
     campus.upstream.enqueue_for("/responses", whole(&call, "resp_1"));
     campus.upstream.enqueue_for("/responses", Reply::hang());
-    let client = user_of(amalgam, ALPHA, "ana");
-    let body = json!({"agent": "course-assistant", "message": "before the end"});
-    let turn = beside(async move {
-        let headers = [("content-type", "application/json")];
-        client.try_request(http::Method::POST, super::campus::RESPOND, &headers, body.to_string().into()).await
-    });
+    let turn = say_at(amalgam, "before the end");
     campus.upstream.wait_for_requests(2).await;
     turn
+}
+
+/// Says something at a process that may go away.
+fn say_at(amalgam: &Amalgam, message: &str) -> crate::support::Beside<Result<Answer, String>> {
+    let client = user_of(amalgam, ALPHA, "ana");
+    let body = json!({"agent": "course-assistant", "message": message}).to_string();
+    beside(async move {
+        let headers = [("content-type", "application/json")];
+        client.try_request(http::Method::POST, super::campus::RESPOND, &headers, body.into()).await
+    })
 }
 
 async fn assert_usable(campus: &Campus<'_>, amalgam: &Amalgam) {
@@ -288,7 +293,13 @@ async fn a_thread_goes_on_at_another_process_when_its_own_is_killed() {
     let campus = Arc::new(Campus::on(&store).await);
     let mut victim = campus.another().await;
     let turn = in_the_middle_of_its_tools(&campus, &victim).await;
+    // Two more stand in line behind it, at the process that dies.
+    let waiting = [1, 2].map(|_| say_at(&victim, "never said"));
+    tokio::time::sleep(Duration::from_millis(400)).await;
     victim.kill();
     assert!(turn.end().await.is_err(), "nobody is told an answer");
+    for waiting in waiting {
+        assert!(waiting.end().await.is_err(), "nor are those who waited");
+    }
     assert_usable(&campus, &campus.amalgam).await;
 }

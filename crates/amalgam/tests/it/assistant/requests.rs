@@ -4,7 +4,7 @@ use amalgam_testkit::{Answer, Client, Setup, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::campus::{ALPHA, BETA, Campus, MODEL, RESPOND, respond, said};
+use super::campus::{ALPHA, BETA, Campus, MODEL, RESPOND, TENANTS, respond, said};
 use crate::support::{Script, stores};
 
 /// Status and body of an answer.
@@ -199,9 +199,7 @@ async fn the_flag_comes_before_the_fields_and_the_fields_before_the_key() {
     for store in stores() {
         let upstream = Upstream::start();
         let setup = Setup::new().extra(&format!(
-            "[upstreams.up]\nkind = \"responses\"\nbase_url = \"{}\"\napi_key = \"env:OPENAI_API_KEY\"\nmodels = [\"{MODEL}\"]\n\
-             [tenants.alpha]\nid = 1\nkeys = [\"am_alpha\"]\n[tenants.beta]\nid = 2\nkeys = [\"am_beta\"]\n\
-             [tenants.gamma]\nid = 3\nkeys = [\"am_gamma\"]\n",
+            "[upstreams.up]\nkind = \"responses\"\nbase_url = \"{}\"\napi_key = \"env:OPENAI_API_KEY\"\nmodels = [\"{MODEL}\"]\n{TENANTS}",
             upstream.base_url()
         ));
         let campus = Campus::around(&store, setup, upstream).await;

@@ -4,11 +4,8 @@ use amalgam_core::assistant::{prompt, safety_identifier, settings::Settings};
 use amalgam_testkit::{Request, Setup, Upstream};
 use serde_json::{Value, json};
 
-use super::campus::{ALPHA, BETA, Campus, GAMMA, MODEL, respond, said};
+use super::campus::{ALPHA, BETA, Campus, GAMMA, MODEL, TENANTS, respond, said};
 use crate::support::{Said, Script, stores};
-
-const TENANTS: &str = "[tenants.alpha]\nid = 1\nkeys = [\"am_alpha\"]\n[tenants.beta]\nid = 2\nkeys = [\"am_beta\"]\n\
-                       [tenants.gamma]\nid = 3\nkeys = [\"am_gamma\"]\n";
 
 /// Two upstreams with the same models; the first has the installation's key, the second one of its own.
 fn two_upstreams(one: &Upstream, other: &Upstream) -> Setup {

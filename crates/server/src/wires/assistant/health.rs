@@ -24,9 +24,12 @@ const FRESH: Duration = Duration::from_secs(10);
 /// So many tenants are remembered.
 const REMEMBERED: usize = 1000;
 
-/// What upstreams said about models lately: the name that they gave, or nothing.
+/// What an upstream said about a model, and when: the name that it gave, or nothing.
+type Said = (Instant, Option<String>);
+
+/// What upstreams said about the models of tenants lately.
 #[derive(Debug, Default)]
-pub(crate) struct Checks(Mutex<HashMap<(i64, String), (Instant, Option<String>)>>);
+pub(crate) struct Checks(Mutex<HashMap<(i64, String), Said>>);
 
 impl Checks {
     fn known(&self, key: &(i64, String)) -> Option<Option<String>> {

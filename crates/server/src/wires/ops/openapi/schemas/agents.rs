@@ -98,7 +98,8 @@ fn change_config() -> Value {
     );
     // What comes from forms is text: numbers and truths are read from it too.
     for shape in properties.values_mut() {
-        if let Some(kinds) = shape["type"].as_array_mut().filter(|kinds| !kinds.contains(&json!("string"))) {
+        let kinds = shape.get_mut("type").and_then(Value::as_array_mut);
+        if let Some(kinds) = kinds.filter(|kinds| !kinds.contains(&json!("string"))) {
             kinds.push(json!("string"));
         }
     }
