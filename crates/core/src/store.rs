@@ -1,6 +1,6 @@
 //! What is kept, and how it is asked for. Engines of the `store` crate implement it; nothing here knows SQL.
 //!
-//! Every method takes a [`Scope`], an [`Admin`] or an [`Operator`]: without one there is nothing to call. A thing of
+//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator): without one there is nothing to call. A thing of
 //! another tenant or user looks exactly like a missing one. Ids and times are made by the caller. What a method has
 //! acknowledged is on disk.
 

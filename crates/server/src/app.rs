@@ -87,7 +87,19 @@ impl App {
     /// Joins the parts.
     pub fn new(parts: Parts) -> Self {
         let Parts { engine, catalog, auth, store, clock, seal, toolbox, assistant, limits } = parts;
-        Self { engine, catalog, auth, store, clock, seal, toolbox, assistant, checks: Checks::default(), limits, ready: AtomicBool::new(true) }
+        Self {
+            engine,
+            catalog,
+            auth,
+            store,
+            clock,
+            seal,
+            toolbox,
+            assistant,
+            checks: Checks::default(),
+            limits,
+            ready: AtomicBool::new(true),
+        }
     }
 
     /// Says to load balancers that no more work should come.

@@ -12,13 +12,7 @@ use std::{
 };
 
 use amalgam_core::{BoxFuture, Fault, IdKind, Ids, Scope};
-use axum::{
-    Router,
-    body::Body,
-    extract::Request,
-    response::Response,
-    routing::future::RouteFuture,
-};
+use axum::{Router, body::Body, extract::Request, response::Response, routing::future::RouteFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::Body as _;
 use tower::Service;

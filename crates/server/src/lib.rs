@@ -18,6 +18,6 @@ pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
 pub use wires::{
-    AssistantSettings, Bank, Configs, Draft, Kept, QueueRunner, ROUTES, RouteInfo, Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router,
-    settled, show_approval,
+    AssistantSettings, Bank, Configs, Draft, Kept, QueueRunner, ROUTES, RouteInfo, Trial, TrialMishap, Whose,
+    administration, approval_status, doors, openapi, router, settled, show_approval,
 };

@@ -6,8 +6,8 @@ mod bank;
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, Fetched, ModelCard, OwnTerms, Operator, Rights, Route, Scope, Seal, Store,
-    TenantState,
+    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, Fetched, ModelCard, Operator, OwnTerms, Rights, Route, Scope, Seal,
+    Store, TenantState,
     store::{
         Added, Answer, Buried, Cancelled, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
         KeyRecord, Keyed, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, Pruned, QueuedTurn,

@@ -23,8 +23,8 @@ use axum::{
 
 use crate::app::App;
 
-pub use agent::AssistantSettings;
 pub(in crate::wires) use agent::Agent;
+pub use agent::AssistantSettings;
 pub(in crate::wires) use error::AssistantError;
 pub(crate) use health::Checks;
 

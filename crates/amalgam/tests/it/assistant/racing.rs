@@ -147,7 +147,8 @@ async fn two_processes_that_race_on_one_thread_make_one_and_take_turns() {
     campus.upstream.answer_for("/responses", model);
     for round in 0..5 {
         let user = format!("user{round}");
-        let sent: Vec<String> = (0..12).map(|number| format!("{user}-{}", number + round)).collect();
+        // Few enough for the model to hear all of them.
+        let sent: Vec<String> = (0..10).map(|number| format!("{user}-{}", number + round)).collect();
         let at = |place: usize| if place.is_multiple_of(2) { &campus.amalgam } else { &other };
         let messages =
             sent.iter().enumerate().map(|(place, message)| (user_of(at(place), ALPHA, &user), message.clone()));
@@ -166,13 +167,14 @@ async fn messages_of_one_user_are_answered_in_the_order_in_which_they_came() {
         campus.upstream.enqueue_for("/responses", whole(&Script::text(&["re: 0"]), "resp_0").behind(&gate));
         campus.upstream.answer_for("/responses", model);
         let mut waiting = Vec::new();
-        for number in 0..6 {
+        for number in 0..5 {
             let client = campus.user(ALPHA, "ana");
             waiting.push(beside(async move { respond(&client, &json!({"message": number.to_string()})).await }));
             // Each has its place before the next one comes: the first is with the model, the others stand in line.
             match number {
                 0 => drop(campus.upstream.wait_for_requests(1).await),
-                _ => tokio::time::sleep(Duration::from_millis(150)).await,
+                // Nothing outside tells of a place in line: half a second is time enough to take one.
+                _ => tokio::time::sleep(Duration::from_millis(500)).await,
             }
         }
         assert_eq!(campus.asked().len(), 1, "nobody goes before the first");
@@ -196,7 +198,7 @@ async fn messages_of_one_user_are_answered_in_the_order_in_which_they_came() {
         }
         let thread = campus.thread(ALPHA, &session).await;
         let contents: Vec<&str> = thread.iter().filter_map(|message| message["content"].as_str()).collect();
-        assert_eq!(contents, ["0", "re: 0", "1", "re: 1", "2", "re: 2", "3", "4", "re: 4", "5", "re: 5"]);
+        assert_eq!(contents, ["0", "re: 0", "1", "re: 1", "2", "re: 2", "3", "4", "re: 4"]);
     }
 }
 

@@ -285,7 +285,8 @@ mod tests {
     fn every_thing_that_can_be_wrong_has_a_sentence_of_its_own() {
         // RNCC-47
         assert_eq!(sound().verdict(), ["Everything that a turn needs is in place."]);
-        let cases: [(fn(&mut Findings), &str); 11] = [
+        type Damage = fn(&mut Findings);
+        let cases: [(Damage, &str); 11] = [
             (|found| found.feature_enabled = false, "switched off"),
             (|found| found.agent.as_mut().unwrap().exists = false, "no profile `home`"),
             (|found| found.agent.as_mut().unwrap().active = false, "`home` is not active"),

@@ -41,11 +41,7 @@ impl Agent {
     }
 
     /// The assistant of a profile.
-    pub(in crate::wires) async fn with(
-        app: &App,
-        scope: &Scope,
-        profile: Option<AgentProfile>,
-    ) -> Result<Self, Fault> {
+    pub(in crate::wires) async fn with(app: &App, scope: &Scope, profile: Option<AgentProfile>) -> Result<Self, Fault> {
         let own = match app.store.agent_config(scope).await? {
             Some(config) => Kept::read(config)?
                 .opened(&*app.seal, &scope.seal_context())
@@ -73,8 +69,11 @@ impl Agent {
             patience: Some(resolved.request_timeout.value),
         };
         let route = app.catalog.resolve_on(scope, terms).await?.ok_or_else(|| {
-            Fault::new(FaultKind::UpstreamRejected, "Nobody has the assistant's model.")
-                .detail(format_args!("model `{}` of tenant {}", resolved.model.value, scope.tenant_id()))
+            Fault::new(FaultKind::UpstreamRejected, "Nobody has the assistant's model.").detail(format_args!(
+                "model `{}` of tenant {}",
+                resolved.model.value,
+                scope.tenant_id()
+            ))
         })?;
         match route.candidates.first().and_then(|candidate| candidate.model.missing_key()) {
             Some(variable) => Err(AssistantError::NoKey(variable.to_owned())),

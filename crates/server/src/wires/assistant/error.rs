@@ -143,7 +143,10 @@ mod tests {
         // RNCC-18
         let fault = Fault::new(FaultKind::UpstreamRejected, "your prompt is silly").detail("key sk-1");
         let (status, body) = AssistantError::from(fault).told();
-        assert_eq!((status, body.as_slice()), (503, br#"{"detail":"AI service is temporarily unavailable."}"#.as_slice()));
+        assert_eq!(
+            (status, body.as_slice()),
+            (503, br#"{"detail":"AI service is temporarily unavailable."}"#.as_slice())
+        );
     }
 
     #[test]

@@ -153,7 +153,13 @@ fn the_requests_of_the_readme_are_read_by_the_server() {
     let bodies: Vec<&str> = readme.split("-d '").skip(1).map(|rest| rest.split('\'').next().unwrap()).collect();
     assert!(bodies.len() >= 4);
     for body in bodies {
-        assert_valid("CreateResponse", &serde_json::from_str(body).unwrap());
+        let value: Value = serde_json::from_str(body).unwrap();
+        // What is said to an assistant is a body of another door.
+        if value.get("message").is_some() {
+            assert_valid("Respond", &value);
+            continue;
+        }
+        assert_valid("CreateResponse", &value);
         let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
         assert_eq!((request.model.as_deref(), request.extra.len()), (Some("demo"), 0), "{body}");
     }

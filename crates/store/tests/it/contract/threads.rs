@@ -107,10 +107,10 @@ pub(crate) async fn threads_outlive_their_responses(store: Engine) {
     let ticket = talk(&store, &anna, None, HERE, "one").await;
     let waiting = line_up(&store, &anna, None).await;
     let all = Retention {
-        events_before_ms: u64::MAX >> 1,
-        transcripts_before_ms: u64::MAX >> 1,
-        claims_before_ms: u64::MAX >> 1,
-        responses_before_ms: Some(u64::MAX >> 1),
+        events_before_ms: NOW + 1000,
+        transcripts_before_ms: NOW + 1000,
+        claims_before_ms: NOW + 1000,
+        responses_before_ms: Some(NOW + 1000),
     };
     assert!(store.prune(operator(), all).await.unwrap().rows > 0);
     assert_eq!(store.prune(operator(), all).await.unwrap().rows, 0);

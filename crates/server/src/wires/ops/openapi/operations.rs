@@ -15,8 +15,8 @@ pub(crate) use admin::{
     change_tenant, create_key, create_tenant, get_tenant, get_turn, list_keys, list_tenants, revoke_key,
 };
 pub(crate) use agents::{
-    change_config, compare_profile_versions, delete_profile, diagnose, get_config, get_profile, get_session, list_profile_versions,
-    list_profiles, list_sessions, put_profile,
+    change_config, compare_profile_versions, delete_profile, diagnose, get_config, get_profile, get_session,
+    list_profile_versions, list_profiles, list_sessions, put_profile,
 };
 pub(crate) use assistant::{
     assistant_health, list_thread_messages, list_threads, recommend_courses, respond, resume_answer,
