@@ -5,6 +5,7 @@ mod allowed;
 mod ask;
 mod background;
 mod calls;
+mod drive;
 mod fitting;
 mod follow;
 mod frames;

@@ -3,23 +3,33 @@
 //! [`amalgam_core::turn::Turn`] decides; this does. The items of every round are one response. They are shown in the
 //! model's order: what it says after a call of the server's waits until that call is over.
 
-use std::{collections::VecDeque, sync::Arc, task::Context, task::Poll};
+mod answer;
+mod working;
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use amalgam_core::{
-    BoxFuture, CallHead, Emitter, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool, ShownCall, ShownEnd,
+    BoxFuture, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool, ShownCall,
     store::{Approval, ToolRun},
     turn::{Cap, Caps, Mishap, OutOfOrder, Ran, Spent, Step, Told, Turn, Verdict, Wanted},
 };
-use amalgam_protocol::{Json, Literal};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use amalgam_protocol::Json;
+use tokio::sync::mpsc;
 
 use crate::{
     calls::Calling,
     run::{Engine, Now, Run},
-    thread::RanCall,
     tooling::{Again, DecidedCall, Round, Tooling},
-    work::{Job, Outcome, Progress, Work, not_run, work},
+    work::{Job, Progress, Work, not_run, work},
 };
+use answer::{Answer, Held};
+use working::{Dealt, Fate};
+
+pub(crate) use working::Working;
 
 /// The rounds of one turn.
 pub(crate) struct Rounds {
@@ -35,79 +45,6 @@ pub(crate) struct Rounds {
     calls: u32,
     /// Whether a model was asked in this turn.
     asked: bool,
-}
-
-/// What one answer of the model asks of the server.
-#[derive(Default)]
-struct Answer {
-    calls: Vec<Called>,
-    held: VecDeque<Held>,
-    /// What had begun to be shown when the first of these calls began, and may go on: its pieces come mixed.
-    begun: Vec<Piece>,
-    /// Whether it calls tools of the client too.
-    for_client: bool,
-}
-
-/// What has a key of its own in an answer.
-#[derive(Clone, Copy, PartialEq)]
-enum Piece {
-    Call(u64),
-    Item(u64),
-}
-
-impl Piece {
-    /// The piece that an event is about, and whether it begins there.
-    fn of(event: &ModelEvent) -> Option<(Self, bool)> {
-        match event {
-            ModelEvent::CallStart { key, .. } => Some((Self::Call(*key), true)),
-            ModelEvent::CallDelta { key, .. } | ModelEvent::CallEnd { key } => Some((Self::Call(*key), false)),
-            ModelEvent::ItemStart { key, .. } => Some((Self::Item(*key), true)),
-            ModelEvent::ItemProgress { key: Some(key), .. } | ModelEvent::ItemEnd { key, .. } => {
-                Some((Self::Item(*key), false))
-            }
-            _ => None,
-        }
-    }
-}
-
-struct Called {
-    key: u64,
-    call_id: String,
-    name: String,
-    arguments: String,
-}
-
-/// What is shown when its turn comes.
-enum Held {
-    Event(ModelEvent),
-    Call(usize),
-}
-
-/// Calls that are dealt with.
-pub(crate) struct Working {
-    running: Option<BoxFuture<'static, Result<(), Fault>>>,
-    progress: UnboundedReceiver<Progress>,
-    /// Whether it is written down that they are about to run.
-    intended: bool,
-    dealt: Vec<Dealt>,
-    held: VecDeque<Held>,
-    /// The call that is shown as running.
-    begun: Option<usize>,
-}
-
-struct Dealt {
-    tool: Option<Arc<ServerTool>>,
-    shown: ShownCall,
-    fate: Fate,
-}
-
-enum Fate {
-    /// It waits for somebody to agree.
-    Waits,
-    /// It is not run.
-    Told(Told),
-    Running,
-    Ran(Outcome),
 }
 
 /// A model that is being asked again.
@@ -126,71 +63,8 @@ impl Rounds {
         Self { engine, tooling, machine, answer: Answer::default(), said: Vec::new(), from: 0, calls: 0, asked }
     }
 
-    /// Takes what the model said; what it asks of the server, and what follows on it, is kept back.
-    fn hold(&mut self, event: ModelEvent) -> Option<ModelEvent> {
-        let answer = &mut self.answer;
-        match event {
-            ModelEvent::CallStart { key, call } if self.tooling.is_ours(&call) => {
-                answer.held.push_back(Held::Call(answer.calls.len()));
-                let CallHead { call_id, name, .. } = call;
-                answer.calls.push(Called { key, call_id: call_id.unwrap_or_default(), name, arguments: String::new() });
-                None
-            }
-            ModelEvent::CallDelta { key, ref delta } if answer.is_called(key) => {
-                answer.append(key, delta);
-                None
-            }
-            ModelEvent::CallEnd { key } if answer.is_called(key) => None,
-            event => {
-                answer.for_client |= matches!(event, ModelEvent::CallStart { .. });
-                let at_once = answer.held.is_empty() || matches!(event, ModelEvent::Usage(_) | ModelEvent::Finish(_));
-                if at_once || answer.goes_on(&event) {
-                    answer.begin(&event);
-                    return Some(event);
-                }
-                answer.hold(event);
-                None
-            }
-        }
-    }
-
     fn tool(&self, name: &str) -> Option<&Arc<ServerTool>> {
         self.tooling.tools.get(name)
-    }
-}
-
-impl Answer {
-    /// Takes down what begins to be shown.
-    fn begin(&mut self, event: &ModelEvent) {
-        if let Some((piece, true)) = Piece::of(event) {
-            self.begun.push(piece);
-        }
-    }
-
-    /// Whether an event goes on with something that is being shown.
-    fn goes_on(&self, event: &ModelEvent) -> bool {
-        matches!(Piece::of(event), Some((piece, false)) if self.begun.contains(&piece))
-    }
-
-    /// Keeps an event back: behind what it goes on with, or at the end.
-    fn hold(&mut self, event: ModelEvent) {
-        let same = |held: &Held, piece| matches!(held, Held::Event(event) if Piece::of(event).is_some_and(|(other, _)| other == piece));
-        let before = match Piece::of(&event) {
-            Some((piece, false)) => self.held.iter().rposition(|held| same(held, piece)),
-            _ => None,
-        };
-        self.held.insert(before.map_or(self.held.len(), |before| before + 1), Held::Event(event));
-    }
-
-    fn is_called(&self, key: u64) -> bool {
-        self.calls.iter().any(|call| call.key == key)
-    }
-
-    /// Keys tell the calls of one answer apart; an upstream that uses one twice means the later call.
-    fn append(&mut self, key: u64, delta: &Literal) {
-        if let Some(call) = self.calls.iter_mut().rev().find(|call| call.key == key) {
-            call.arguments.push_str(&delta.decode());
-        }
     }
 }
 
@@ -209,7 +83,8 @@ impl Run {
     /// Takes an event of a turn with tools.
     pub(crate) fn take_in_round(&mut self, event: ModelEvent) -> Result<(), Fault> {
         let Some(rounds) = &mut self.rounds else { return self.emitter.on(event) };
-        match rounds.hold(event) {
+        let Rounds { answer, tooling, .. } = &mut **rounds;
+        match answer.take(event, |call| tooling.is_ours(call)) {
             None => Ok(()),
             Some(ModelEvent::Finish(Finish::Failed(fault))) => Err(*fault),
             Some(ModelEvent::Finish(finish)) => self.answered(finish),
@@ -510,80 +385,6 @@ impl Run {
     fn spent(&self) -> Spent {
         let tokens = self.emitter.usage().map_or(0, |usage| usage.total());
         Spent { tokens, time: self.started.elapsed() }
-    }
-}
-
-impl Working {
-    /// Shows as much as is known by now, in order. Whether that is anything.
-    fn show(&mut self, emitter: &mut Emitter) -> Result<bool, Fault> {
-        let mut shown = false;
-        while self.intended
-            && let Some(held) = self.held.pop_front()
-        {
-            match held {
-                Held::Event(event) => emitter.on(event)?,
-                Held::Call(index) => {
-                    let Some(dealt) = self.dealt.get(index) else { continue };
-                    if matches!(dealt.fate, Fate::Waits) {
-                        emitter.request_approval(&dealt.shown);
-                        shown = true;
-                        continue;
-                    }
-                    if self.begun != Some(index) {
-                        emitter.begin_hosted(&dealt.shown);
-                        self.begun = Some(index);
-                        shown = true;
-                    }
-                    let Some(end) = dealt.end() else {
-                        self.held.push_front(Held::Call(index));
-                        return Ok(shown);
-                    };
-                    emitter.end_hosted(&dealt.shown, &end);
-                }
-            }
-            shown = true;
-        }
-        Ok(shown)
-    }
-}
-
-impl Dealt {
-    /// The call as a door tells of it.
-    fn ran(&self) -> Option<RanCall> {
-        let (output, mishap) = match &self.fate {
-            Fate::Told(told) => (&told.output, Some(told.mishap)),
-            Fate::Ran(outcome) => (&outcome.output, outcome.mishap),
-            Fate::Waits | Fate::Running => return None,
-        };
-        Some(RanCall {
-            call_id: self.shown.call_id.clone(),
-            name: self.shown.name.clone(),
-            arguments: self.shown.arguments.clone(),
-            output: output.clone(),
-            mishap,
-        })
-    }
-
-    /// How the call is shown to have ended, once it has.
-    fn end(&self) -> Option<ShownEnd> {
-        let (output, mishap) = match &self.fate {
-            Fate::Told(told) => (&told.output, Some(told.mishap)),
-            Fate::Ran(outcome) => (&outcome.output, outcome.mishap),
-            Fate::Waits | Fate::Running => return None,
-        };
-        let raw = output.raw();
-        let error = match mishap {
-            // Told as if it had gone well, so that the model goes on from it.
-            None | Some(Mishap::Repeated) => None,
-            Some(mishap) => {
-                Some(raw.get_str("error").map_or_else(|| mishap.name().to_owned(), |text| text.into_owned()))
-            }
-        };
-        let output = match raw.as_str() {
-            Some(text) => text.decode().into_owned(),
-            None => raw.text().to_owned(),
-        };
-        Some(ShownEnd { output, error })
     }
 }
 

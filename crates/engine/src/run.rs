@@ -1,32 +1,25 @@
 //! One turn from request to answer: a place, images that must be fetched, a model that accepts, and then its events.
 
-use std::{
-    future::poll_fn,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelError, ModelEvent, ModelStream,
-    Start, Stem, Store, StoreError, array_of,
+    BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelStream, Start, Stem, Store,
+    StoreError,
     store::{ProcessId, Written},
 };
 use amalgam_protocol::{ErrorObject, Settings};
-use futures_util::FutureExt;
 use tokio::{sync::watch, time::Instant};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
     ask::{Accepted, Question, all_losses},
     calls::Calling,
-    frames::Frames,
-    record::{self, Ended, Keep, Keeper, Recorder},
+    record::{self, Keep, Keeper, Recorder},
     rounds::{Asking, Rounds, Working},
     tasks::Tasks,
-    thread::{Aside, answer_text},
+    thread::Aside,
     tooling::{ToolLimits, Tooling},
 };
 
@@ -94,7 +87,7 @@ pub struct Run {
     pub(crate) deadline: Instant,
     pub(crate) keepalive: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    allowed: Allowed,
+    pub(crate) allowed: Allowed,
     /// Held until the turn is over.
     pub(crate) place: Place,
     pub(crate) losses: Vec<Loss>,
@@ -328,7 +321,7 @@ pub(crate) async fn stop(stopped: &mut watch::Receiver<bool>) {
 }
 
 /// Writes that a turn failed; the caller hears of the failure whether or not that works.
-async fn keep_failure(recorder: &mut Recorder, error: ErrorObject) {
+pub(crate) async fn keep_failure(recorder: &mut Recorder, error: ErrorObject) {
     if let Err(error) = recorder.end(record::failed(error)).await {
         warn!("a turn that failed could not be written: {error}");
     }
@@ -339,7 +332,7 @@ pub(crate) fn lost() -> Fault {
     Fault::new(FaultKind::Cancelled, "The response was cancelled.")
 }
 
-fn past_deadline() -> Fault {
+pub(crate) fn past_deadline() -> Fault {
     Fault::new(FaultKind::Deadline, "The request took longer than the server allows.")
 }
 
@@ -377,165 +370,5 @@ impl Run {
     /// The response's id.
     pub fn response_id(&self) -> &str {
         self.emitter.response_id()
-    }
-
-    /// The whole response. Dropping the future ends the upstream call. `tell` says what the store keeps of a fault.
-    pub async fn finish(self, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
-        Ok(self.finish_with_aside(tell).await?.0)
-    }
-
-    /// The same, with what is known beside it.
-    pub async fn finish_with_aside(mut self, tell: fn(&Fault) -> ErrorObject) -> Result<(Vec<u8>, Aside), Fault> {
-        let deadline = self.deadline;
-        // An answer that came whole is here already: it needs no timers.
-        let driven = match self.drive().now_or_never() {
-            Some(driven) => driven,
-            None => {
-                let over = self.place.over();
-                tokio::select! {
-                    biased;
-                    driven = tokio::time::timeout_at(deadline, self.drive()) => {
-                        driven.unwrap_or_else(|_| Err(past_deadline()))
-                    }
-                    fault = over => Err(fault),
-                }
-            }
-        };
-        self.end(driven, tell).await
-    }
-
-    /// The same without anybody who waits for the answer. Whether another process has to run the turn.
-    pub(crate) async fn finish_in_background(mut self, tell: fn(&Fault) -> ErrorObject) -> bool {
-        let deadline = self.deadline;
-        let over = self.place.over();
-        let mut stopped = self.stopped();
-        let driven = tokio::select! {
-            biased;
-            () = stop(&mut stopped) => return false,
-            driven = tokio::time::timeout_at(deadline, self.drive()) => driven.unwrap_or_else(|_| Err(past_deadline())),
-            fault = over => match self.spoken && self.rounds.is_some() {
-                // What its tools have done cannot be done again elsewhere.
-                true => Err(fault),
-                false => {
-                    self.forget();
-                    return true;
-                }
-            }
-        };
-        if let Err(fault) = self.end(driven, tell).await {
-            debug!("a background turn failed: {fault}");
-        }
-        false
-    }
-
-    async fn end(
-        mut self,
-        driven: Result<(), Fault>,
-        tell: fn(&Fault) -> ErrorObject,
-    ) -> Result<(Vec<u8>, Aside), Fault> {
-        let now_ms = self.clock.now_ms();
-        self.tell_aside();
-        if let Err(fault) = driven.and_then(|()| self.check_answer()) {
-            self.end_call(Some(&fault));
-            if let Some(recorder) = &mut self.recorder {
-                keep_failure(recorder, tell(&fault)).await;
-            }
-            return Err(fault);
-        }
-        self.end_call(None);
-        if let Some(recorder) = &mut self.recorder {
-            match recorder.end(record::ending(&self.emitter, now_ms)).await? {
-                Ended::Kept => {}
-                Ended::Lost(_) => return Err(lost()),
-            }
-        }
-        self.emitter.conclude(now_ms / 1000);
-        self.log();
-        Ok((self.emitter.response(), self.aside))
-    }
-
-    /// Somebody who speaks in a thread is told something. RNCC-33
-    pub(crate) fn check_answer(&self) -> Result<(), Fault> {
-        let speaks = self.recorder.as_ref().is_some_and(|recorder| recorder.thread.is_some());
-        match speaks && answer_text(&array_of(self.emitter.output())).is_empty() {
-            true => Err(Fault::new(FaultKind::UpstreamBroken, "The model gave no answer.")),
-            false => Ok(()),
-        }
-    }
-
-    /// Tells whoever keeps the turn what is known beside its response.
-    pub(crate) fn tell_aside(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.thread.is_some()
-        {
-            recorder.aside = self.aside.clone();
-        }
-    }
-
-    /// Takes down how the model's call went.
-    pub(crate) fn end_call(&mut self, fault: Option<&Fault>) {
-        if let Some(recorder) = &mut self.recorder {
-            self.calling.end(fault, self.emitter.usage_of_call(), self.clock.now_ms(), recorder);
-        }
-    }
-
-    async fn drive(&mut self) -> Result<(), Fault> {
-        while !self.emitter.is_finished() {
-            poll_fn(|context| self.poll_news(context)).await?;
-        }
-        Ok(())
-    }
-
-    /// Goes on with whatever the turn does now.
-    pub(crate) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        if self.show_listings() {
-            return Poll::Ready(Ok(()));
-        }
-        match &mut self.now {
-            Now::Model(stream) => Poll::Ready(match std::task::ready!(stream.as_mut().poll_next(context)) {
-                Some(Ok(batch)) => self.take(batch),
-                Some(Err(error)) => Err(error.into_fault()),
-                None => Err(ModelError::CutShort.into_fault()),
-            }),
-            Now::Working(_) => self.poll_work(context),
-            Now::Asking(_) => self.poll_asking(context),
-        }
-    }
-
-    pub(crate) fn take(&mut self, batch: Vec<ModelEvent>) -> Result<(), Fault> {
-        self.calling.said(&*self.clock);
-        batch.into_iter().try_for_each(|event| {
-            match &event {
-                ModelEvent::Begun { id, .. } => self.aside.provider_id.clone_from(id),
-                _ => self.spoken = true,
-            }
-            self.allowed.check(&event)?;
-            match self.rounds {
-                None => self.emitter.on(event),
-                Some(_) => self.take_in_round(event),
-            }
-        })
-    }
-
-    /// The frames of the response as they come; `tell` says what a caller of this wire reads of a fault.
-    pub fn into_frames(self, tell: fn(&Fault) -> ErrorObject) -> Frames {
-        Frames::new(self, tell)
-    }
-
-    pub(crate) fn past_deadline(&self) -> Fault {
-        past_deadline()
-    }
-
-    pub(crate) fn log(&self) {
-        let usage = self.emitter.usage().unwrap_or_default();
-        debug!(
-            response.id = self.emitter.response_id(),
-            upstream = self.upstream,
-            status = self.emitter.status().name(),
-            input_tokens = usage.input_tokens,
-            output_tokens = usage.output_tokens,
-            duration_ms = self.started.elapsed().as_millis() as u64,
-            "turn ended",
-        );
     }
 }

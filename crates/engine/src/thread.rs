@@ -64,7 +64,7 @@ impl Thread {
         for call in &aside.calls {
             known.push((about, tool_call(call)));
             // RNCC-32: what broke is an error of its own, whatever the model made of it.
-            if call.mishap == Some(Mishap::Broken) {
+            if matches!(call.mishap, Some(Mishap::Broken | Mishap::TimedOut | Mishap::TooLarge)) {
                 known.push((about, broken(call)));
             }
         }
@@ -113,7 +113,8 @@ fn tool_call(call: &RanCall) -> MetadataRecord {
 fn broken(call: &RanCall) -> MetadataRecord {
     record("error", |writer| {
         writer.key("code").string("tool_failed");
-        writer.key("message").string(&format!("The tool `{}` could not be run.", call.name));
+        let mishap = call.mishap.map_or("broken", Mishap::name);
+        writer.key("message").string(&format!("The tool `{}` did not give a result: {mishap}.", call.name));
         writer.key("tool_call_id").string(&call.call_id);
     })
 }
