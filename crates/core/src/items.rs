@@ -11,6 +11,7 @@ use amalgam_protocol::{
 };
 
 use crate::{
+    fault::Fault,
     ids::{IdKind, Ids},
     store::NewItem,
 };
@@ -36,6 +37,28 @@ pub fn number_items(input: Option<&Input<'_>>, ids: &mut Ids) -> Json {
         }
     });
     Json::from_writer(writer)
+}
+
+/// Reads items that were kept.
+pub fn read_items<'a>(items: impl Iterator<Item = Raw<'a>>) -> Result<Vec<Item<'a>>, Fault> {
+    items.map(|item| Item::read(item).map_err(|_| Fault::internal("a kept item cannot be read"))).collect()
+}
+
+/// Everything that is said, in order: arrays of items from before, then `own` or else `sent`, the request's own input. Nothing
+/// where `sent` stands for itself.
+pub fn joined<'a>(
+    before: &'a [Json],
+    own: Option<&'a Json>,
+    sent: Option<&Input<'a>>,
+) -> Result<Option<Input<'a>>, Fault> {
+    if before.is_empty() && own.is_none() {
+        return Ok(None);
+    }
+    let mut items = read_items(before.iter().chain(own).flat_map(|array| array.raw().elements()))?;
+    if let (None, Some(Input::Items(sent))) = (own, sent) {
+        items.extend(sent.iter().cloned());
+    }
+    Ok(Some(Input::Items(items)))
 }
 
 /// One item as it is kept, and its id.

@@ -28,7 +28,7 @@ pub use emit::{Emitter, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind};
 pub use history::{Call, Entry, History, Output, Payload, normalise, window};
 pub use ids::{IdKind, Ids, Stem};
-pub use items::{number_item, number_items, write_item};
+pub use items::{joined, number_item, number_items, read_items, write_item};
 pub use loss::Loss;
 pub use model::{
     CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, TokenCount,
@@ -47,4 +47,4 @@ pub use tool::{
     Equipped, Handler, OnError, Policy, SecretText, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
 };
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};
-pub use units::{duration_from_text, duration_to_text};
+pub use units::{duration_from_text, duration_to_text, leading_number};

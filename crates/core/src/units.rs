@@ -46,7 +46,8 @@ pub fn duration_to_text(duration: Duration) -> String {
     format!("{}{unit}", ms / scale)
 }
 
-fn leading_number(text: &str) -> Option<(u64, &str)> {
+/// The number that a text begins with, and the rest.
+pub fn leading_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
     Some((digits.parse().ok()?, rest))

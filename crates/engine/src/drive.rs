@@ -12,7 +12,7 @@ use tracing::debug;
 
 use crate::{
     frames::Frames,
-    record::{self, Ended},
+    record::{self, Ended, Recorder},
     run::{Now, Run, keep_failure, lost, past_deadline, stop},
     thread::answer_text,
 };
@@ -64,7 +64,6 @@ impl Run {
 
     async fn end(mut self, driven: Result<(), Fault>, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
         let now_ms = self.clock.now_ms();
-        self.tell_aside();
         if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
             if let Some(recorder) = &mut self.recorder {
@@ -86,19 +85,10 @@ impl Run {
 
     /// Somebody who speaks in a thread is told something. RNCC-33
     pub(crate) fn check_answer(&self) -> Result<(), Fault> {
-        let speaks = self.recorder.as_ref().is_some_and(|recorder| recorder.thread.is_some());
+        let speaks = self.recorder.as_ref().is_some_and(Recorder::speaks);
         match speaks && answer_text(&array_of(self.emitter.output())).is_empty() {
             true => Err(Fault::new(FaultKind::UpstreamBroken, "The model gave no answer.")),
             false => Ok(()),
-        }
-    }
-
-    /// Tells whoever keeps the turn what is known beside its response.
-    pub(crate) fn tell_aside(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.thread.is_some()
-        {
-            recorder.aside = self.aside.clone();
         }
     }
 
@@ -135,8 +125,9 @@ impl Run {
     pub(crate) fn take(&mut self, batch: Vec<ModelEvent>) -> Result<(), Fault> {
         self.calling.said(&*self.clock);
         batch.into_iter().try_for_each(|event| {
-            match &event {
-                ModelEvent::Begun { id, .. } => self.aside.provider_id.clone_from(id),
+            match (&event, &mut self.recorder) {
+                (ModelEvent::Begun { id, .. }, Some(recorder)) => recorder.answered_as(id.as_deref()),
+                (ModelEvent::Begun { .. }, None) => {}
                 _ => self.spoken = true,
             }
             self.allowed.check(&event)?;

@@ -153,7 +153,6 @@ impl Frames {
             "stream failed: {fault}",
         );
         self.run.end_call(Some(fault));
-        self.run.tell_aside();
         let error = (self.tell)(fault);
         match &mut self.run.recorder {
             Some(recorder) => {
@@ -172,7 +171,6 @@ impl Frames {
         }
         let now_ms = self.run.clock.now_ms();
         self.run.end_call(None);
-        self.run.tell_aside();
         // The last frames are kept with the end, also those that the caller has not asked for yet.
         let Some(recorder) = &mut self.run.recorder else { return self.tell_last(Last::Concluded { now_ms }) };
         recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());

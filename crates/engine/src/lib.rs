@@ -25,5 +25,5 @@ pub use frames::Frames;
 pub use life::{LifeSettings, Runner};
 pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};
-pub use thread::{Aside, RanCall, Thread, answer_text};
+pub use thread::Thread;
 pub use tooling::{DecidedCall, Plan, ToolLimits, Tooling};

@@ -25,7 +25,7 @@ use tracing::warn;
 use crate::{
     calls::Bodies,
     tasks::Tasks,
-    thread::{Aside, Thread},
+    thread::{Aside, RanCall, Thread},
 };
 
 /// Frames are written to the store at this size even if they are young.
@@ -166,9 +166,9 @@ pub(crate) struct Recorder {
     /// Calls of tools that wait for somebody to agree: asked for with the end.
     pub(crate) approvals: Vec<Approval>,
     /// The thread that it speaks in.
-    pub(crate) thread: Option<Box<Thread>>,
-    /// What is known about it beside its response.
-    pub(crate) aside: Aside,
+    thread: Option<Box<Thread>>,
+    /// What its thread is told beside the response.
+    aside: Aside,
     /// Frames that were sent and not written, and the number of the first.
     frames: Vec<u8>,
     frames_from: u64,
@@ -236,6 +236,25 @@ impl Recorder {
         let begin = self.begin.take();
         let writing = self.send(TurnWrite { begin, tools, ..self.nothing() });
         self.begun_with(writing)
+    }
+
+    /// Whether the turn speaks in a thread.
+    pub(crate) fn speaks(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// The upstream's own id of its answer, which only a thread wants to know.
+    pub(crate) fn answered_as(&mut self, id: Option<&str>) {
+        if self.speaks() {
+            self.aside.provider_id = id.map(ToOwned::to_owned);
+        }
+    }
+
+    /// Calls that the server has dealt with, which only a thread wants to know.
+    pub(crate) fn ran(&mut self, calls: impl Iterator<Item = RanCall>) {
+        if self.speaks() {
+            self.aside.calls.extend(calls);
+        }
     }
 
     /// Writes how the calls of tools went.

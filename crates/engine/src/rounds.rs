@@ -302,7 +302,9 @@ impl Run {
         let spent = self.spent();
         let Now::Working(working) = &self.now else { return Ok(()) };
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
-        self.aside.calls.extend(working.dealt.iter().filter_map(Dealt::ran));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ran(working.dealt.iter().filter_map(Dealt::ran));
+        }
         let ran: Vec<Ran<'_>> = working
             .dealt
             .iter()

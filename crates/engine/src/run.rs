@@ -19,7 +19,6 @@ use crate::{
     record::{self, Keep, Keeper, Recorder},
     rounds::{Asking, Rounds, Working},
     tasks::Tasks,
-    thread::Aside,
     tooling::{ToolLimits, Tooling},
 };
 
@@ -100,8 +99,6 @@ pub struct Run {
     pub(crate) waited: Option<u64>,
     /// Whether the model has said anything.
     pub(crate) spoken: bool,
-    /// What is known beside the response.
-    pub(crate) aside: Aside,
 }
 
 /// What a turn does now.
@@ -246,7 +243,6 @@ impl Engine {
             calling,
             waited,
             spoken: false,
-            aside: Aside::default(),
         };
         if decided {
             run.begin_decided()?;

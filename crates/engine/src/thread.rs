@@ -4,7 +4,7 @@ use amalgam_core::{
     store::{Ending, MetadataRecord, SessionEnd, Ticket},
     turn::Mishap,
 };
-use amalgam_protocol::{Content, HostedItem, Item, ItemKind, Json, Status, Writer};
+use amalgam_protocol::{Content, HostedItem, Item, ItemKind, Json, Status};
 
 /// The thread that a turn speaks in.
 #[derive(Debug, Clone)]
@@ -23,26 +23,26 @@ pub struct Thread {
 
 /// A call that the server dealt with.
 #[derive(Debug, Clone)]
-pub struct RanCall {
+pub(crate) struct RanCall {
     /// The model's id for it.
-    pub call_id: String,
+    pub(crate) call_id: String,
     /// The tool's own name.
-    pub name: String,
+    pub(crate) name: String,
     /// The exact text that the model sent.
-    pub arguments: String,
+    pub(crate) arguments: String,
     /// What the model was told.
-    pub output: Json,
+    pub(crate) output: Json,
     /// What went wrong.
-    pub mishap: Option<Mishap>,
+    pub(crate) mishap: Option<Mishap>,
 }
 
 /// What is known about a turn beside its response.
 #[derive(Debug, Clone, Default)]
-pub struct Aside {
+pub(crate) struct Aside {
     /// The calls that the server dealt with, in order.
-    pub calls: Vec<RanCall>,
+    pub(crate) calls: Vec<RanCall>,
     /// The upstream's own id of its last answer.
-    pub provider_id: Option<String>,
+    pub(crate) provider_id: Option<String>,
 }
 
 impl Thread {
@@ -72,15 +72,9 @@ impl Thread {
     }
 }
 
-fn record(kind: &str, fill: impl FnOnce(&mut Writer)) -> MetadataRecord {
-    let mut writer = Writer::default();
-    writer.object(fill);
-    MetadataRecord { kind: kind.to_owned(), value: Json::from_writer(writer) }
-}
-
 fn usage(model: &str, response_id: &str, ending: &Ending, aside: &Aside) -> MetadataRecord {
     let usage = ending.told.usage.unwrap_or_default();
-    record("model_usage", |writer| {
+    MetadataRecord::new("model_usage", |writer| {
         writer.key("model").string(model);
         writer.key("response_id").string(aside.provider_id.as_deref().unwrap_or(response_id));
         writer.key("turn_id").string(response_id);
@@ -94,7 +88,7 @@ fn usage(model: &str, response_id: &str, ending: &Ending, aside: &Aside) -> Meta
 
 fn failure(ending: &Ending) -> MetadataRecord {
     let error = ending.told.error.as_ref();
-    record("error", |writer| {
+    MetadataRecord::new("error", |writer| {
         let code = error.and_then(|error| error.code.as_deref()).unwrap_or(ending.told.status.name());
         writer.key("code").string(code);
         writer.key("message").string(error.map_or("The turn did not come to its end.", |error| &error.message));
@@ -102,7 +96,7 @@ fn failure(ending: &Ending) -> MetadataRecord {
 }
 
 fn tool_call(call: &RanCall) -> MetadataRecord {
-    record("tool_call", |writer| {
+    MetadataRecord::new("tool_call", |writer| {
         writer.key("id").string(&call.call_id);
         writer.key("name").string(&call.name);
         writer.key("arguments").string(&call.arguments);
@@ -111,7 +105,7 @@ fn tool_call(call: &RanCall) -> MetadataRecord {
 }
 
 fn broken(call: &RanCall) -> MetadataRecord {
-    record("error", |writer| {
+    MetadataRecord::new("error", |writer| {
         writer.key("code").string("tool_failed");
         let mishap = call.mishap.map_or("broken", Mishap::name);
         writer.key("message").string(&format!("The tool `{}` did not give a result: {mishap}.", call.name));
@@ -120,7 +114,7 @@ fn broken(call: &RanCall) -> MetadataRecord {
 }
 
 /// What the model said after its last call, without what it said before. C-21
-pub fn answer_text(output: &Json) -> String {
+pub(crate) fn answer_text(output: &Json) -> String {
     let mut texts: Vec<String> = Vec::new();
     for item in output.raw().elements() {
         let Ok(item) = Item::read(item) else { continue };

@@ -7,14 +7,12 @@ use std::{
 };
 
 use amalgam_core::{
-    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, compaction,
-    normalise,
+    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, compaction, joined,
+    normalise, read_items,
     store::Approval,
     turn::{Caps, Told},
 };
-use amalgam_protocol::{
-    AllowedTools, Content, CreateResponse, Ends, Input, Item, Json, Raw, Role, Tool, ToolChoice, Writer,
-};
+use amalgam_protocol::{AllowedTools, Content, CreateResponse, Ends, Input, Json, Raw, Role, Tool, ToolChoice, Writer};
 use bytes::Bytes;
 
 use crate::{
@@ -104,8 +102,6 @@ pub struct Plan {
     pub tools: Json,
     /// Its choice among them in the same words.
     pub choice: Option<Json>,
-    /// Whether thoughts are sealed so that they can be told again.
-    pub thoughts: bool,
     /// What was said before, arrays of items.
     pub before: Vec<Json>,
     /// The request's own items, where they are not as they were sent.
@@ -152,6 +148,19 @@ pub(crate) struct Again {
 }
 
 impl Plan {
+    /// Puts the tools into the request as the model is offered them.
+    pub fn offer<'a>(&'a self, request: &mut CreateResponse<'a>) -> Result<(), Fault> {
+        let unreadable = |_| Fault::internal("tools of our own cannot be read");
+        request.tools = Tool::list(self.tools.raw()).map_err(unreadable)?;
+        let choice = self.choice.as_ref().map(|choice| ToolChoice::read(choice.raw()));
+        request.tool_choice = choice.transpose().map_err(unreadable)?;
+        // Calls are counted here, over all rounds.
+        request.max_tool_calls = None;
+        // Thoughts have to be told again in the next round.
+        request.keep_thoughts();
+        Ok(())
+    }
+
     /// Asks once more.
     pub(crate) async fn ask(&self, engine: &Engine, round: &Round, calling: &mut Calling) -> Result<Again, Fault> {
         let mut ends = Ends::default();
@@ -175,11 +184,9 @@ impl Plan {
     }
 
     fn request<'a>(&'a self, raw: Raw<'a>, round: &Round) -> Result<CreateResponse<'a>, Fault> {
-        let unreadable = |_| Fault::internal("a request cannot be read again");
-        let mut request = CreateResponse::read(raw).map_err(unreadable)?;
-        request.tools = Tool::list(self.tools.raw()).map_err(unreadable)?;
-        request.tool_choice =
-            self.choice.as_ref().map(|choice| ToolChoice::read(choice.raw())).transpose().map_err(unreadable)?;
+        let read = CreateResponse::read(raw);
+        let mut request = read.map_err(|_| Fault::internal("a request cannot be read again"))?;
+        self.offer(&mut request)?;
         if !round.tools {
             request.tool_choice = Some(ToolChoice::None);
         } else if round.free {
@@ -187,11 +194,6 @@ impl Plan {
         }
         if round.output_tokens.is_some() {
             request.max_output_tokens = round.output_tokens;
-        }
-        // Calls are counted here.
-        request.max_tool_calls = None;
-        if self.thoughts {
-            request.keep_thoughts();
         }
         Ok(request)
     }
@@ -202,21 +204,12 @@ impl Plan {
         rounds: &'a [Vec<Json>],
         instructions: Raw<'a>,
     ) -> Result<History<'a>, Fault> {
-        let said = match self.before.is_empty() && self.own.is_none() {
-            true => None,
-            false => {
-                let mut items = items(self.before.iter().chain(&self.own).flat_map(|array| array.raw().elements()))?;
-                if let (None, Some(Input::Items(sent))) = (&self.own, &request.input) {
-                    items.extend(sent.iter().cloned());
-                }
-                Some(Input::Items(items))
-            }
-        };
+        let said = joined(&self.before, self.own.as_ref(), request.input.as_ref())?;
         let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
         compaction::open_all(&mut history, &*self.seal, &self.seal_context)
             .map_err(|_| Fault::internal("a summary that was open is closed"))?;
         for round in rounds {
-            let input = Input::Items(items(round.iter().map(Json::raw))?);
+            let input = Input::Items(read_items(round.iter().map(Json::raw))?);
             history.entries.append(&mut normalise(None, Some(&input)).entries);
         }
         history.entries.extend(instructions.elements().filter_map(Raw::as_str).map(|text| Entry::Message {
@@ -226,10 +219,6 @@ impl Plan {
         }));
         Ok(history)
     }
-}
-
-fn items<'a>(raw: impl Iterator<Item = Raw<'a>>) -> Result<Vec<Item<'a>>, Fault> {
-    raw.map(|item| Item::read(item).map_err(|_| Fault::internal("an item cannot be read again"))).collect()
 }
 
 fn array_of_texts(texts: &[String]) -> Json {

@@ -56,6 +56,16 @@ enum Action {
         #[command(flatten)]
         place: Place,
     },
+    /// Tell how the calls of a tool went, in one tenant
+    Statistics {
+        /// The tool's name
+        name: String,
+        /// Only calls since then, in seconds since 1970
+        #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+        since: u64,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Run a tool once, active or not
     Try {
         /// The tool's name
@@ -108,6 +118,14 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
                 true => say_json(&json!({"id": name, "object": "tool.deleted", "deleted": true}))?,
                 false => say(format_args!("{name} is gone"))?,
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Statistics { name, since, place } => {
+            let (counter, _) = Counter::open(place).await?;
+            let bank = counter.bank();
+            let tool = bank.tool(&counter.scope, counter.whose, &name).await?;
+            let found = bank.statistics(&counter.scope, &tool, since.saturating_mul(1000)).await?;
+            say_as_written(found.raw().text())?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Try { name, arguments, place } => {

@@ -2,6 +2,7 @@
 //!
 //! Reading and writing only; which bounds hold for a key is the schema's business.
 
+use amalgam_core::leading_number;
 pub(crate) use amalgam_core::{duration_from_text, duration_to_text};
 
 const SIZES: &[(&str, u64)] = &[
@@ -34,12 +35,6 @@ pub(crate) fn size_to_text(bytes: u64) -> String {
     let (unit, scale) =
         SIZES.iter().rev().find(|(_, scale)| bytes.is_multiple_of(*scale)).expect("a byte divides all of them");
     format!("{}{unit}", bytes / scale)
-}
-
-fn leading_number(text: &str) -> Option<(u64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, rest) = text.split_at_checked(end)?;
-    Some((digits.parse().ok()?, rest))
 }
 
 #[cfg(test)]

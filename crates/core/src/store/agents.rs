@@ -1,6 +1,6 @@
 //! What a tenant's assistant is: its settings, its profiles, its threads, and the catalogue that it knows.
 
-use amalgam_protocol::Json;
+use amalgam_protocol::{Json, Writer};
 
 use super::{Stored, processes::ProcessId};
 use crate::scope::{Admin, Operator, Scope};
@@ -103,6 +103,15 @@ pub struct MetadataRecord {
     pub kind: String,
     /// A JSON object.
     pub value: Json,
+}
+
+impl MetadataRecord {
+    /// A row of this kind; `fill` writes the fields of its value.
+    pub fn new(kind: &str, fill: impl FnOnce(&mut Writer)) -> Self {
+        let mut writer = Writer::default();
+        writer.object(fill);
+        Self { kind: kind.to_owned(), value: Json::from_writer(writer) }
+    }
 }
 
 /// A place in the line of those who want to speak in a thread.

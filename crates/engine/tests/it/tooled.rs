@@ -45,7 +45,6 @@ impl Tooled<'_> {
             json_depth: JSON_DEPTH,
             tools: raw.get("tools").map_or_else(|| json("[]"), Json::from),
             choice: raw.get("tool_choice").map(Json::from),
-            thoughts: true,
             before: Vec::new(),
             own: None,
             candidates: candidates.clone(),

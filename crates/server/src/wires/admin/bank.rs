@@ -9,7 +9,7 @@ mod trial;
 
 use amalgam_core::{
     Admin, BankFault, Fault, FaultKind, Operator, Scope, Store, Toolbox,
-    store::{BankOf, BankTool, ToolStatistics},
+    store::{BankOf, BankTool},
 };
 use amalgam_protocol::Json;
 use bytes::Bytes;
@@ -115,15 +115,11 @@ impl Bank<'_> {
         trial::run(self.toolbox, scope, tool, &arguments).await
     }
 
-    /// How the calls of a tool went in the caller's tenant, since a moment in milliseconds since 1970.
-    pub(super) async fn statistics(
-        &self,
-        scope: &Scope,
-        tool: &BankTool,
-        since_ms: u64,
-    ) -> Result<ToolStatistics, Fault> {
+    /// How the calls of a tool went in the caller's tenant, since a moment in milliseconds since 1970: a JSON object.
+    pub async fn statistics(&self, scope: &Scope, tool: &BankTool, since_ms: u64) -> Result<Json, Fault> {
         let label = amalgam_core::BANK_LABEL;
-        Ok(self.store.tool_statistics(admin(scope)?, label, &tool.name, since_ms).await?)
+        let found = self.store.tool_statistics(admin(scope)?, label, &tool.name, since_ms).await?;
+        Ok(show::statistics(tool, &found))
     }
 
     /// A tool as administrators see it: a JSON object without secrets.

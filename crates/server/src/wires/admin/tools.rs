@@ -15,7 +15,7 @@ use tracing::debug;
 use super::{
     bank::{self, Bank, Whose},
     fields::{self, Fields},
-    page, write_text, write_time,
+    page, write_text,
 };
 use crate::{
     app::App,
@@ -106,26 +106,7 @@ pub(super) async fn statistics(
     let bank = bank(&app);
     let tool = bank.tool(&scope, whose(&query)?, &id_of(TOOL, name)?).await?;
     let since_ms = query.number("since")?.unwrap_or_default().saturating_mul(1000);
-    let found = bank.statistics(&scope, &tool, since_ms).await?;
-    let ended = found.calls.saturating_sub(found.unknown);
-    let mut writer = Writer::with_capacity(256);
-    writer.object(|writer| {
-        writer.key("name").string(&tool.name);
-        writer.key("object").string("tool.statistics");
-        writer.key("calls").number(found.calls);
-        writer.key("failed").number(found.failed);
-        writer.key("unknown").number(found.unknown);
-        match found.duration_ms.checked_div(ended) {
-            Some(average) => writer.key("average_ms").number(average),
-            None => writer.key("average_ms").null(),
-        }
-        match ended {
-            0 => writer.key("longest_ms").null(),
-            _ => writer.key("longest_ms").number(found.longest_ms),
-        }
-        write_time(writer, "last_called_at", found.last_called_at_ms);
-    });
-    Ok(answer::json(writer.into_bytes()))
+    Ok(told(&bank.statistics(&scope, &tool, since_ms).await?))
 }
 
 /// The guidance on some tools as one block for a prompt, in the order in which they are named.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{ModelError, Scope};
+use amalgam_core::Scope;
 use amalgam_protocol::Writer;
 use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
@@ -123,7 +123,6 @@ async fn identify(candidate: &amalgam_core::Candidate) -> Option<String> {
     match candidate.model.identify(&candidate.name).await {
         Ok(id) => Some(id),
         Err(error) => {
-            let error: ModelError = error;
             tracing::warn!(upstream.name = candidate.upstream, "the assistant's model is not available: {error}");
             None
         }

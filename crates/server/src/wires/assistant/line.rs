@@ -5,12 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
     Fault, FaultKind, Scope,
-    store::{Heard, Ticket, UserWords, session_bell},
+    store::{Heard, MetadataRecord, Ticket, UserWords, session_bell},
 };
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::told::metadata;
 use crate::app::App;
 
 /// How often somebody in the line looks whether its time has come, besides being woken.
@@ -59,7 +58,7 @@ impl Place {
     /// Nobody answers: the place is given up, and what was said is marked with the reason. RNCC-20
     pub(super) async fn fail(mut self, code: &str, message: &str) {
         let Some(ticket) = self.ticket.take() else { return };
-        let reason = metadata("error", |writer| {
+        let reason = MetadataRecord::new("error", |writer| {
             writer.key("code").string(code);
             writer.key("message").string(message);
         });
@@ -78,7 +77,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let (app, scope) = (Arc::clone(&self.app), self.scope.clone());
-        let reason = metadata("error", |writer| {
+        let reason = MetadataRecord::new("error", |writer| {
             writer.key("code").string("cancelled");
             writer.key("message").string("The caller left before it was answered.");
         });

@@ -10,7 +10,7 @@ use amalgam_core::{
         request::{self, RespondRequest},
         safety_identifier, window,
     },
-    store::{Course, Heard, UserWords},
+    store::{Course, Heard, MetadataRecord, UserWords},
 };
 use amalgam_engine::{Identity, Run, Thread, follow, look};
 use amalgam_protocol::{Json, Raw, Writer};
@@ -28,7 +28,7 @@ use super::{
     is_enabled,
     line::Place,
     stream,
-    told::{self, Numbers, metadata},
+    told::{self, Numbers},
 };
 use crate::{
     app::App,
@@ -157,7 +157,7 @@ impl Turn {
             user_message_id: heard.user_message_id,
             assistant_message_id: heard.assistant_message_id,
             model: agent.resolved.model.value.clone(),
-            metadata: vec![metadata("system_prompt", |writer| {
+            metadata: vec![MetadataRecord::new("system_prompt", |writer| {
                 writer.key("version").string(&agent.resolved.prompt_version.value);
                 writer.key("hash").string(&prompt.hash);
                 writer.key("text").string(&prompt.text);
@@ -218,7 +218,7 @@ fn first_tool(agent: &Agent, asked: &RespondRequest) -> Option<String> {
 
 /// What the user says, and what is known about it.
 fn words(app: &App, agent: &Agent, asked: &RespondRequest, identity: &Identity, course: Option<&Course>) -> UserWords {
-    let context = metadata("context", |writer| {
+    let context = MetadataRecord::new("context", |writer| {
         match &asked.agent {
             Some(agent) => writer.key("agent").string(agent),
             None => writer.key("agent").null(),

@@ -4,7 +4,7 @@ use amalgam_core::{
     Fault, Scope,
     store::{MessageRecord, MetadataRecord},
 };
-use amalgam_protocol::{Json, Raw, Shape, Writer};
+use amalgam_protocol::{Raw, Shape, Writer};
 
 use crate::app::App;
 
@@ -81,11 +81,4 @@ pub(super) fn write_result(writer: &mut Writer, id: &str, name: &str, output: Ra
         Shape::Object => writer.key("output").raw(output),
         _ => writer.key("output").object(|writer| writer.key("result").raw(output)),
     }
-}
-
-/// A row that is known about a message.
-pub(super) fn metadata(kind: &str, fill: impl FnOnce(&mut Writer)) -> MetadataRecord {
-    let mut writer = Writer::default();
-    writer.object(fill);
-    MetadataRecord { kind: kind.to_owned(), value: Json::from_writer(writer) }
 }

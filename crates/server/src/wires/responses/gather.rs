@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use amalgam_core::{
-    Fault, FaultKind, Scope, TenantState,
+    Fault, FaultKind, Scope, TenantState, joined, read_items,
     store::{ChainPlace, ItemsOf},
 };
 use amalgam_protocol::{CreateResponse, Input, Item, ItemKind, Json, JsonStr, Raw, Status, Writer};
@@ -61,14 +61,7 @@ impl Prior {
 
     /// Everything that is said, in order; nothing where `sent`, the request's own input, stands for itself.
     pub(super) fn input<'a>(&'a self, sent: Option<&Input<'a>>) -> Result<Option<Input<'a>>, Fault> {
-        if !self.goes_on() && self.own.is_none() {
-            return Ok(None);
-        }
-        let mut items = self.items(self.before.iter().chain(&self.own))?;
-        if let (None, Some(Input::Items(sent))) = (&self.own, sent) {
-            items.extend(sent.iter().cloned());
-        }
-        Ok(Some(Input::Items(items)))
+        joined(&self.before, self.own.as_ref(), sent)
     }
 
     /// What was said before, arrays of items.
@@ -93,13 +86,8 @@ impl Prior {
     pub(super) fn own_input(&self) -> Result<Option<Input<'_>>, Fault> {
         match &self.own {
             None => Ok(None),
-            Some(own) => self.items([own].into_iter()).map(|items| Some(Input::Items(items))),
+            Some(own) => read_items(own.raw().elements()).map(|items| Some(Input::Items(items))),
         }
-    }
-
-    fn items<'a>(&self, arrays: impl Iterator<Item = &'a Json>) -> Result<Vec<Item<'a>>, Fault> {
-        let elements = arrays.flat_map(|array| array.raw().elements());
-        elements.map(|item| Item::read(item).map_err(|_| Fault::internal("a stored item cannot be read"))).collect()
     }
 
     fn goes_on(&self) -> bool {
@@ -220,7 +208,8 @@ impl Prior {
         if !own.iter().any(|item| output(item).is_some()) {
             return Ok(());
         }
-        let all = self.items(self.before.iter().chain(&self.own))?;
+        let kept = self.before.iter().chain(&self.own).flat_map(|array| array.raw().elements());
+        let all = read_items(kept)?;
         let calls: HashSet<String> = all.iter().chain(own).filter_map(call_id).collect();
         for item in own {
             if let Some(id) = output(item).filter(|id| !calls.contains(id)) {

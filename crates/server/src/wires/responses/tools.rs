@@ -11,16 +11,12 @@ use std::{
     sync::Arc,
 };
 
-use amalgam_core::{Candidate, Delivery, Fault, Loss, Scope, ServerTool};
+use amalgam_core::{AskedTool, Candidate, Delivery, Fault, Loss, Scope, ServerTool};
 use amalgam_engine::{DecidedCall, Plan, Tooling};
-use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json, Tool, ToolChoice};
+use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json};
 use bytes::Bytes;
 
-use super::{
-    error,
-    gather::Prior,
-    turn::{Order, Settled},
-};
+use super::{gather::Prior, turn::Settled};
 use crate::app::App;
 
 pub(super) use asked::{Asked, asked};
@@ -39,11 +35,10 @@ pub(super) struct Tools {
 }
 
 /// Finds out what the tools of a request are; nothing where the server has nothing to do with them. `said` is everything
-/// that is said, `own` what the request brought.
+/// that is said.
 pub(super) async fn equip(
     app: &App,
     scope: &Scope,
-    order: &Order<'_>,
     settled: Option<&Settled>,
     request: &CreateResponse<'_>,
     asked: Asked,
@@ -57,15 +52,19 @@ pub(super) async fn equip(
         Some(Input::Items(items)) => items.as_slice(),
         _ => &[],
     };
-    let decided = approvals::decided(app, scope, order, own, said).await?;
-    let equipped = match asked.tools.is_empty() {
+    let decided = approvals::decided(app, scope, own, said).await?;
+    if decided.is_empty() && asked.tools.is_empty() {
+        return Ok(None);
+    }
+    let (places, wanted): (Vec<usize>, Vec<AskedTool>) = asked.tools.into_iter().unzip();
+    let equipped = match wanted.is_empty() {
         true => Vec::new(),
-        false => app.toolbox.equip(scope, asked.tools.iter().map(|(_, tool)| tool.clone()).collect()).await?,
+        false => app.toolbox.equip(scope, wanted.clone()).await?,
     };
     let alone = settled.is_some_and(|settled| settled.alone);
     let mut offers = offers::Offers::new(&request.tools);
-    for ((index, asked), equipped) in asked.tools.iter().zip(equipped) {
-        offers.equip(*index, asked, equipped, alone);
+    for ((index, wanted), equipped) in places.into_iter().zip(&wanted).zip(equipped) {
+        offers.equip(index, wanted, equipped, alone);
     }
     if decided.is_empty() && !offers.has_any() {
         return Ok(None);
@@ -108,21 +107,10 @@ pub(super) struct Basis<'a> {
 }
 
 impl Tools {
-    /// Puts the tools into a request as the model is offered them.
-    pub(super) fn put_into<'a>(&'a self, request: &mut CreateResponse<'a>) -> Result<(), Fault> {
-        request.tools = Tool::list(self.offered.raw()).map_err(error::shape)?;
-        request.tool_choice =
-            self.choice.as_ref().map(|choice| ToolChoice::read(choice.raw())).transpose().map_err(error::shape)?;
-        // Calls are counted here, over all rounds.
-        request.max_tool_calls = None;
-        request.keep_thoughts();
-        Ok(())
-    }
-
     /// Everything that the turn needs to go on by itself; with the most calls that the caller wants, and whether they may
     /// run at the same time.
     pub(super) fn tooling(
-        &self,
+        self,
         app: &App,
         scope: &Scope,
         (max_calls, parallel): (Option<u64>, Option<bool>),
@@ -132,9 +120,8 @@ impl Tools {
         let plan = Plan {
             body: basis.body.clone(),
             json_depth: app.limits.json_depth,
-            tools: self.offered.clone(),
-            choice: self.choice.clone(),
-            thoughts: true,
+            tools: self.offered,
+            choice: self.choice,
             before: basis.prior.before().to_vec(),
             own: basis.prior.own().cloned(),
             candidates: basis.candidates.to_vec(),
@@ -146,13 +133,13 @@ impl Tools {
         };
         Box::new(Tooling {
             scope: scope.clone(),
-            tools: self.server.clone(),
-            of_client: self.of_client.clone(),
+            tools: self.server,
+            of_client: self.of_client,
             one_by_one: parallel == Some(false),
             rounds,
             max_calls: max_calls.map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
-            listings: self.listings.clone(),
-            decided: self.decided.clone(),
+            listings: self.listings,
+            decided: self.decided,
             plan: Arc::new(plan),
         })
     }

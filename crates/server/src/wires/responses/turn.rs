@@ -1,6 +1,6 @@
 //! From a body to a turn: read, understood, looked up, and then run or put in the queue.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Emitter, Fault, FaultKind, History, Ids, Route, Scope, Start, Stem,
@@ -226,20 +226,14 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
     let said = said.as_ref().or(request.input.as_ref());
     let seal_context = scope.seal_context();
     let equipped = match order.generate {
-        true => tools::equip(app, scope, &order, settled.as_ref(), &request, asked, said).await?,
+        true => tools::equip(app, scope, settled.as_ref(), &request, asked, said).await?,
         false => None,
     };
     let mut losses = meaning.losses;
     losses.extend(equipped.iter().flat_map(|tools| tools.losses.iter().cloned()));
-    let mut offered = None;
-    if let Some(tools) = &equipped {
-        tools.put_into(offered.insert(request.clone()))?;
-    }
-    let request = offered.as_ref().unwrap_or(&request);
-    let history = history(app, &seal_context, request, raw, own, said)?;
     let ready = (!order.generate).then(|| silent::candidates(&route));
     let candidates = ready.as_deref().unwrap_or(&route.candidates);
-    let tooling = equipped.as_ref().map(|tools| {
+    let tooling = equipped.map(|tools| {
         let basis = Basis {
             body,
             prior: &prior,
@@ -250,6 +244,13 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
         };
         tools.tooling(app, scope, limits_of_tools, settled.as_ref().and_then(|settled| settled.rounds), basis)
     });
+    let plan = tooling.as_ref().map(|tooling| Arc::clone(&tooling.plan));
+    let mut offered = None;
+    if let Some(plan) = &plan {
+        plan.offer(offered.insert(request.clone()))?;
+    }
+    let request = offered.as_ref().unwrap_or(&request);
+    let history = history(app, &seal_context, request, raw, own, said)?;
     let ask = Ask {
         identity: order.identity,
         keep,
@@ -262,7 +263,7 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
             delivery: meaning.delivery,
             seal_context: &seal_context,
             strict: order.strict,
-            losses: losses.clone(),
+            losses,
         },
         tooling,
         call_ids: settled.is_some_and(|settled| settled.thread.is_some()),

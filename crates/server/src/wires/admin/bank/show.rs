@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use amalgam_core::store::BankTool;
+use amalgam_core::store::{BankTool, ToolStatistics};
 use amalgam_protocol::{Json, Writer};
 
-use crate::wires::admin::write_text;
+use crate::wires::admin::{write_text, write_time};
 
 /// The whole tool, with its settings as they may be shown.
 pub(super) fn tool(tool: &BankTool, settings: &Json) -> Json {
@@ -41,4 +41,27 @@ fn write_seconds(writer: &mut Writer, duration: Duration) {
         0 => writer.number(duration.as_secs()),
         _ => writer.float(duration.as_secs_f64()),
     }
+}
+
+/// How the calls of a tool went.
+pub(super) fn statistics(tool: &BankTool, found: &ToolStatistics) -> Json {
+    let ended = found.calls.saturating_sub(found.unknown);
+    let mut writer = Writer::with_capacity(256);
+    writer.object(|writer| {
+        writer.key("name").string(&tool.name);
+        writer.key("object").string("tool.statistics");
+        writer.key("calls").number(found.calls);
+        writer.key("failed").number(found.failed);
+        writer.key("unknown").number(found.unknown);
+        match found.duration_ms.checked_div(ended) {
+            Some(average) => writer.key("average_ms").number(average),
+            None => writer.key("average_ms").null(),
+        }
+        match ended {
+            0 => writer.key("longest_ms").null(),
+            _ => writer.key("longest_ms").number(found.longest_ms),
+        }
+        write_time(writer, "last_called_at", found.last_called_at_ms);
+    });
+    Json::from_writer(writer)
 }

@@ -42,8 +42,9 @@ pub(crate) fn list_models() -> Value {
         "summary": "List what can be asked",
         "parameters": [parameter("RequestId")],
         "responses": {
-            "200": success("Configured names first, then what the upstreams list.", "ModelList"),
+            "200": success("Configured names first, then what the upstreams list, then the tenant's profiles.", "ModelList"),
             "401": failure("401", "No key, or an unknown one."),
+            "503": failure("503", "The store cannot be used now."),
         },
     })
 }
@@ -59,7 +60,7 @@ pub(crate) fn get_model() -> Value {
                 "name": "id",
                 "in": "path",
                 "required": true,
-                "description": "A configured name, `UPSTREAM/model`, or a name that an upstream lists. May hold slashes.",
+                "description": "A configured name, `UPSTREAM/model`, a name that an upstream lists, or the slug of a profile. May hold slashes.",
                 "schema": {"type": "string"},
                 "example": "demo",
             },
@@ -69,6 +70,7 @@ pub(crate) fn get_model() -> Value {
             "200": success("The model.", "Model"),
             "401": failure("401", "No key, or an unknown one."),
             "404": failure("404", "No such model."),
+            "503": failure("503", "The store cannot be used now."),
         },
     })
 }

@@ -10,7 +10,7 @@ use amalgam_core::{
 use amalgam_engine::DecidedCall;
 use amalgam_protocol::{HostedItem, Item, ItemKind, McpApprovalResponse};
 
-use super::super::{error, turn::Order};
+use super::super::error;
 use crate::app::App;
 
 /// The calls that this turn has to run, or to tell the model that they were refused: those that the request decides about,
@@ -18,7 +18,6 @@ use crate::app::App;
 pub(super) async fn decided(
     app: &App,
     scope: &Scope,
-    order: &Order<'_>,
     own: &[Item<'_>],
     said: &[Item<'_>],
 ) -> Result<Vec<DecidedCall>, Fault> {
@@ -56,7 +55,7 @@ pub(super) async fn decided(
             }
             Some(Decided::Stands(approval) | Decided::TooLate(approval)) => *approval,
         };
-        decided.push(act(order, approval, Some(word.approve)));
+        decided.push(act(approval, Some(word.approve)));
     }
     for item in said.iter().filter(|item| is(item, HostedItem::McpApprovalRequest)) {
         let Some(id) = item.raw.get_str("id").filter(|id| Stem::of(id).is_some()) else { continue };
@@ -66,22 +65,18 @@ pub(super) async fn decided(
         let Some(approval) = app.store.approval(scope, &id).await? else { continue };
         // What nobody has decided about can still be decided about, as long as there is time.
         if approval.decision.is_some() || approval.expires_at_ms <= app.clock.now_ms() {
-            decided.push(act(order, approval, None));
+            decided.push(act(approval, None));
         }
     }
     Ok(decided)
 }
 
-/// What is done about a decision; `word` is what the caller itself says now. Whoever runs the call takes the approval.
-fn act(order: &Order<'_>, approval: Approval, word: Option<bool>) -> DecidedCall {
+/// What is done about a decision; `word` is what the caller itself says now. Whoever runs the call takes the approval, and
+/// finds out whether another response has.
+fn act(approval: Approval, word: Option<bool>) -> DecidedCall {
     let granted = approval.decision.as_ref().is_some_and(|decision| decision.approve) && word != Some(false);
-    let taken = approval.used_by.as_ref().is_some_and(|by| *by != order.identity.response_id);
-    let refused = match (granted, taken) {
-        (true, false) => None,
-        (true, true) => Some("Not run: another response has acted on this approval.".to_owned()),
-        (false, _) => Some(refusal(&approval)),
-    };
-    DecidedCall { approval, refused: refused.map(|text| Told::error(Mishap::Denied, &text)) }
+    let refused = (!granted).then(|| Told::error(Mishap::Denied, &refusal(&approval)));
+    DecidedCall { approval, refused }
 }
 
 fn refusal(approval: &Approval) -> String {
