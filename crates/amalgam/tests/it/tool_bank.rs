@@ -9,7 +9,7 @@ use amalgam_testkit::{Answer, Client, Reply, Setup, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Delivery, Said, Script, TestStore, Wire, World, asking, assert_refused, error_of, stores};
+use crate::support::{Cli, Delivery, Said, Script, TestStore, Wire, World, asking, assert_refused, error_of, stores};
 
 const BOOT: &str = "boot-0123456789";
 const SECRET: &str = "hush-service-key-0123456789";
@@ -359,6 +359,14 @@ async fn the_calls_of_a_turn_are_shown_with_it_and_counted() {
         assert_eq!([&counted["calls"], &counted["failed"], &counted["unknown"]], [2, 1, 0], "{counted}");
         assert!(counted["average_ms"].is_u64() && counted["longest_ms"].is_u64(), "{counted}");
         assert!(counted["last_called_at"].as_u64() >= call["started_at"].as_u64(), "{counted}");
+        let told = Cli::beside(&shop.world.amalgam, &store).json(&[
+            "tools",
+            "statistics",
+            "lookup_order",
+            "--company-id",
+            "1",
+        ]);
+        assert_eq!(told, counted, "{}: the terminal tells the same", store.name);
         let later = a.get("/admin/tools/lookup_order/statistics?since=4102444800").await.json();
         assert_eq!([&later["calls"], &later["last_called_at"]], [&json!(0), &Value::Null]);
         assert_eq!(shop.b().get("/admin/tools/lookup_order/statistics").await.status, 404);
