@@ -171,7 +171,7 @@ async fn silence_before_the_head_ends_in_time() {
 
     let (_, ended) = outcome(&transport, Delivery::Stream).await;
     assert!(matches!(ended, Err(ModelError::Silent(silent)) if silent == limit), "{ended:?}");
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(20));
     assert_eq!(upstream.requests().len(), 1, "silence is not tried again");
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::client::Client;
 
 /// How long the binary may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// How often a child that is stopping is looked at.
 const LOOK: Duration = Duration::from_millis(5);

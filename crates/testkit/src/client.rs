@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::sse::{self, Event};
 
 /// How long any single wait may take before it fails the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Talks to one server.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 pub use self::reply::{Gate, Reply};
 
 /// How long a `wait_for_…` waits before it fails the test.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A running scripted server. Dropping it closes the port and all connections.
 #[derive(Debug)]

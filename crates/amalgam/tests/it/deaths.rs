@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use self::load::{Calls, Promise, assert_kept, assert_once, load, prepare, repeat, settle};
 use crate::support::{
-    BINARY, Beside, Delivery, FINAL, SOON, Script, Wire, World, asking, beside, cancel, ended, id_of, last_response,
-    retrieved, say, shared_store, standing, text_of, types,
+    BINARY, Beside, Delivery, SOON, Script, Wire, World, asking, beside, cancel, ended, final_after_a_death, id_of,
+    last_response, retrieved, say, shared_store, standing, text_of, types,
 };
 
 #[expect(clippy::disallowed_methods, reason = "how long to go on is for whoever runs the tests to say")]
@@ -219,7 +219,7 @@ async fn what_a_dead_process_was_doing_fails_and_what_it_had_not_begun_runs() {
             "{failed}"
         );
         assert!(failed["error"]["message"].as_str().unwrap().contains("stopped"), "{failed}");
-        assert!(killed.elapsed() < FINAL, "{:?}", killed.elapsed());
+        assert!(killed.elapsed() < final_after_a_death(), "{:?}", killed.elapsed());
         // Its stream is told from the beginning, and to the end behind whatever somebody has seen of it.
         let told = second.client().get(&format!("/v1/responses/{id}?stream=true")).await;
         assert_eq!(check::body(&told.body), Vec::<String>::new(), "{}", told.text());
@@ -271,7 +271,7 @@ async fn a_process_that_slept_tells_its_callers_what_the_store_says() {
     for (events, _) in &streams {
         stored.push(ended(&second.client(), id_of(&events[0]["response"])).await);
     }
-    assert!(asleep.elapsed() < FINAL, "{:?}", asleep.elapsed());
+    assert!(asleep.elapsed() < final_after_a_death(), "{:?}", asleep.elapsed());
     // Long enough for everybody to be sure.
     tokio::time::sleep(Duration::from_secs(15).saturating_sub(asleep.elapsed())).await;
     world.amalgam.wake();

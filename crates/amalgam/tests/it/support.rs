@@ -20,13 +20,15 @@ pub(crate) use mcp::{MCP_TOOLS, mcp_answer, mcp_requests, serve_mcp};
 pub(crate) use script::{Said, Script};
 pub(crate) use stores::{TestStore, shared_store, stores};
 pub(crate) use tools::{Workshop, asks, calls, named, put_tool, response_of, says, setup, shown, told};
-pub(crate) use waiting::{Beside, FINAL, beside, cancel, ended, eventually, id_of, retrieved, say, standing};
+pub(crate) use waiting::{
+    Beside, FINAL, beside, cancel, ended, eventually, final_after_a_death, id_of, retrieved, say, standing,
+};
 
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_amalgam");
 
 /// How soon a stall, a cut or a leaving client must have been noticed.
-pub(crate) const SOON: Duration = Duration::from_secs(5);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// What an upstream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,12 @@
 //! Runs migrations, and knows which ones were run.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use super::{Migrations, OpenError, file};
 use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus};
@@ -17,8 +21,29 @@ const HAS_LIST: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND nam
 const LIST: &str = "SELECT version, name, checksum FROM migrations ORDER BY version";
 const ADD: &str = "INSERT INTO migrations (version, name, checksum) VALUES (?1, ?2, ?3)";
 
-/// Brings the database at `path` up to date, or refuses it.
+/// How long one waits for another process that makes the same database, or brings it up to date, on a slow disk.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Brings the database at `path` up to date, or refuses it. SQLite gives up at once where two connections that read both
+/// want to be the one that changes the kind of log; so this begins anew until the other one is done.
 pub(super) fn prepare(path: &Path, migrations: Migrations) -> Result<(), OpenError> {
+    let begun = Instant::now();
+    loop {
+        match attempt(path, migrations) {
+            Err(OpenError::Database { source, .. }) if is_busy(&source) && begun.elapsed() < PATIENCE => {
+                thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn attempt(path: &Path, migrations: Migrations) -> Result<(), OpenError> {
     let database = |source| OpenError::Database { path: path.to_path_buf(), source };
     let schema = |source| OpenError::Schema { path: path.to_path_buf(), source };
     let mut connection = file::open_writer(path, None).map_err(database)?;

@@ -173,7 +173,7 @@ async fn silence_ends_at_the_time_limit() {
         let started = Instant::now();
         let fault = fetch(&egress, &upstream.url()).await.unwrap_err();
         assert!(fault.message.contains("no complete answer"), "{fault}");
-        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
         upstream.wait_for_disconnect(0).await;
     }
 }

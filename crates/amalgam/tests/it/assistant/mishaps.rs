@@ -131,6 +131,6 @@ async fn a_model_that_takes_too_long_is_given_up_and_the_line_moves_on() {
         let started = std::time::Instant::now();
         let answer = respond(&ana, &json!({"message": "Hi"})).await;
         assert_eq!((answer.status.as_u16(), answer.text().as_str()), (503, UNAVAILABLE));
-        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     }
 }

@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
 
-use crate::support::{Delivery, FINAL, Script, Wire, asking};
+use crate::support::{Delivery, FINAL, Script, Wire, asking, final_after_a_death};
 
 /// Callers at once, of every kind.
 const CALLERS: usize = 2;
@@ -196,7 +196,8 @@ pub(crate) async fn settle(client: &Client, promises: &[Promise], killed: Instan
         open = left;
         if !open.is_empty() {
             // P3
-            assert!(killed.elapsed() < FINAL, "{:?} after the death these have not ended: {open:#?}", killed.elapsed());
+            let passed = killed.elapsed();
+            assert!(passed < final_after_a_death(), "{passed:?} after the death these have not ended: {open:#?}");
             tokio::time::sleep(LOOK).await;
         }
     }

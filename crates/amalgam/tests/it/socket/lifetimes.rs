@@ -168,7 +168,7 @@ async fn a_client_that_does_not_read_makes_the_upstream_wait_and_is_let_go() {
     while world.amalgam.client().get("/readyz").await.json()["turns_in_flight"] != 0 {
         let grown = resident_kib(&world.amalgam).saturating_sub(before);
         assert!(grown < 24 * 1024, "{grown} KiB for one client that does not read");
-        assert!(started.elapsed() < Duration::from_secs(15), "still held after {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(40), "still held after {:?}", started.elapsed());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     world.upstream(Wire::Chat).wait_for_disconnect(1).await;

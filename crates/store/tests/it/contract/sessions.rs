@@ -146,7 +146,7 @@ pub(crate) async fn the_end_of_a_turn_answers_and_lets_the_next_one_speak(store:
     ];
     let end = SessionEnd { ticket: first, answer: Some((answer, "re one".into())), metadata, now_ms: NOW + 5 };
     keep(&store, &anna, TurnWrite { session: Some(Box::new(end)), ..turn.ending() }).await;
-    timeout(Duration::from_secs(5), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(30), told).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, first).await, None);
     assert_eq!(is_next(&store, &anna, second).await, Some(true));
 
@@ -243,7 +243,7 @@ pub(crate) async fn whoever_leaves_lets_the_next_one_speak(store: Engine) {
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(false));
     let told = store.changed(&session_bell(session));
     store.leave(&anna, tickets[0], Some(error.clone())).await.unwrap();
-    timeout(Duration::from_secs(5), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(30), told).await.expect("those who wait are told");
     store.leave(&anna, tickets[0], None).await.unwrap();
     assert_eq!(is_next(&store, &anna, tickets[0]).await, None);
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(true));
@@ -333,7 +333,7 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     store.beat(operator(), HERE, 1).await.unwrap();
     let told = store.changed(&session_bell(dead.session_id));
     assert!(store.bury(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
-    timeout(Duration::from_secs(5), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(30), told).await.expect("those who wait are told");
 
     for (scope, gone) in [(&anna, dead), (&anna, waiting), (&scope(2, "anna"), other)] {
         assert_eq!(is_next(&store, scope, gone).await, None);
@@ -368,7 +368,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     let (turn, next, question) = speak(true).await;
     let rung = store.changed(&session_bell(next.session_id));
     store.cancel_response(&anna, &turn.id, NOW).await.unwrap().unwrap();
-    timeout(Duration::from_secs(5), rung).await.expect("those who wait are told");
+    timeout(Duration::from_secs(30), rung).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     assert_eq!(metadata(&store, &anna, question).await, told("cancelled", message));
     store.leave(&anna, next, None).await.unwrap();
@@ -376,7 +376,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     let (turn, next, question) = speak(false).await;
     let rung = store.changed(&session_bell(next.session_id));
     assert!(store.delete_response(&anna, &turn.id).await.unwrap());
-    timeout(Duration::from_secs(5), rung).await.expect("those who wait are told");
+    timeout(Duration::from_secs(30), rung).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     let deleted = told("deleted", "The response was deleted before it came to its end.");
     assert_eq!(metadata(&store, &anna, question).await, deleted);

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::given::{Engine, HERE, Turn, anna, asked, call, keep, operator, ran, run};
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);
 
 /// What came of writes that went on all the time.
 #[derive(Default)]

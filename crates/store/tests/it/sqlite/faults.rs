@@ -2,7 +2,7 @@
 
 use std::{
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use amalgam_core::{StoreError, store::Written};
@@ -95,7 +95,6 @@ fn a_lock_of_another_process_passes() {
         let first = say(&store, &anna, None, "hi").await;
         let mut other = home.look();
         let lock = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-        let begun = Instant::now();
         let held_up = Turn::new("held up");
         let mut waiting = store.write(&anna, held_up.whole(None));
         let mut refused = 0;
@@ -110,7 +109,7 @@ fn a_lock_of_another_process_passes() {
                 Poll::Pending => behind.push(write),
             }
         }
-        assert!(refused >= 3 && begun.elapsed() < Duration::from_secs(2), "{refused} refused");
+        assert!(refused >= 3, "{refused} refused");
         // Reads do not wait for writers.
         assert_eq!(line(&store, &anna, &first.id).await, line_of(&[&first]));
 
