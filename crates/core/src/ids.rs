@@ -52,6 +52,12 @@ pub enum IdKind {
     McpApprovalRequest,
     /// `try`: a call outside of any turn.
     Trial,
+    /// `sess`
+    Session,
+    /// `file`
+    File,
+    /// `fs`
+    FileSearchCall,
     /// `item`: an item of a kind that has no prefix of its own.
     Item,
 }
@@ -79,6 +85,9 @@ impl IdKind {
             Self::McpListTools => "mcpl",
             Self::McpApprovalRequest => "mcpr",
             Self::Trial => "try",
+            Self::Session => "sess",
+            Self::File => "file",
+            Self::FileSearchCall => "fs",
             Self::Item => "item",
         }
     }
@@ -132,6 +141,15 @@ impl Ids {
         if let Self::Within(stem) = self {
             id.push_str(stem.as_str());
         }
+        self.push_random(&mut id, end);
+        id
+    }
+
+    /// A new id of something that is listed by its age: later ones sort behind.
+    pub fn dated(&mut self, kind: IdKind, now_ms: u64) -> String {
+        let mut id = format!("{}_AM-", kind.prefix());
+        let end = id.len() + LENGTH;
+        id.push_str(std::str::from_utf8(&sortable(now_ms)).expect("letters are ASCII"));
         self.push_random(&mut id, end);
         id
     }

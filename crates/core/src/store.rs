@@ -7,6 +7,9 @@
 mod agents;
 mod bank;
 mod conversations;
+mod execute;
+mod files;
+mod knowledge;
 mod processes;
 mod responses;
 mod tenancy;
@@ -27,6 +30,11 @@ pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, ToolOutcome, ToolRun, ToolStatistics,
 };
 pub use conversations::{Added, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page};
+pub use execute::{
+    AgentSession, AgentStep, AgentTurn, ExecuteStore, Mode, ModeChange, ModeStore, NewStep, StepState, TakenStep,
+};
+pub use files::{FileListing, FileRecord, FileStore};
+pub use knowledge::{Collection, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument};
 pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention};
 pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, StoredResponse, ToldStatus};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
@@ -47,6 +55,10 @@ pub trait Store:
     + AgentStore
     + SessionStore
     + CourseStore
+    + ExecuteStore
+    + ModeStore
+    + FileStore
+    + KnowledgeStore
     + TenancyStore
     + ProcessStore
 {

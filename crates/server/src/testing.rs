@@ -2,6 +2,7 @@
 
 mod assistant;
 mod bank;
+mod execute;
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,6 +6,7 @@
 
 mod actors;
 mod assistant;
+mod execute;
 mod invariants;
 mod setup;
 mod store;
