@@ -68,4 +68,4 @@ fmt:
 
 clean:
 	$(CARGO) clean
-	rm -rf tests/clients/node_modules
+	rm -rf tests/clients/node_modules examples/ide-client/node_modules examples/ide-client/dist

@@ -40,6 +40,16 @@ if ! is_current "$here/node_modules/.pins" "$node_pins"; then
     echo "$node_pins" >"$here/node_modules/.pins"
 fi
 
+# The example for IDEs is TypeScript: its compiler comes with it, and what it makes is what the tests run.
+example="$root/examples/ide-client"
+example_pins=$(sha256sum <"$example/package-lock.json")
+if ! is_current "$example/node_modules/.pins" "$example_pins"; then
+    echo "clients: installing the compiler of examples/ide-client"
+    (cd "$example" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error)
+    echo "$example_pins" >"$example/node_modules/.pins"
+fi
+(cd "$example" && npm run --silent build)
+
 # From here on nothing leaves the machine.
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
 export NO_PROXY=127.0.0.1,localhost

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use amalgam_core::{BoxFuture, Candidate, Catalog, Fault, ModelCard, OwnTerms, Route, Scope};
+use amalgam_core::{BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, OwnTerms, Route, Scope};
 use amalgam_models::Registry;
 
 use crate::config::{self, Choice as _, Config};
@@ -209,6 +209,20 @@ impl Catalog for Names {
                 }
             }
             cards
+        })
+    }
+}
+
+/// Only the first candidate of a name is asked: whoever would answer in its place has another space.
+impl Embedder for Names {
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
+        Box::pin(async move {
+            let route = self.anywhere(model).await;
+            let Some(candidate) = route.as_ref().and_then(|route| route.candidates.first()) else {
+                let message = format!("No upstream has the embedding model '{model}'.");
+                return Err(Fault::new(FaultKind::NotFound, message).param("model").code("model_not_found"));
+            };
+            self.registry.embed(&candidate.upstream, &candidate.name, texts).await
         })
     }
 }

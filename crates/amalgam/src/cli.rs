@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Keys(cmd::keys::KeysArgs),
     /// List, keep, try and take away the tools of the bank
     Tools(cmd::tools::ToolsArgs),
+    /// List, keep and take away the modes that a tenant's agents can be in
+    Modes(cmd::modes::ModesArgs),
     /// List the calls that wait for somebody to agree, and decide about them
     Approvals(cmd::approvals::ApprovalsArgs),
     /// Give tenants the tools, profiles and settings that an assistant begins with
@@ -40,6 +42,8 @@ pub(crate) enum Command {
     SeedConfigs(cmd::seed::SeedConfigsArgs),
     /// Import and list the courses that a tenant's assistant knows
     Courses(cmd::courses::CoursesArgs),
+    /// Import, list, search and delete what a tenant's agents can look up
+    Knowledge(cmd::knowledge::KnowledgeArgs),
     /// Talk to a tenant's assistant
     Chat(cmd::chat::ChatArgs),
     /// Bring the store's schema up to date

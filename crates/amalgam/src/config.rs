@@ -37,7 +37,8 @@ use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
 pub(crate) use choices::{
-    Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
+    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
+    UnknownFields,
 };
 pub(crate) use fault::{Fault, Faults, Origin};
 pub(crate) use reader::{Setting, Shown};
@@ -67,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) models: Vec<Model>,
     pub(crate) mcp: Vec<Mcp>,
+    pub(crate) execute: Execute,
     pub(crate) limits: Limits,
     pub(crate) egress: Egress,
     /// What is set about the assistants of all tenants.
@@ -149,7 +151,7 @@ pub(crate) struct Upstream {
 /// What an upstream speaks, with the settings that only this kind has.
 #[derive(Debug, Clone)]
 pub(crate) enum Speaks {
-    Responses { remote: Remote, dialect: Dialect },
+    Responses { remote: Remote, dialect: Dialect, keeps_state: bool },
     Chat { remote: Remote, tool_calls: ToolCalls, system_role: SystemRole, stream_usage: bool },
     Anthropic { remote: Remote, anthropic_version: String, max_output_tokens: u32 },
     Demo { pace: Duration },
@@ -206,6 +208,14 @@ pub(crate) enum Reached {
     Http { url: String, authorization: Option<Secret> },
 }
 
+/// The strict turn contract.
+#[derive(Debug, Clone)]
+pub(crate) struct Execute {
+    pub(crate) casing: Casing,
+    pub(crate) unknown_fields: UnknownFields,
+    pub(crate) context_tokens: u32,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) max_in_flight: usize,
@@ -218,6 +228,8 @@ pub(crate) struct Limits {
     pub(crate) tools: usize,
     pub(crate) schema_nodes: usize,
     pub(crate) string_bytes: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) files_bytes_per_tenant: u64,
     pub(crate) tool_iterations: u32,
     pub(crate) tool_calls: u32,
     pub(crate) tool_calls_at_once: u32,

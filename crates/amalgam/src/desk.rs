@@ -1,5 +1,7 @@
 //! What commands on tenants, keys, tools and the store share: the configuration, the store that it names, and time.
 
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use amalgam_core::{Clock as _, Operator, Rights, Scope, Store, TenantState};
@@ -61,6 +63,16 @@ impl Desk {
 /// Reads the configuration alone. Its warnings are for `serve` and `check`.
 pub(crate) fn configuration(args: ConfigArgs) -> anyhow::Result<Config> {
     Ok(Config::load(&Sources::gather(args.into())?)?.config)
+}
+
+/// The text of a file that a command was given; `-` stands for standard input.
+pub(crate) fn read_text(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).context("reading standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
 /// Milliseconds since 1970.

@@ -8,6 +8,7 @@ mod cmd;
 mod config;
 mod courses;
 mod desk;
+mod knowledge;
 mod logs;
 mod progress;
 mod seeding;
@@ -58,12 +59,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tenants(args) => runtime()?.block_on(cmd::tenants::run(args)),
         Command::Keys(args) => runtime()?.block_on(cmd::keys::run(args)),
         Command::Tools(args) => runtime()?.block_on(cmd::tools::run(args)),
+        Command::Modes(args) => runtime()?.block_on(cmd::modes::run(args)),
         Command::Approvals(args) => runtime()?.block_on(cmd::approvals::run(args)),
         Command::Seed(args) => runtime()?.block_on(cmd::seed::run(args)),
         Command::SeedTools(args) => runtime()?.block_on(cmd::seed::tools(args)),
         Command::SeedProfiles(args) => runtime()?.block_on(cmd::seed::profiles(args)),
         Command::SeedConfigs(args) => runtime()?.block_on(cmd::seed::configs(args)),
         Command::Courses(args) => runtime()?.block_on(cmd::courses::run(args)),
+        Command::Knowledge(args) => runtime()?.block_on(cmd::knowledge::run(args)),
         Command::Chat(args) => runtime()?.block_on(cmd::chat::run(args)),
         Command::Migrate(args) => runtime()?.block_on(cmd::migrate::run(args)),
         Command::Reset(args) => runtime()?.block_on(cmd::reset::run(args)),

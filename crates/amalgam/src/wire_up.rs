@@ -8,21 +8,25 @@ use std::{
 };
 
 use amalgam_core::{
-    Clock, Fetch, Seal, Store, Toolbox,
+    Clock, Embedder, Fetch, Retrieval, Seal, Store, Toolbox,
     assistant::settings::KEY_VARIABLE,
-    store::{BankStore, CourseStore, ProcessId, TenancyStore},
+    execute::{
+        envelope::Casing,
+        request::{Bounds, UnknownFields},
+    },
+    store::{BankStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, ToolLimits};
 use amalgam_models::{Dialect, Key, Registry, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
-    App, AssistantSettings, Auth, AuthParts, Issued, JwksPlace, JwtSettings, Limits, ListenerConfig, Parts, Pepper,
-    PepperError,
+    App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings, Knowledge, Limits, ListenerConfig, Parts,
+    Pepper, PepperError,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
-    CoursePorts, Egress, EgressConfig, McpProcess, McpServer, McpSettings, OperatorServer, Ports, RegistryParts,
-    builtins,
+    CoursePorts, Egress, EgressConfig, KnowledgePorts, McpProcess, McpServer, McpSettings, OperatorServer, Ports,
+    RegistryParts, builtins,
 };
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
@@ -66,13 +70,9 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
     };
     let Tenancy { configured, open, first_key } = tenancy::prepare(config, &*store, &pepper, &*clock).await?;
 
-    let mut upstreams: Vec<UpstreamSettings> = config.upstreams.iter().map(upstream).collect();
-    if !upstreams.iter().any(|upstream| upstream.name == USUAL) {
-        upstreams.push(usual_upstream(config));
-    }
-    let registry = Registry::build(upstreams, Arc::clone(&seal)).context("preparing the upstreams")?;
-    let tools = toolbox(config, &store, &seal, &clock, bound)?;
-    let names = Names::new(config, Arc::new(registry), clock.now_ms() / 1000);
+    let names = names(config, &seal, &*clock)?;
+    let knowledge = knowledge(&store, &names);
+    let tools = toolbox(config, &store, &knowledge, &seal, &clock, bound)?;
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
         clock: Arc::clone(&clock),
@@ -85,12 +85,14 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
     let app = App::new(Parts {
         engine: engine.clone(),
-        catalog: Arc::new(names),
+        catalog: names,
         auth: auth.clone(),
         store,
         clock,
         seal,
         toolbox: Arc::clone(&tools) as Arc<dyn Toolbox>,
+        knowledge,
+        execute: execute(config),
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
         limits: limits(config),
     });
@@ -101,6 +103,25 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         alone,
     };
     Ok(Joined { app: Arc::new(app), engine, admission, auth, tools, life, first_key })
+}
+
+fn execute(config: &Config) -> ExecuteSettings {
+    let config::Execute { casing, unknown_fields, context_tokens } = config.execute;
+    let usual = ExecuteSettings::default();
+    ExecuteSettings {
+        casing: match casing {
+            config::Casing::Pascal => Casing::Pascal,
+            config::Casing::Camel => Casing::Camel,
+        },
+        bounds: Bounds {
+            unknown_fields: match unknown_fields {
+                config::UnknownFields::Refuse => UnknownFields::Refused,
+                config::UnknownFields::Ignore => UnknownFields::Ignored,
+            },
+            ..usual.bounds
+        },
+        context_tokens: context_tokens.into(),
+    }
 }
 
 fn engine(
@@ -115,6 +136,7 @@ fn engine(
         turn_deadline: config.limits.turn_deadline,
         keepalive: config.limits.keepalive,
         transcripts: kept,
+        upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
     };
     // A new name each time: what an earlier run of this process left is not ours.
@@ -140,14 +162,34 @@ fn tool_limits(config: &Config) -> ToolLimits {
     }
 }
 
+/// All upstreams and the names that they are asked for by. Nothing is connected.
+pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) -> anyhow::Result<Arc<Names>> {
+    let mut upstreams: Vec<UpstreamSettings> = config.upstreams.iter().map(upstream).collect();
+    if !upstreams.iter().any(|upstream| upstream.name == USUAL) {
+        upstreams.push(usual_upstream(config));
+    }
+    let registry = Registry::build(upstreams, Arc::clone(seal)).context("preparing the upstreams")?;
+    Ok(Arc::new(Names::new(config, Arc::new(registry), clock.now_ms() / 1000)))
+}
+
+/// What looks things up in the store, with whatever upstreams give questions a place.
+pub(crate) fn knowledge(store: &Arc<dyn Store>, names: &Arc<Names>) -> Arc<Knowledge> {
+    Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, Arc::clone(names) as Arc<dyn Embedder>))
+}
+
 /// All tools of this installation. Nothing is started or connected before a turn needs it.
 pub(crate) fn toolbox(
     config: &Config,
     store: &Arc<dyn Store>,
+    knowledge: &Arc<Knowledge>,
     seal: &Arc<dyn Seal>,
     clock: &Arc<dyn Clock>,
     bound: SocketAddr,
 ) -> anyhow::Result<Arc<amalgam_tools::Registry>> {
+    let knowledge = KnowledgePorts {
+        store: Arc::clone(store) as Arc<dyn KnowledgeStore>,
+        retrieval: Arc::clone(knowledge) as Arc<dyn Retrieval>,
+    };
     let servers: anyhow::Result<BTreeMap<_, _>> =
         config.mcp.iter().map(|mcp| Ok((mcp.name.clone(), operator_server(mcp)?))).collect();
     Ok(Arc::new(amalgam_tools::Registry::new(RegistryParts {
@@ -160,7 +202,9 @@ pub(crate) fn toolbox(
                 store: Arc::clone(store) as Arc<dyn CourseStore>,
                 base_url: public_url(config, bound),
             }),
+            knowledge: Some(knowledge.clone()),
         }),
+        knowledge: Some(knowledge),
         servers: servers?,
         clock: Arc::clone(clock),
     })))
@@ -255,6 +299,8 @@ fn limits(config: &Config) -> Limits {
         tools: limits.tools,
         schema_nodes: limits.schema_nodes,
         string_bytes: bytes(limits.string_bytes),
+        file_bytes: bytes(limits.file_bytes),
+        files_bytes_per_tenant: limits.files_bytes_per_tenant,
     }
 }
 
@@ -275,7 +321,7 @@ fn public_url(config: &Config, bound: SocketAddr) -> String {
 fn usual_upstream(config: &Config) -> UpstreamSettings {
     UpstreamSettings {
         name: USUAL.to_owned(),
-        kind: UpstreamKind::Responses { dialect: Dialect::Standard },
+        kind: UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
         base_url: "https://api.openai.com/v1".to_owned(),
         key: match &config.assistant.api_key {
             Some(key) => Key::Given(key.0.clone().into()),
@@ -295,11 +341,12 @@ fn usual_upstream(config: &Config) -> UpstreamSettings {
 /// An upstream as the models crate wants it told.
 pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
     let kind = match &upstream.speaks {
-        Speaks::Responses { dialect, .. } => UpstreamKind::Responses {
+        Speaks::Responses { dialect, keeps_state, .. } => UpstreamKind::Responses {
             dialect: match dialect {
                 config::Dialect::Standard => Dialect::Standard,
                 config::Dialect::Agn003 => Dialect::Agn003,
             },
+            keeps_state: *keeps_state,
         },
         Speaks::Chat { tool_calls, system_role, stream_usage, .. } => UpstreamKind::Chat {
             tool_calls: match tool_calls {

@@ -4,6 +4,7 @@
 //! gets the same state without frames, so that streamed and not streamed cannot differ.
 
 mod calls;
+mod citing;
 mod hosted;
 mod items;
 mod passing;
@@ -20,6 +21,7 @@ use crate::{
     tell::error_frame,
     toolset::CallKind,
 };
+use citing::Citing;
 pub use hosted::{ShownCall, ShownEnd};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
 
@@ -35,6 +37,10 @@ pub struct Emitter {
     sequence: u64,
     frames: Writer,
     output: Vec<Json>,
+    /// Items that are kept with more than is shown, by their place.
+    kept: Vec<(usize, Json)>,
+    /// Where something was found that can be cited.
+    citing: Option<Box<Citing>>,
     open: Option<Open>,
     /// Calls that have begun while another one was not complete.
     waiting: VecDeque<OpenCall>,
@@ -94,6 +100,8 @@ impl Emitter {
             sequence: 0,
             frames: Writer::default(),
             output: Vec::new(),
+            kept: Vec::new(),
+            citing: None,
             open: None,
             waiting: VecDeque::new(),
             usage: None,
@@ -130,6 +138,9 @@ impl Emitter {
 
     /// Takes what the model said. After a [`ModelEvent::Finish`] every item is closed and [`Emitter::conclude`] is due.
     pub fn on(&mut self, event: ModelEvent) -> Result<(), Fault> {
+        if !matches!(event, ModelEvent::Text { .. } | ModelEvent::Begun { .. } | ModelEvent::Usage(_)) {
+            self.release();
+        }
         match event {
             ModelEvent::Begun { .. } => {}
             ModelEvent::MessageStart { phase } => {
@@ -201,9 +212,20 @@ impl Emitter {
         self.usage = None;
     }
 
-    /// The items that are complete.
+    /// The items that are complete, as they are shown.
     pub fn output(&self) -> &[Json] {
         &self.output
+    }
+
+    /// The items that are complete, as they are kept and told to a model again.
+    pub fn kept_output(&self) -> Vec<Json> {
+        let mut output = self.output.clone();
+        for (index, kept) in &self.kept {
+            if let Some(item) = output.get_mut(*index) {
+                *item = kept.clone();
+            }
+        }
+        output
     }
 
     /// The response's id.
@@ -236,7 +258,7 @@ impl Emitter {
         self.status = Status::Failed;
         self.error = Some(error);
         self.incomplete_reason = None;
-        self.output.clear();
+        self.clear_output();
         (self.usage, self.earlier) = (None, None);
         self.life_cycle(EventKind::Failed);
         self.done();
@@ -249,7 +271,7 @@ impl Emitter {
         self.waiting.clear();
         self.status = Status::Cancelled;
         self.incomplete_reason = None;
-        self.output.clear();
+        self.clear_output();
         (self.usage, self.earlier) = (None, None);
         self.life_cycle(EventKind::Incomplete);
         self.done();
@@ -331,6 +353,13 @@ impl Emitter {
         if self.delivery == Delivery::Stream {
             self.frames.outside(DONE);
         }
+    }
+
+    /// Forgets what was said: nobody is given half of it.
+    fn clear_output(&mut self) {
+        self.output.clear();
+        self.kept.clear();
+        self.citing = None;
     }
 
     fn place(&self) -> Place {

@@ -8,6 +8,7 @@ pub mod envelope;
 mod fields;
 pub mod fingerprint;
 mod inputs;
+pub mod modes;
 mod reading;
 pub mod request;
 pub mod results;

@@ -1,6 +1,8 @@
 //! What was said, made safe to send to any upstream: every tool call has exactly one output and the other way round.
 
 mod normalise;
+mod remembered;
+pub mod uploads;
 pub mod window;
 
 use std::borrow::Cow;
@@ -10,6 +12,7 @@ use amalgam_protocol::{Content, Item, JsonStr, Raw, Role};
 use crate::{loss::Loss, toolset::CallKind};
 
 pub use normalise::normalise;
+pub use remembered::{SaidSoFar, UpstreamMemory};
 
 /// A conversation in order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,6 +100,19 @@ pub enum Payload<'a> {
     Input(JsonStr<'a>),
     /// The action or operation of a tool with items of its own.
     Value(Raw<'a>),
+    /// The queries of a search: an array of strings.
+    Queries(Raw<'a>),
+}
+
+impl<'a> Payload<'a> {
+    /// What is asked, as text.
+    pub fn text(self) -> Cow<'a, str> {
+        match self {
+            Self::Arguments(text) | Self::Input(text) => text.decode(),
+            Self::Value(value) => Cow::Borrowed(value.text()),
+            Self::Queries(queries) => Cow::Owned(format!("{{\"queries\":{}}}", queries.text())),
+        }
+    }
 }
 
 /// The output of the call of the same id.

@@ -7,11 +7,13 @@
 use std::borrow::Cow;
 
 use amalgam_protocol::{
-    ClientTool, Content, Input, Item, ItemKind, Json, JsonStr, Message, PartKind, Raw, Role, TextKind, Writer,
+    ClientTool, Content, HostedItem, Input, Item, ItemKind, Json, JsonStr, Message, PartKind, Raw, Role, TextKind,
+    Writer,
 };
 
 use crate::{
     fault::Fault,
+    file_search::{self, Results},
     ids::{IdKind, Ids},
     store::NewItem,
 };
@@ -83,6 +85,7 @@ pub fn write_item(writer: &mut Writer, kept: Raw<'_>) {
         {
             write_with_status(writer, kept);
         }
+        ItemKind::Hosted(HostedItem::FileSearchCall) => file_search::write_shown(writer, kept, Results::Hidden),
         _ => writer.raw(kept),
     }
 }

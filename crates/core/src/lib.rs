@@ -6,13 +6,17 @@ pub mod compaction;
 mod emit;
 pub mod execute;
 mod fault;
+pub mod file_search;
 mod history;
 mod ids;
 mod items;
+pub mod knowledge;
 mod loss;
+pub mod media;
 mod model;
 mod ports;
 mod prompt;
+mod retrieval;
 mod scope;
 pub mod search;
 pub mod store;
@@ -26,25 +30,28 @@ mod units;
 pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
 pub use emit::{Emitter, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind};
-pub use history::{Call, Entry, History, Output, Payload, normalise, window};
+pub use history::{Call, Entry, History, Output, Payload, SaidSoFar, UpstreamMemory, normalise, uploads, window};
 pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};
 pub use loss::Loss;
 pub use model::{
-    CallHead, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, TokenCount,
+    CallHead, Chain, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared,
+    Remembers, TokenCount,
 };
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use prompt::{
     ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, ToolsSent, compose,
     tool_results_block, tool_usage_block,
 };
+pub use retrieval::{Embedder, Found, Lookup, Retrieval};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use store::{Store, StoreError};
 pub use tap::{Heard, Tap};
 pub use tell::{array_of, no_items};
 pub use tool::{
-    AllowedNames, ArgumentCheck, AskedApproval, AskedServer, AskedTool, BANK_LABEL, BankFault, BuiltinWords, Decider,
-    Equipped, Handler, OnError, Policy, SecretText, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
+    AllowedNames, ArgumentCheck, AskedApproval, AskedSearch, AskedServer, AskedTool, BANK_LABEL, BankFault, BuiltinWords, Decider,
+    Equipped, Handler, OWN_LABEL, OnError, Policy, SecretText, ServerTool, ShownAs, ToolCall, ToolError, ToolOutput,
+    Toolbox, is_house_label,
 };
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};
 pub use units::{duration_from_text, duration_to_text, leading_number};

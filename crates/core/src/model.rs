@@ -26,6 +26,46 @@ pub enum Delivery {
     Whole,
 }
 
+/// What an upstream keeps itself of what it was asked, so that a later call need not say it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Remembers {
+    /// Every call stands for itself.
+    #[default]
+    Nothing,
+    /// What was said. Instructions are told with every call.
+    Items,
+    /// What was said, and the instructions that it began with.
+    Everything,
+}
+
+/// How a call stands to others, for an upstream that remembers; anybody else passes over it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Chain<'a> {
+    /// It is not to be remembered.
+    #[default]
+    Apart,
+    /// It says everything, and is to be remembered.
+    Begun,
+    /// It goes on from an answer that is remembered, and says only what is new.
+    GoesOn {
+        /// The upstream's own id of the answer.
+        id: &'a str,
+        /// So many entries of the history are known there.
+        known: usize,
+    },
+}
+
+impl Chain<'_> {
+    /// The same for a call that says everything.
+    #[must_use]
+    pub fn anew(self) -> Self {
+        match self {
+            Self::Apart => Self::Apart,
+            Self::Begun | Self::GoesOn { .. } => Self::Begun,
+        }
+    }
+}
+
 /// One call of a model.
 #[derive(Debug)]
 pub struct ModelRequest<'a> {
@@ -35,6 +75,8 @@ pub struct ModelRequest<'a> {
     pub settings: &'a CreateResponse<'a>,
     /// What is said: instructions apart, tool calls paired.
     pub history: &'a History<'a>,
+    /// What an upstream that remembers has to do with it.
+    pub chain: Chain<'a>,
     /// How the upstream is asked for its answer.
     pub delivery: Delivery,
     /// Whom sealed content is bound to.
@@ -129,6 +171,11 @@ pub trait Model: Send + Sync {
     /// What the upstream itself calls the model of this name: proof that it is reached, takes our key and has the model.
     fn identify<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, ModelError>> {
         Box::pin(async move { Ok(name.to_owned()) })
+    }
+
+    /// What it keeps itself between two calls.
+    fn remembers(&self) -> Remembers {
+        Remembers::Nothing
     }
 
     /// Whether image addresses must be fetched before `prepare`.
@@ -340,6 +387,16 @@ impl ModelError {
             }
             _ => false,
         }
+    }
+
+    /// Whether the upstream does not know, or does not want to know, the answer that a call goes on from.
+    pub fn is_forgotten(&self) -> bool {
+        let Self::Refused { status: 400 | 404 | 410 | 422, message, code, param, .. } = self else { return false };
+        let said = message.as_deref().unwrap_or_default().to_ascii_lowercase();
+        code.as_deref() == Some("previous_response_not_found")
+            || param.as_deref() == Some("previous_response_id")
+            || said.contains("previous_response_id")
+            || said.contains("previous response")
     }
 
     /// What the caller is told. The upstream's own words reach it only where they concern its request.

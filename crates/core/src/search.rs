@@ -43,15 +43,20 @@ pub fn words(text: &str) -> Vec<String> {
 
 /// What belongs to the word around it without being searched for: apostrophes, accents that stand by themselves, soft
 /// hyphens. What lower case makes of a dotted capital I ends in such an accent.
-fn is_inside(c: char) -> bool {
+pub(crate) fn is_inside(c: char) -> bool {
     matches!(c, '\'' | '\u{2019}' | '\u{02bc}' | '\u{00ad}' | '\u{200d}' | '\u{0300}'..='\u{036f}')
 }
 
 /// The stem of one word in plain lower-case letters; empty for a word that says nothing.
 fn stem(word: &str) -> String {
-    if stop::is_empty(word) {
-        return String::new();
+    match stop::is_empty(word) {
+        true => String::new(),
+        false => family(word),
     }
+}
+
+/// The stem of one word in plain lower-case letters.
+pub(crate) fn family(word: &str) -> String {
     if let Some((end, _)) = word.char_indices().nth(LONGEST) {
         return word.split_at(end).0.to_owned();
     }
@@ -68,7 +73,7 @@ fn stem(word: &str) -> String {
 }
 
 /// Adds a letter without its accent.
-fn push_plain(word: &mut String, c: char) {
+pub(crate) fn push_plain(word: &mut String, c: char) {
     let plain = match c {
         'à'..='å' | 'ā' | 'ă' | 'ą' => "a",
         'æ' => "ae",

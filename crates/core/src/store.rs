@@ -34,7 +34,9 @@ pub use execute::{
     AgentSession, AgentStep, AgentTurn, ExecuteStore, Mode, ModeChange, ModeStore, NewStep, StepState, TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
-pub use knowledge::{Collection, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument};
+pub use knowledge::{
+    Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
+};
 pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention};
 pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, StoredResponse, ToldStatus};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};

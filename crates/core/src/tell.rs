@@ -2,7 +2,10 @@
 
 use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Raw, Settings, Snapshot, Status, Writer};
 
-use crate::store::{StoredResponse, ToldStatus};
+use crate::{
+    file_search::{self, Results},
+    store::{StoredResponse, ToldStatus},
+};
 
 impl StoredResponse {
     /// The response object, the same bytes that its caller got.
@@ -12,11 +15,23 @@ impl StoredResponse {
         writer.into_bytes()
     }
 
+    /// The same with the results of searches that its caller did not ask for.
+    #[must_use]
+    pub fn with_results(mut self) -> Self {
+        self.output = array_of(&self.items(Results::Shown));
+        self
+    }
+
+    /// The items of its output as they are shown.
+    fn items(&self, results: Results) -> Vec<Json> {
+        let items = self.output.raw().elements().map(|item| Json::within(self.output.bytes(), item));
+        items.map(|item| file_search::shown(item, results)).collect()
+    }
+
     /// Writes the response object.
     pub fn write(&self, writer: &mut Writer) {
         let told = &self.status;
-        let output: Vec<Json> =
-            self.output.raw().elements().map(|item| Json::within(self.output.bytes(), item)).collect();
+        let output = self.items(Results::Hidden);
         let settings = Settings::stored(self.settings.clone());
         Snapshot {
             id: &self.id,
@@ -52,12 +67,12 @@ impl StoredResponse {
             });
             sequence += 1;
         }
-        for (index, item) in self.output.raw().elements().enumerate() {
+        for (index, item) in self.items(Results::Hidden).iter().enumerate() {
             for kind in [EventKind::ItemAdded, EventKind::ItemDone] {
                 writer.frame(kind.name(), |writer| {
                     writer.key("sequence_number").number(sequence);
                     writer.key("output_index").number(index as u64);
-                    writer.key("item").raw(item);
+                    writer.key("item").raw(item.raw());
                 });
                 sequence += 1;
             }

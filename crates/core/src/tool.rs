@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use amalgam_protocol::{Json, Raw};
 
-use crate::{fault::Fault, ports::BoxFuture, scope::Scope, store::BankTool};
+use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::Scope, store::BankTool};
 
 /// A tool as one turn has it.
 #[derive(Clone)]
@@ -23,6 +23,8 @@ pub struct ServerTool {
     pub parameters: Json,
     /// How it is treated.
     pub policy: Policy,
+    /// How its calls are shown.
+    pub shown: ShownAs,
     /// Checks arguments before anything runs.
     pub check: Arc<dyn ArgumentCheck>,
     /// Runs it.
@@ -33,6 +35,19 @@ impl fmt::Debug for ServerTool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.label, self.own_name)
     }
+}
+
+/// How calls of a tool are shown to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ShownAs {
+    /// As `mcp_call` with arguments and output.
+    #[default]
+    McpCall,
+    /// As `file_search_call` with the queries alone.
+    FileSearch {
+        /// And with what was found.
+        results: bool,
+    },
 }
 
 /// How a tool is treated.
@@ -166,6 +181,14 @@ pub trait ArgumentCheck: Send + Sync {
 /// The label of tools that are in the bank.
 pub const BANK_LABEL: &str = "bank";
 
+/// The label of tools that a door brings itself.
+pub const OWN_LABEL: &str = "amalgam";
+
+/// Whether a label is none of an MCP server: its tools are called by their own names.
+pub fn is_house_label(label: &str) -> bool {
+    [BANK_LABEL, OWN_LABEL].iter().any(|own| own.eq_ignore_ascii_case(label))
+}
+
 /// A tool of a request that this server may have to run.
 #[derive(Debug, Clone)]
 pub enum AskedTool {
@@ -173,6 +196,25 @@ pub enum AskedTool {
     Named(String),
     /// `{"type": "mcp"}`
     Mcp(AskedServer),
+    /// `{"type": "file_search"}` over collections of this server.
+    FileSearch(AskedSearch),
+}
+
+/// A search as a request asks for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AskedSearch {
+    /// Where it stands in the request, such as `tools[0]`.
+    pub path: String,
+    /// Where it looks; never none.
+    pub collections: Vec<String>,
+    /// What all documents have in common that may be found.
+    pub conditions: Vec<Condition<'static>>,
+    /// The most results.
+    pub limit: usize,
+    /// The least score of a result, from 0 to 1.
+    pub least_score: f64,
+    /// Whether the caller sees the results.
+    pub results: bool,
 }
 
 /// An MCP server as a request names it.

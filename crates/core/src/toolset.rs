@@ -331,7 +331,7 @@ impl<'a> Call<'a> {
                 writer.object(|writer| writer.key("input").json_str(text));
                 Literal::from_text(&String::from_utf8_lossy(writer.bytes()))
             }
-            Payload::Value(value) => Literal::from_text(value.text()),
+            payload @ (Payload::Value(_) | Payload::Queries(_)) => Literal::from_text(&payload.text()),
         }
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     ports::BoxFuture,
-    tool::{ArgumentCheck, Handler, Policy, ToolCall, ToolError, ToolOutput},
+    tool::{ArgumentCheck, Handler, Policy, ShownAs, ToolCall, ToolError, ToolOutput},
 };
 
 struct Check;
@@ -35,6 +35,7 @@ fn tool(policy: Policy) -> ServerTool {
         description: None,
         parameters: Json::parse(&bytes::Bytes::from_static(b"{}")).unwrap(),
         policy,
+        shown: ShownAs::McpCall,
         check: Arc::new(Check),
         handler: Arc::new(Never),
     }

@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared};
+use amalgam_core::{
+    Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared, Scope, UpstreamMemory,
+    uploads,
+};
 use amalgam_protocol::{Content, CreateResponse, PartKind};
 use tracing::{debug, warn};
 
-use crate::{calls::Calling, fitting::Fitting, run::Engine};
+use crate::{calls::Calling, fitting::Fitting, remembering::Remembering, run::Engine};
 
 /// The most bytes that one fetched image may have.
 const IMAGE_BYTES: usize = 20 * 1024 * 1024;
@@ -17,6 +20,8 @@ const IMAGES_PER_TURN: usize = 32;
 /// One call of a model, whichever of those that may answer takes it.
 #[derive(Debug)]
 pub struct Question<'a> {
+    /// Whose uploaded files it may name.
+    pub scope: &'a Scope,
     /// Who may answer, in this order.
     pub candidates: &'a [Candidate],
     /// Everything that the caller set.
@@ -29,13 +34,36 @@ pub struct Question<'a> {
     pub seal_context: &'a str,
     /// Whether a loss is a fault.
     pub strict: bool,
+    /// Whether the response is kept: only then may an upstream keep it too.
+    pub kept: bool,
+    /// What an upstream keeps of what was said before.
+    pub memory: Option<&'a UpstreamMemory>,
     /// What was lost before this point.
     pub losses: Vec<Loss>,
 }
 
 impl Engine {
-    /// Asks one candidate after the other until one accepts.
+    /// Asks one candidate after the other until one accepts, uploaded files with their content.
     pub(crate) async fn ask_in_turn(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+        match uploads::named(ask.history).next() {
+            None => self.ask_as_it_is(ask, calling).await,
+            // In a box: few turns have files, and the others need no room for it.
+            Some(_) => Box::pin(self.ask_with_uploads(ask, calling)).await,
+        }
+    }
+
+    async fn ask_with_uploads(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+        let Some(expanded) = self.expand(ask.scope, ask.history).await? else {
+            return self.ask_as_it_is(ask, calling).await;
+        };
+        let history = expanded.history(ask.history)?;
+        let ask = Question { history: &history, losses: ask.losses.clone(), ..*ask };
+        let mut accepted = self.ask_as_it_is(&ask, calling).await?;
+        accepted.prepared.losses.extend_from_slice(expanded.losses());
+        Ok(accepted)
+    }
+
+    async fn ask_as_it_is(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
         let mut last = None;
         for (index, candidate) in ask.candidates.iter().enumerate() {
             match self.ask_one(ask, candidate, calling).await {
@@ -78,10 +106,14 @@ impl Engine {
             }
             calling.begin(candidate, &mut prepared, self.clock.now_ms());
             let error = match model.ask(&prepared).await {
-                Ok(stream) => return Ok(Accepted { stream, prepared, upstream: candidate.upstream.clone() }),
+                Ok(stream) => {
+                    // What was told as text is not what was said.
+                    let remembering = if recovered { None } else { fitting.remembering(&prepared) };
+                    return Ok(Accepted { stream, prepared, upstream: candidate.upstream.clone(), remembering });
+                }
                 Err(error) => error,
             };
-            let again = match fitting.shorter(&error) {
+            let again = match fitting.anew(&error).or_else(|| fitting.shorter(&error)) {
                 None if recovered => None,
                 // O-48: once, and only if the model knows how.
                 None => model.recover(&fitting.request(), &error).inspect(|_| {
@@ -122,6 +154,8 @@ pub(crate) struct Accepted {
     pub(crate) stream: ModelStream,
     pub(crate) prepared: Prepared,
     pub(crate) upstream: String,
+    /// What the upstream keeps, if it keeps anything.
+    pub(crate) remembering: Option<Remembering>,
 }
 
 /// Why a candidate did not accept, and whether another one may be asked.

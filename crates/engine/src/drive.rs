@@ -5,8 +5,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use amalgam_core::{Fault, FaultKind, ModelError, ModelEvent, array_of};
-use amalgam_protocol::ErrorObject;
+use amalgam_core::{Fault, FaultKind, ModelError, ModelEvent, array_of, store::Ending};
+use amalgam_protocol::{ErrorObject, Status};
 use futures_util::FutureExt;
 use tracing::debug;
 
@@ -72,8 +72,9 @@ impl Run {
             return Err(fault);
         }
         self.end_call(None);
-        if let Some(recorder) = &mut self.recorder {
-            match recorder.end(record::ending(&self.emitter, now_ms)).await? {
+        let ending = self.recorder.is_some().then(|| self.ending(now_ms));
+        if let (Some(recorder), Some(ending)) = (&mut self.recorder, ending) {
+            match recorder.end(ending).await? {
                 Ended::Kept => {}
                 Ended::Lost(_) => return Err(lost()),
             }
@@ -125,9 +126,8 @@ impl Run {
     pub(crate) fn take(&mut self, batch: Vec<ModelEvent>) -> Result<(), Fault> {
         self.calling.said(&*self.clock);
         batch.into_iter().try_for_each(|event| {
-            match (&event, &mut self.recorder) {
-                (ModelEvent::Begun { id, .. }, Some(recorder)) => recorder.answered_as(id.as_deref()),
-                (ModelEvent::Begun { .. }, None) => {}
+            match &event {
+                ModelEvent::Begun { id, .. } => self.answered_as(id.as_deref()),
                 _ => self.spoken = true,
             }
             self.allowed.check(&event)?;
@@ -136,6 +136,28 @@ impl Run {
                 Some(_) => self.take_in_round(event),
             }
         })
+    }
+
+    /// The upstream has said what it calls its answer.
+    fn answered_as(&mut self, id: Option<&str>) {
+        if let Some(remembering) = &mut self.remembering {
+            remembering.id = id.map(ToOwned::to_owned);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.answered_as(id);
+        }
+    }
+
+    /// How the turn ended, with what the upstream keeps of it.
+    pub(crate) fn ending(&self, now_ms: u64) -> Ending {
+        let mut ending = record::ending(&self.emitter, now_ms);
+        // Of an answer that was cut short the two sides may have different pieces.
+        if let (Some(remembering), Status::Completed) = (&self.remembering, ending.told.status) {
+            let output = self.emitter.kept_output();
+            let from = self.rounds.as_ref().map_or(0, |rounds| rounds.from());
+            ending.upstream = output.get(from..).and_then(|answer| remembering.memory(answer));
+        }
+        ending
     }
 
     /// The frames of the response as they come; `tell` says what a caller of this wire reads of a fault.

@@ -4,12 +4,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    Candidate, Fault, History, ModelError, ModelRequest, Prepared, TokenCount,
+    Candidate, Chain, Fault, History, ModelError, ModelRequest, Prepared, Remembers, SaidSoFar, TokenCount,
     window::{self, Spoken},
 };
 use tracing::debug;
 
-use crate::{ask::Question, run::Engine};
+use crate::{ask::Question, remembering::Remembering, run::Engine};
 
 /// How often an upstream that says no more than "too long" is asked again, each time with half of the turns.
 const HALVINGS: u32 = 4;
@@ -47,15 +47,31 @@ pub(crate) struct Fitting<'a> {
     /// What is left of the history, where something had to go.
     shortened: Option<History<'a>>,
     halvings: u32,
+    /// How the call stands to those before it.
+    chain: Chain<'a>,
 }
 
 impl<'a> Fitting<'a> {
     pub(crate) fn new(ask: &'a Question<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
-        Self { ask, candidate, images, shortened: None, halvings: 0 }
+        Self { ask, candidate, images, shortened: None, halvings: 0, chain: chain(ask, candidate) }
     }
 
     /// The prompt, as much of it as fits; a fault when it cannot fit.
     pub(crate) async fn prepare(&mut self) -> Result<Prepared, Fault> {
+        let Chain::GoesOn { .. } = self.chain else { return self.prepare_whole().await };
+        if self.candidate.context_window.is_some() {
+            // What is known to the upstream takes its room there too.
+            let chain = std::mem::replace(&mut self.chain, Chain::Begun);
+            let whole = self.prepare_whole().await?;
+            if self.shortened.is_some() {
+                return Ok(whole);
+            }
+            self.chain = chain;
+        }
+        self.translate()
+    }
+
+    async fn prepare_whole(&mut self) -> Result<Prepared, Fault> {
         let prepared = self.translate()?;
         let Some(window) = self.candidate.context_window else { return Ok(prepared) };
         let room = window::room(window, self.ask.request.max_output_tokens);
@@ -83,6 +99,29 @@ impl<'a> Fitting<'a> {
         Ok(prepared)
     }
 
+    /// The whole prompt after the upstream has said that it does not know what this one goes on from.
+    pub(crate) fn anew(&mut self, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+        if !matches!(self.chain, Chain::GoesOn { .. }) || !error.is_forgotten() {
+            return None;
+        }
+        debug!("sending everything once more: the upstream does not know the answer before");
+        self.chain = Chain::Begun;
+        Some(self.translate())
+    }
+
+    /// What the upstream keeps of a prompt that it has accepted; nothing where it keeps nothing, or not all that was said.
+    pub(crate) fn remembering(&self, prepared: &Prepared) -> Option<Remembering> {
+        if self.chain == Chain::Apart || prepared.losses.iter().any(|loss| loss.field == "input") {
+            return None;
+        }
+        Some(Remembering {
+            said: SaidSoFar::of(self.history(), self.candidate.model.remembers())?,
+            upstream: self.candidate.upstream.clone(),
+            model: self.candidate.name.clone(),
+            id: None,
+        })
+    }
+
     /// A shorter prompt after the upstream has said that this one is too long; nothing where it must not or cannot be.
     pub(crate) fn shorter(&mut self, error: &ModelError) -> Option<Result<Prepared, Fault>> {
         if !self.may_shorten() || !error.is_too_long() || self.halvings >= HALVINGS {
@@ -93,6 +132,8 @@ impl<'a> Fitting<'a> {
             return None;
         }
         self.halvings += 1;
+        // The beginning is what goes, and the upstream would have it.
+        self.chain = self.chain.anew();
         self.shortened = Some(window::latest(self.ask.history, turns / 2)?);
         debug!(turns = turns / 2, "asking again with the latest turns only: the upstream says that it is too much");
         Some(self.translate())
@@ -105,6 +146,7 @@ impl<'a> Fitting<'a> {
             settings: self.ask.request,
             history: self.history(),
             delivery: self.ask.delivery,
+            chain: self.chain,
             seal_context: self.ask.seal_context,
             images: &self.images,
         }
@@ -154,7 +196,18 @@ impl<'a> Fitting<'a> {
     }
 }
 
+/// How a candidate's call stands to those before it.
+fn chain<'a>(ask: &Question<'a>, candidate: &Candidate) -> Chain<'a> {
+    let remembers = candidate.model.remembers();
+    if !ask.kept || remembers == Remembers::Nothing {
+        return Chain::Apart;
+    }
+    let memory = ask.memory.filter(|memory| memory.upstream == candidate.upstream && memory.model == candidate.name);
+    let known = memory.and_then(|memory| Some((memory, memory.known(ask.history, remembers)?)));
+    known.map_or(Chain::Begun, |(memory, known)| Chain::GoesOn { id: &memory.id, known })
+}
+
 /// Counting a long text takes milliseconds, which nobody else should wait for.
-async fn counted<T: Send + 'static>(count: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+pub(crate) async fn counted<T: Send + 'static>(count: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
     tokio::task::spawn_blocking(count).await.map_err(Fault::internal)
 }

@@ -113,7 +113,7 @@ impl Frames {
     /// The items of the turn, once it has ended well: what a connection remembers that is not in the store.
     pub fn output(&self) -> Option<Vec<amalgam_protocol::Json>> {
         use amalgam_protocol::Status::{Completed, Incomplete};
-        matches!(self.run.emitter.status(), Completed | Incomplete).then(|| self.run.emitter.output().to_vec())
+        matches!(self.run.emitter.status(), Completed | Incomplete).then(|| self.run.emitter.kept_output())
     }
 
     /// Lets another process run the turn, if the model has not said anything: then nothing more is written here.
@@ -172,9 +172,12 @@ impl Frames {
         let now_ms = self.run.clock.now_ms();
         self.run.end_call(None);
         // The last frames are kept with the end, also those that the caller has not asked for yet.
-        let Some(recorder) = &mut self.run.recorder else { return self.tell_last(Last::Concluded { now_ms }) };
+        let ending = self.run.recorder.is_some().then(|| self.run.ending(now_ms));
+        let (Some(recorder), Some(ending)) = (&mut self.run.recorder, ending) else {
+            return self.tell_last(Last::Concluded { now_ms });
+        };
         recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());
-        let writing = recorder.end(record::ending(&self.run.emitter, now_ms));
+        let writing = recorder.end(ending);
         self.stage = Stage::Ending(writing, Last::Concluded { now_ms });
     }
 

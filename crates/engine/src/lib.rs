@@ -11,11 +11,13 @@ mod follow;
 mod frames;
 mod life;
 mod record;
+mod remembering;
 mod rounds;
 mod run;
 mod tasks;
 mod thread;
 mod tooling;
+mod uploads;
 mod work;
 
 pub use admission::Admission;
@@ -27,3 +29,4 @@ pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};
 pub use thread::Thread;
 pub use tooling::{DecidedCall, Plan, ToolLimits, Tooling};
+pub use uploads::FILES_PER_TURN;

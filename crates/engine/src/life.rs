@@ -234,6 +234,7 @@ impl Engine {
                 transcripts_before_ms: before(settings.transcripts),
                 claims_before_ms: before(CLAIMS),
                 responses_before_ms: settings.responses.map(before),
+                files_before_ms: now_ms,
             };
             let pause = match self.keeper.store.prune(Operator::of_this_process(), retention).await {
                 Ok(pruned) if pruned.rows > 0 => PRUNE_MORE,

@@ -499,7 +499,8 @@ pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
             incomplete_reason: emitter.incomplete_reason().map(ToOwned::to_owned),
             usage: emitter.usage(),
         },
-        output: array_of(emitter.output()),
+        output: array_of(&emitter.kept_output()),
+        upstream: None,
     }
 }
 
@@ -514,5 +515,5 @@ fn cancelled() -> Ending {
 
 fn ended(status: Status, error: Option<ErrorObject>) -> Ending {
     let told = ToldStatus { status, completed_at_ms: None, error, incomplete_reason: None, usage: None };
-    Ending { told, output: no_items() }
+    Ending { told, output: no_items(), upstream: None }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool, ShownCall,
+    BoxFuture, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool, ShownAs, ShownCall,
     store::{Approval, ToolRun},
     turn::{Cap, Caps, Mishap, OutOfOrder, Ran, Spent, Step, Told, Turn, Verdict, Wanted},
 };
@@ -61,6 +61,11 @@ impl Rounds {
         };
         let asked = tooling.decided.is_empty();
         Self { engine, tooling, machine, answer: Answer::default(), said: Vec::new(), from: 0, calls: 0, asked }
+    }
+
+    /// Where in the output the items of the last round begin.
+    pub(crate) fn from(&self) -> usize {
+        self.from
     }
 
     fn tool(&self, name: &str) -> Option<&Arc<ServerTool>> {
@@ -140,9 +145,11 @@ impl Run {
                 Verdict::Told(told) => Fate::Told(told),
                 Verdict::Ask(_) => Fate::Waits,
             };
-            let kind = match fate {
-                Fate::Waits => IdKind::McpApprovalRequest,
-                Fate::Told(_) | Fate::Running | Fate::Ran(_) => IdKind::McpCall,
+            let shown_as = tool.as_ref().map_or(ShownAs::McpCall, |tool| tool.shown);
+            let kind = match (&fate, shown_as) {
+                (Fate::Waits, _) => IdKind::McpApprovalRequest,
+                (Fate::Told(_) | Fate::Running | Fate::Ran(_), ShownAs::McpCall) => IdKind::McpCall,
+                (Fate::Told(_) | Fate::Running | Fate::Ran(_), ShownAs::FileSearch { .. }) => IdKind::FileSearchCall,
             };
             // An upstream that has no ids for its calls gets ours.
             let call_id = match call.call_id.is_empty() {
@@ -151,6 +158,7 @@ impl Run {
             };
             let shown = ShownCall {
                 id: self.emitter.make_id(kind),
+                shown: shown_as,
                 call_id: call_id.clone(),
                 label: tool.as_ref().map_or(amalgam_core::BANK_LABEL, |tool| &tool.label).to_owned(),
                 name: tool.as_ref().map_or(&call.name, |tool| &tool.own_name).clone(),
@@ -178,6 +186,7 @@ impl Run {
             };
             let shown = ShownCall {
                 id: self.emitter.make_id(IdKind::McpCall),
+                shown: ShownAs::McpCall,
                 call_id: approval.call_id.clone(),
                 label: approval.label,
                 name: approval.name,
@@ -346,7 +355,7 @@ impl Run {
     fn ask_again(&mut self, tools: bool) -> Result<(), Fault> {
         self.emitter.end_round();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
-        let output = self.emitter.output();
+        let output = self.emitter.kept_output();
         rounds.said.push(output.get(rounds.from..).unwrap_or_default().to_vec());
         rounds.from = output.len();
         let used = self.emitter.usage().unwrap_or_default().output_tokens;
@@ -364,9 +373,10 @@ impl Run {
         };
         rounds.asked = true;
         let (engine, plan) = (rounds.engine.clone(), Arc::clone(&rounds.tooling.plan));
+        let scope = rounds.tooling.scope.clone();
         let mut calling = std::mem::take(&mut self.calling);
         self.now = Now::Asking(Box::pin(async move {
-            let asked = plan.ask(&engine, &round, &mut calling).await;
+            let asked = plan.ask(&engine, &scope, &round, &mut calling).await;
             (asked, calling)
         }));
         Ok(())
@@ -379,6 +389,7 @@ impl Run {
         self.calling = calling;
         Poll::Ready(asked.map(|Again { accepted, losses }| {
             self.upstream = accepted.upstream;
+            self.remembering = accepted.remembering;
             self.losses = losses;
             self.now = Now::Model(accepted.stream);
         }))

@@ -17,6 +17,7 @@ use crate::{
     ask::{Accepted, Question, all_losses},
     calls::Calling,
     record::{self, Keep, Keeper, Recorder},
+    remembering::Remembering,
     rounds::{Asking, Rounds, Working},
     tasks::Tasks,
     tooling::{ToolLimits, Tooling},
@@ -31,6 +32,8 @@ pub struct EngineSettings {
     pub keepalive: Duration,
     /// Whether the model calls of turns that are kept are kept too.
     pub transcripts: bool,
+    /// Bytes of uploaded files that one prompt may have.
+    pub upload_bytes: usize,
     /// How tools run.
     pub tools: ToolLimits,
 }
@@ -99,6 +102,8 @@ pub struct Run {
     pub(crate) waited: Option<u64>,
     /// Whether the model has said anything.
     pub(crate) spoken: bool,
+    /// What the upstream keeps of the call that runs.
+    pub(crate) remembering: Option<Remembering>,
 }
 
 /// What a turn does now.
@@ -205,13 +210,13 @@ impl Engine {
                 return Err(*fault);
             }
         };
-        let (now, losses, upstream) = match accepted {
-            Some(Accepted { stream, prepared, upstream }) => {
+        let (now, losses, upstream, remembering) = match accepted {
+            Some(Accepted { stream, prepared, upstream, remembering }) => {
                 let losses: Vec<Loss> = all_losses(&ask.question, &prepared).into_iter().cloned().collect();
                 calling.accepted(&losses);
-                (Now::Model(stream), losses, upstream)
+                (Now::Model(stream), losses, upstream, remembering)
             }
-            None => (Now::Model(Box::pin(futures_util::stream::pending())), Vec::new(), String::new()),
+            None => (Now::Model(Box::pin(futures_util::stream::pending())), Vec::new(), String::new(), None),
         };
         let emitter = Emitter::new(Start {
             ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
@@ -243,6 +248,7 @@ impl Engine {
             calling,
             waited,
             spoken: false,
+            remembering,
         };
         if decided {
             run.begin_decided()?;

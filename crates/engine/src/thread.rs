@@ -119,7 +119,7 @@ pub(crate) fn answer_text(output: &Json) -> String {
     for item in output.raw().elements() {
         let Ok(item) = Item::read(item) else { continue };
         match &item.kind {
-            ItemKind::Hosted(HostedItem::McpCall) => texts.clear(),
+            ItemKind::Hosted(HostedItem::McpCall | HostedItem::FileSearchCall) => texts.clear(),
             ItemKind::Message(message) => texts.push(text_of(&message.content)),
             _ => {}
         }

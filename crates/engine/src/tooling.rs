@@ -7,8 +7,8 @@ use std::{
 };
 
 use amalgam_core::{
-    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, compaction, joined,
-    normalise, read_items,
+    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, UpstreamMemory, compaction,
+    joined, normalise, read_items,
     store::Approval,
     turn::{Caps, Told},
 };
@@ -116,6 +116,10 @@ pub struct Plan {
     pub delivery: Delivery,
     /// Whether a loss is a fault.
     pub strict: bool,
+    /// Whether the response is kept.
+    pub kept: bool,
+    /// What an upstream keeps of what was said before.
+    pub memory: Option<UpstreamMemory>,
     /// What was lost before any model was asked.
     pub losses: Vec<Loss>,
 }
@@ -162,19 +166,28 @@ impl Plan {
     }
 
     /// Asks once more.
-    pub(crate) async fn ask(&self, engine: &Engine, round: &Round, calling: &mut Calling) -> Result<Again, Fault> {
+    pub(crate) async fn ask(
+        &self,
+        engine: &Engine,
+        scope: &Scope,
+        round: &Round,
+        calling: &mut Calling,
+    ) -> Result<Again, Fault> {
         let mut ends = Ends::default();
         let raw = Raw::parse_large(&self.body, self.json_depth, &mut ends).map_err(Fault::internal)?;
         let request = self.request(raw, round)?;
         let told = array_of_texts(&round.instructions);
         let history = self.history(&request, &round.said, told.raw())?;
         let question = Question {
+            scope,
             candidates: &self.candidates,
             request: &request,
             history: &history,
             delivery: self.delivery,
             seal_context: &self.seal_context,
             strict: self.strict,
+            kept: self.kept,
+            memory: self.memory.as_ref(),
             losses: self.losses.clone(),
         };
         let accepted = engine.ask_in_turn(&question, calling).await?;

@@ -36,6 +36,7 @@ fn prepare(demo: &Demo, request: &Value, delivery: Delivery) -> Prepared {
         settings: &settings,
         history: &history,
         delivery,
+        chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
     };

@@ -4,6 +4,7 @@ mod anthropic;
 mod chat;
 mod decode;
 mod demo;
+mod embeddings;
 mod estimate;
 mod recovery;
 mod registry;

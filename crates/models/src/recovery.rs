@@ -1,9 +1,7 @@
 //! O-48: an upstream that says it does not know the call of an output can be asked once more, with the tool history told
 //! as labelled text. Off unless the operator wants it.
 
-use std::borrow::Cow;
-
-use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, Payload, Prepared};
+use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, Prepared};
 use amalgam_protocol::{Content, Part, Role};
 
 /// The same request with its tool history as text, if `error` says that a call got lost and there is one to tell.
@@ -23,6 +21,8 @@ pub(crate) fn recover(
         settings: request.settings,
         history: &history,
         delivery: request.delivery,
+        // What the upstream knows is not what it is told now.
+        chain: request.chain.anew(),
         seal_context: request.seal_context,
         images: request.images,
     });
@@ -67,10 +67,7 @@ fn leads_to_a_call(history: &History<'_>, index: usize) -> bool {
 }
 
 fn tell_call(call: &Call<'_>) -> String {
-    let payload = match call.payload {
-        Payload::Arguments(text) | Payload::Input(text) => text.decode(),
-        Payload::Value(value) => Cow::Borrowed(value.text()),
-    };
+    let payload = call.payload.text();
     format!("[Tool history] The assistant called {} (call {}) with:\n{}", call.name, call.call_id, indented(&payload))
 }
 

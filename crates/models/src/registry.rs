@@ -16,6 +16,7 @@ use crate::{
     anthropic::Anthropic,
     chat::Chat,
     demo::Demo,
+    embeddings::Embeddings,
     responses::Responses,
     settings::{Key, UpstreamKind, UpstreamSettings},
 };
@@ -35,6 +36,7 @@ struct Upstream {
     settings: UpstreamSettings,
     model: Arc<dyn Model>,
     listing: Listing,
+    embeddings: Embeddings,
 }
 
 /// So many terms are remembered, each with its connections and its breaker.
@@ -111,6 +113,14 @@ impl Registry {
         }
     }
 
+    /// The places of texts in the space of an upstream's model, one for each in their order.
+    pub async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+        match self.find(upstream) {
+            Some(found) => found.embeddings.of(model, texts).await,
+            None => Err(Fault::internal(format_args!("there is no upstream `{upstream}`"))),
+        }
+    }
+
     fn find(&self, name: &str) -> Option<&Upstream> {
         self.upstreams.iter().find(|upstream| upstream.name == name)
     }
@@ -120,7 +130,8 @@ impl Upstream {
     fn build(settings: UpstreamSettings, seal: &Arc<dyn Seal>) -> Result<Self, Fault> {
         let listing = Listing::new(&settings)?;
         let model = Self::model(settings.clone(), seal)?;
-        Ok(Self { name: settings.name.clone(), settings, model, listing })
+        let embeddings = Embeddings::new(settings.clone());
+        Ok(Self { name: settings.name.clone(), settings, model, listing, embeddings })
     }
 
     fn model(settings: UpstreamSettings, seal: &Arc<dyn Seal>) -> Result<Arc<dyn Model>, Fault> {

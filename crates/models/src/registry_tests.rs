@@ -36,7 +36,7 @@ fn settings(name: &str, kind: UpstreamKind, base_url: String) -> UpstreamSetting
 }
 
 fn responses() -> UpstreamKind {
-    UpstreamKind::Responses { dialect: Dialect::Standard }
+    UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false }
 }
 
 fn registry(upstreams: Vec<UpstreamSettings>) -> Registry {

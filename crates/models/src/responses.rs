@@ -12,7 +12,9 @@ mod testing;
 
 use std::sync::Arc;
 
-use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal, TokenCount};
+use amalgam_core::{
+    BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Remembers, Seal, TokenCount,
+};
 
 use crate::{
     recovery,
@@ -29,6 +31,7 @@ const PATH: &str = "/responses";
 pub struct Responses {
     name: String,
     dialect: Dialect,
+    keeps_state: bool,
     fetch_images: bool,
     history_recovery: bool,
     transport: Transport,
@@ -38,13 +41,14 @@ pub struct Responses {
 impl Responses {
     /// The upstream that `settings` describe; nothing is connected yet.
     pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
-        let UpstreamKind::Responses { dialect } = settings.kind else {
+        let UpstreamKind::Responses { dialect, keeps_state } = settings.kind else {
             return Err(Fault::internal(format_args!("upstream `{}` is not of kind responses", settings.name)));
         };
         Ok(Self {
             transport: Transport::new(&settings)?,
             name: settings.name,
             dialect,
+            keeps_state,
             fetch_images: settings.fetch_images,
             history_recovery: settings.history_recovery,
             seal,
@@ -79,6 +83,15 @@ impl Model for Responses {
 
     fn identify<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, ModelError>> {
         Box::pin(self.transport.identify(name, &[]))
+    }
+
+    fn remembers(&self) -> Remembers {
+        match (self.keeps_state, self.dialect) {
+            (false, _) => Remembers::Nothing,
+            (true, Dialect::Standard) => Remembers::Items,
+            // AGN-003 tells the model what it is to be once, at the beginning.
+            (true, Dialect::Agn003) => Remembers::Everything,
+        }
     }
 
     fn wants_image_bytes(&self) -> bool {

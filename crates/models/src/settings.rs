@@ -54,6 +54,8 @@ pub enum UpstreamKind {
     Responses {
         /// Which shapes are written.
         dialect: Dialect,
+        /// Whether it keeps what it is asked, so that a later call can go on from there.
+        keeps_state: bool,
     },
     /// Chat Completions.
     Chat {

@@ -19,7 +19,7 @@ mod retry;
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Fault, ModelError, ModelStream, Prepared, Tap};
+use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};
 use amalgam_protocol::Raw;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
@@ -137,6 +137,16 @@ impl Transport {
         let head = self.requests.get(path, headers)?;
         let ((_head, body), permit) = self.send(head, &Bytes::new(), None).await?;
         let read = answer::whole(body, Vec::new(), self.idle_timeout).await;
+        permit.conclude(read.as_ref().err());
+        read
+    }
+
+    /// Posts a body and reads the whole answer, such as the embeddings of texts.
+    pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, ModelError> {
+        self.key()?;
+        let head = self.requests.post(path, &[], Delivery::Whole, body.len())?;
+        let ((_head, answer), permit) = self.send(head, &body, None).await?;
+        let read = answer::whole(answer, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
     }

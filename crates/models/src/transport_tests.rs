@@ -37,7 +37,7 @@ impl Decode for Words {
 fn settings(base_url: String) -> UpstreamSettings {
     UpstreamSettings {
         name: "scripted".to_owned(),
-        kind: UpstreamKind::Responses { dialect: Dialect::Standard },
+        kind: UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
         base_url,
         key: Key::Given("sk-secret-1".into()),
         headers: vec![("x-extra".to_owned(), "1".to_owned())],

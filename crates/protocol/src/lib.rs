@@ -26,6 +26,6 @@ pub use response::{Effective, Settings, Snapshot, Status, Usage};
 pub use shape::{ShapeError, ShapeFault};
 pub use sse::{DONE, Frame, Overlong, Reader};
 pub use tool::{
-    AllowedTools, ClientToolSettings, CustomTool, FunctionTool, HostedTool, McpTool, NamespaceTool, NestedTools, Tool,
-    ToolChoice, ToolKind,
+    AllowedTools, ClientToolSettings, CustomTool, FileSearchTool, FunctionTool, HostedTool, McpTool, NamespaceTool,
+    NestedTools, StoreIds, Tool, ToolChoice, ToolKind,
 };

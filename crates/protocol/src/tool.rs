@@ -113,6 +113,37 @@ view! {
     }
 }
 
+view! {
+    /// A search over stores of documents.
+    pub struct FileSearchTool<'a> {
+        /// Where to look.
+        vector_store_ids: StoreIds<'a> = StoreIds(Vec::new()),
+        /// How much is wanted.
+        max_num_results: Option<u64>,
+        /// A comparison, or several of them with `and` or `or`.
+        filters: Option<Raw<'a>>,
+        /// `{"ranker", "score_threshold", "hybrid_search"}`
+        ranking_options: Option<Raw<'a>>,
+    }
+}
+
+impl<'a> FileSearchTool<'a> {
+    /// What a tool of type `file_search` says.
+    pub fn of(tool: Raw<'a>) -> Result<Self, ShapeError> {
+        Self::read(tool)
+    }
+}
+
+/// Ids of stores of documents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoreIds<'a>(pub Vec<Cow<'a, str>>);
+
+impl<'a> Field<'a> for StoreIds<'a> {
+    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        list(raw, "an array of strings", Field::read).map(Self)
+    }
+}
+
 impl<'a> McpTool<'a> {
     /// What a tool of type `mcp` says.
     pub fn of(tool: Raw<'a>) -> Result<Self, ShapeError> {

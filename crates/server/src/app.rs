@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Catalog, Clock, Seal, Store, Toolbox};
+use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, Toolbox};
 use amalgam_engine::Engine;
 
 use crate::{
     auth::Auth,
     body::BodyLimits,
-    wires::{AssistantSettings, Checks},
+    wires::{AssistantSettings, Checks, ExecuteSettings},
 };
 
 /// The bounds of what is taken from outside.
@@ -36,6 +36,10 @@ pub struct Limits {
     pub schema_nodes: usize,
     /// Bytes of one text.
     pub string_bytes: usize,
+    /// Bytes of one uploaded file.
+    pub file_bytes: usize,
+    /// Bytes of all uploaded files of one tenant.
+    pub files_bytes_per_tenant: u64,
 }
 
 impl Limits {
@@ -61,8 +65,12 @@ pub struct Parts {
     pub seal: Arc<dyn Seal>,
     /// Where the server's own tools come from.
     pub toolbox: Arc<dyn Toolbox>,
+    /// Looks things up in what a tenant knows.
+    pub knowledge: Arc<dyn Retrieval>,
     /// What is set about every tenant's assistant.
     pub assistant: AssistantSettings,
+    /// What is set about the strict contract.
+    pub execute: ExecuteSettings,
     /// The bounds of what is taken from outside.
     pub limits: Limits,
 }
@@ -76,7 +84,9 @@ pub struct App {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seal: Arc<dyn Seal>,
     pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) knowledge: Arc<dyn Retrieval>,
     pub(crate) assistant: AssistantSettings,
+    pub(crate) execute: ExecuteSettings,
     /// What upstreams said about assistants' models lately.
     pub(crate) checks: Checks,
     pub(crate) limits: Limits,
@@ -86,7 +96,7 @@ pub struct App {
 impl App {
     /// Joins the parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, catalog, auth, store, clock, seal, toolbox, assistant, limits } = parts;
+        let Parts { engine, catalog, auth, store, clock, seal, toolbox, knowledge, assistant, execute, limits } = parts;
         Self {
             engine,
             catalog,
@@ -95,7 +105,9 @@ impl App {
             clock,
             seal,
             toolbox,
+            knowledge,
             assistant,
+            execute,
             checks: Checks::default(),
             limits,
             ready: AtomicBool::new(true),

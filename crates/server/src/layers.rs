@@ -124,7 +124,7 @@ impl Entrance {
                 Step::Routed(self.router.call(request))
             }
             Err(fault) => {
-                let refusal = wires::refusal(request.uri().path(), fault);
+                let refusal = wires::refusal(&self.app, request.uri().path(), fault);
                 Step::Refused(Some(unread(&request, refusal)))
             }
         }

@@ -3,6 +3,7 @@
 mod app;
 mod auth;
 mod body;
+mod knowledge;
 mod layers;
 mod listener;
 #[cfg(test)]
@@ -15,9 +16,10 @@ pub use auth::{
     is_user, issue, memory_context,
 };
 pub use body::{BodyLimits, expect_json, read as read_body};
+pub use knowledge::{Knowledge, forget_knowledge, show_collection, show_document};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
 pub use wires::{
-    AssistantSettings, Bank, Configs, Draft, Kept, QueueRunner, ROUTES, RouteInfo, Trial, TrialMishap, Whose,
+    AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo, Trial, TrialMishap, Whose,
     administration, approval_status, doors, openapi, router, settled, show_approval,
 };

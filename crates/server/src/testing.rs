@@ -44,7 +44,8 @@ pub(crate) fn served(state: TenantState) -> Entrance {
 pub(crate) fn app(state: TenantState) -> Arc<App> {
     let second = Duration::from_secs(1);
     let tools = ToolLimits::default();
-    let settings = EngineSettings { turn_deadline: second, keepalive: second, transcripts: false, tools };
+    let settings =
+        EngineSettings { turn_deadline: second, keepalive: second, transcripts: false, upload_bytes: 1024, tools };
     let store: Arc<dyn Store> = Arc::new(Nothing);
     let engine = Engine::new(
         settings,
@@ -76,6 +77,8 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         tools: 10,
         schema_nodes: 100,
         string_bytes: 1024,
+        file_bytes: 1024,
+        files_bytes_per_tenant: 4096,
     };
     let parts = Parts {
         engine,
@@ -85,6 +88,8 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         clock: Arc::new(Nothing),
         seal: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
+        knowledge: Arc::new(Nothing),
+        execute: crate::ExecuteSettings::default(),
         assistant: AssistantSettings::default(),
         limits,
     };

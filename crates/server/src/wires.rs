@@ -4,6 +4,8 @@ mod admin;
 mod answer;
 mod assistant;
 mod conversations;
+mod execute;
+mod files;
 mod ops;
 mod query;
 mod responses;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use amalgam_core::{BoxFuture, Fault, FaultKind, Scope};
 use axum::{
     Router,
-    extract::Request,
+    extract::{Request, State},
     response::{IntoResponse, Response},
 };
 use http::Method;
@@ -22,10 +24,14 @@ use crate::{
     app::App,
     layers::{self, Behind, Entrance},
 };
-pub use admin::{Bank, Configs, Draft, Kept, Trial, TrialMishap, Whose, approval_status, settled, show_approval};
+pub use admin::{
+    Bank, Configs, Draft, Kept, ListedMode, Modes, Trial, TrialMishap, Whose, approval_status, settled, show_approval,
+};
 use assistant::AssistantError;
 pub use assistant::AssistantSettings;
 pub(crate) use assistant::Checks;
+use execute::ExecuteError;
+pub use execute::ExecuteSettings;
 use ops::openapi::operations;
 pub use responses::QueueRunner;
 pub(crate) use responses::error::WireError;
@@ -79,6 +85,11 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/v1/conversations/{id}/items", operations::add_items),
     RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items/{item_id}", operations::get_item),
     RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}/items/{item_id}", operations::delete_item),
+    RouteInfo::guarded(Method::POST, "/v1/files", operations::upload_file),
+    RouteInfo::guarded(Method::GET, "/v1/files", operations::list_files),
+    RouteInfo::guarded(Method::GET, "/v1/files/{id}", operations::get_file),
+    RouteInfo::guarded(Method::DELETE, "/v1/files/{id}", operations::delete_file),
+    RouteInfo::guarded(Method::GET, "/v1/files/{id}/content", operations::get_file_content),
     RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/", operations::respond),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/", operations::resume_answer),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/", operations::assistant_health),
@@ -89,6 +100,13 @@ pub static ROUTES: &[RouteInfo] = &[
         operations::list_thread_messages,
     ),
     RouteInfo::guarded(Method::GET, "/api/v2/course-recommendations/", operations::recommend_courses),
+    RouteInfo::guarded(Method::POST, "/api/agent/execute", operations::execute_turn),
+    RouteInfo::guarded(Method::POST, "/api/agent/sessions", operations::open_agent_session),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions", operations::list_agent_sessions),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}", operations::get_agent_session),
+    RouteInfo::guarded(Method::DELETE, "/api/agent/sessions/{session_id}", operations::delete_agent_session),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}/turns", operations::list_agent_turns),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}/turns/{turn_id}", operations::get_agent_turn),
     RouteInfo::guarded(Method::GET, "/v1/models", operations::list_models),
     RouteInfo::guarded(Method::GET, "/v1/models/{*id}", operations::get_model),
     RouteInfo::guarded(Method::GET, "/admin/tenants", operations::list_tenants),
@@ -120,6 +138,14 @@ pub static ROUTES: &[RouteInfo] = &[
         "/admin/profiles/{slug}/versions/{version}/diff",
         operations::compare_profile_versions,
     ),
+    RouteInfo::guarded(Method::GET, "/admin/modes", operations::list_modes),
+    RouteInfo::guarded(Method::GET, "/admin/modes/{name}", operations::get_mode),
+    RouteInfo::guarded(Method::PUT, "/admin/modes/{name}", operations::put_mode),
+    RouteInfo::guarded(Method::DELETE, "/admin/modes/{name}", operations::delete_mode),
+    RouteInfo::guarded(Method::GET, "/admin/knowledge", operations::list_knowledge),
+    RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}", operations::get_knowledge),
+    RouteInfo::guarded(Method::DELETE, "/admin/knowledge/{collection}", operations::delete_knowledge),
+    RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}/documents", operations::list_knowledge_documents),
     RouteInfo::guarded(Method::GET, "/admin/sessions", operations::list_sessions),
     RouteInfo::guarded(Method::GET, "/admin/sessions/{session_id}", operations::get_session),
     RouteInfo::guarded(Method::GET, "/admin/diagnose", operations::diagnose),
@@ -149,6 +175,8 @@ fn doors_routes() -> Router<Arc<App>> {
         .merge(responses::routes())
         .merge(conversations::routes())
         .merge(assistant::routes())
+        .merge(execute::routes())
+        .merge(files::routes())
         .merge(ops::routes())
 }
 
@@ -177,24 +205,25 @@ pub(crate) fn create(app: &Arc<App>, scope: Scope, request: Request) -> BoxFutur
     Box::pin(responses::create(Arc::clone(app), scope, request))
 }
 
-async fn no_such_path(request: Request) -> Response {
+async fn no_such_path(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path();
     let fault = Fault::new(FaultKind::NotFound, format!("Unknown request URL: {}", shown(path))).code("unknown_url");
-    layers::unread(&request, refusal(path, fault))
+    layers::unread(&request, refusal(&app, path, fault))
 }
 
-async fn no_such_method(request: Request) -> Response {
+async fn no_such_method(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path();
     let message = format!("Not allowed to {} on {}", request.method(), shown(path));
     let fault = Fault::new(FaultKind::MethodNotAllowed, message);
-    layers::unread(&request, refusal(path, fault))
+    layers::unread(&request, refusal(&app, path, fault))
 }
 
 /// A fault in the shape of the door that a path belongs to.
-pub(crate) fn refusal(path: &str, fault: Fault) -> Response {
-    match assistant::is_ours(path) {
-        true => AssistantError::from(fault).into_response(),
-        false => WireError(fault).into_response(),
+pub(crate) fn refusal(app: &App, path: &str, fault: Fault) -> Response {
+    match (assistant::is_ours(path), execute::is_ours(path)) {
+        (true, _) => AssistantError::from(fault).into_response(),
+        (false, true) => ExecuteError::from(fault).cased(app.execute.casing).into_response(),
+        (false, false) => WireError(fault).into_response(),
     }
 }
 

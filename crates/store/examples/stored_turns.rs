@@ -164,7 +164,7 @@ fn turn(parent: Option<ChainPlace>) -> (TurnWrite, ChainPlace) {
         begin: Some(Box::new(begin)),
         started: false,
         events: None,
-        end: Some(Box::new(Ending { told, output: item("assistant", 1100) })),
+        end: Some(Box::new(Ending { told, output: item("assistant", 1100), upstream: None })),
         transcripts: vec![call],
         tools: Vec::new(),
         approvals: Vec::new(),

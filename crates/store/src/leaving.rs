@@ -1,6 +1,6 @@
-//! Places in lines that this process perhaps has without anybody knowing: those of callers that went away while they got in
-//! line, and those that could not be given up. Everybody behind them would wait for as long as this process lives, so it
-//! sees to it that they go.
+//! Places in lines, and steps of turns, that this process perhaps has without anybody knowing: those of callers that went
+//! away while they took them, and those that could not be given up. Everybody behind them would wait for as long as this
+//! process lives, so it sees to it that they go.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -34,6 +34,8 @@ pub(crate) enum LeftPlace {
     Marked(i64),
     /// Everything.
     At(Ticket, Option<MetadataRecord>),
+    /// A step of a session, by the response that was to answer it.
+    Step { session_id: String, response_id: String },
 }
 
 impl Leaving {
@@ -82,7 +84,7 @@ impl Unsure<'_> {
         let may_come = self
             .left
             .as_ref()
-            .is_some_and(|left| matches!(left.place, LeftPlace::Marked(_)) && left.since.elapsed() < LONGEST);
+            .is_some_and(|left| !matches!(left.place, LeftPlace::At(..)) && left.since.elapsed() < LONGEST);
         if found || !may_come {
             self.settle();
         }

@@ -6,6 +6,8 @@
 mod assistant;
 mod bank;
 mod bells;
+mod execute;
+mod knowledge;
 mod leaving;
 pub mod migrate;
 pub mod postgres;

@@ -4,7 +4,7 @@
 //! database can be read without this program.
 
 use amalgam_core::{
-    Rights, StoreError, TenantState,
+    Rights, StoreError, TenantState, UpstreamMemory,
     store::{Base, NewItem, ToldStatus, Transcript},
 };
 use amalgam_protocol::{ErrorObject, Json, Raw, Status, Usage, Writer};
@@ -12,6 +12,9 @@ use bytes::Bytes;
 
 /// An array without elements.
 pub(crate) const NO_ITEMS: &str = "[]";
+
+/// An id that every other one sorts before.
+pub(crate) const BEHIND_ALL: &str = "\u{10ffff}";
 
 /// JSON that we have written ourselves: it was checked on its way in, and is not checked again.
 pub(crate) fn json(text: &str) -> Json {
@@ -51,6 +54,11 @@ pub(crate) fn usage_json(usage: &Usage) -> Json {
     let mut writer = Writer::with_capacity(192);
     usage.write(&mut writer);
     Json::from_writer(writer)
+}
+
+/// What an upstream that keeps state knows up to a response. What cannot be read is as good as nothing.
+pub(crate) fn upstream(text: &str) -> Option<UpstreamMemory> {
+    UpstreamMemory::read(json(text).raw())
 }
 
 /// A tenant's state.

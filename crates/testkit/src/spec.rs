@@ -125,6 +125,18 @@ fn repair(schemas: &mut Map<String, Value>) {
         let chosen: Vec<Value> = members.iter().map(|member| by_type(schemas, member)).collect();
         schemas.insert(union.to_owned(), json!({"type": "object", "required": fields, "allOf": chosen}));
     }
+    // It knows citations of pages alone; those of files are as every published client reads them.
+    let file_citation = json!({
+        "type": "object",
+        "required": ["type", "index", "file_id", "filename"],
+        "additionalProperties": false,
+        "properties": {
+            "type": {"enum": ["file_citation"]}, "index": {"type": "integer", "minimum": 0},
+            "file_id": {"type": "string"}, "filename": {"type": "string"},
+        },
+    });
+    let place = schemas.get_mut("Annotation").and_then(|schema| schema.pointer_mut("/oneOf"));
+    place.and_then(Value::as_array_mut).expect("the document lists the annotations").push(file_citation);
     let own_choice = json!({
         "type": "object",
         "required": ["type"],

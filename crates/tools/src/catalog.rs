@@ -3,12 +3,13 @@
 mod current_time;
 mod get_course_detail;
 mod get_course_recommendation;
+mod search_knowledge;
 
 use std::sync::Arc;
 
 use amalgam_core::{Clock, assistant::catalog::ToolSeed, store::CourseStore};
 
-use crate::builtin::Builtin;
+use crate::{builtin::Builtin, knowledge::KnowledgePorts};
 
 /// What the built-in tools reach the rest of the program through.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// The catalogue of courses; its tools are not there without it.
     pub courses: Option<CoursePorts>,
+    /// What was imported; its tool is not there without it.
+    pub knowledge: Option<KnowledgePorts>,
 }
 
 /// What the tools of the catalogue need.
@@ -34,6 +37,9 @@ pub fn builtins(ports: &Ports) -> Vec<Builtin> {
     if let Some(courses) = &ports.courses {
         tools.push(get_course_detail::builtin(courses));
         tools.push(get_course_recommendation::builtin(courses));
+    }
+    if let Some(knowledge) = &ports.knowledge {
+        tools.push(search_knowledge::builtin(knowledge));
     }
     tools
 }

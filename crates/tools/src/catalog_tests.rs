@@ -7,7 +7,7 @@ use amalgam_protocol::Raw;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::Schema;
+use crate::{Schema, knowledge::library::Library};
 
 struct Noon;
 
@@ -93,7 +93,7 @@ fn course(id: i64, title: &str) -> Course {
 
 fn tools(shelf: Shelf) -> Vec<Builtin> {
     let courses = CoursePorts { store: Arc::new(shelf), base_url: "http://127.0.0.1:8080".to_owned() };
-    builtins(&Ports { clock: Arc::new(Noon), courses: Some(courses) })
+    builtins(&Ports { clock: Arc::new(Noon), courses: Some(courses), knowledge: Some(Library::default().ports()) })
 }
 
 fn shelf() -> Shelf {
@@ -196,6 +196,12 @@ fn the_schemas_let_through_what_the_tools_have_words_for() {
         ("get_course_recommendation", r#"{"query": "x", "page": null}"#, true),
         ("get_course_recommendation", r#"{"query": "x", "page": 0}"#, false),
         ("get_course_recommendation", r#"{"page": 1}"#, false),
+        ("search_knowledge", r#"{"query": "x"}"#, true),
+        ("search_knowledge", r#"{"query": "x", "collections": ["code"], "limit": 20}"#, true),
+        ("search_knowledge", r#"{"query": "x", "collections": null, "limit": null}"#, true),
+        ("search_knowledge", r#"{"query": ""}"#, false),
+        ("search_knowledge", r#"{"query": "x", "limit": 21}"#, false),
+        ("search_knowledge", r#"{"collections": ["code"]}"#, false),
     ] {
         let tool = tools.iter().find(|tool| tool.name == name).unwrap();
         let schema = Schema::compile(tool.parameters.raw()).unwrap();
@@ -213,6 +219,6 @@ fn every_seed_of_the_bank_is_built_in_under_the_same_words() {
         assert_eq!((tool.description, tool.parameters.clone()), (bank.description.as_str(), bank.parameters));
         assert_eq!(Some(tool.guidance), bank.guidance.as_deref());
     }
-    let without = builtins(&Ports { clock: Arc::new(Noon), courses: None });
+    let without = builtins(&Ports { clock: Arc::new(Noon), courses: None, knowledge: None });
     assert_eq!(without.iter().map(|tool| tool.name).collect::<Vec<_>>(), ["current_time"]);
 }

@@ -3,8 +3,10 @@
 mod builtin;
 mod catalog;
 mod egress;
+mod file_search;
 mod headers;
 mod http;
+mod knowledge;
 mod mcp;
 mod registry;
 mod secrets;
@@ -16,6 +18,7 @@ pub use builtin::{Argument, Arguments, Builtin};
 pub use catalog::{CoursePorts, Ports, builtins};
 pub use egress::{Allowed, AllowedError, Egress, EgressConfig, EgressError, Limits, Resolve, SystemResolver};
 pub use headers::HeaderText;
+pub use knowledge::KnowledgePorts;
 pub use mcp::{ListedTool, McpProcess, McpServer, McpSettings, find_program};
 pub use registry::{OperatorServer, Registry, RegistryParts, reseal_settings};
 pub use validate::{Schema, Schemas, check_name};

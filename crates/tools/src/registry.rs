@@ -19,7 +19,7 @@ use std::{
 };
 
 use amalgam_core::{
-    AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal, ServerTool, Toolbox,
+    AskedSearch, AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal, ServerTool, Toolbox,
     store::{BankKind, BankStore, BankTool},
 };
 use amalgam_protocol::Json;
@@ -32,6 +32,8 @@ use self::servers::Servers;
 use crate::{
     builtin::Builtin,
     egress::Egress,
+    file_search,
+    knowledge::KnowledgePorts,
     mcp::McpServer,
     text,
     validate::{Schemas, check_name},
@@ -52,6 +54,7 @@ pub struct Registry {
     egress: Arc<Egress>,
     builtins: HashMap<&'static str, Builtin>,
     operators: BTreeMap<String, OperatorServer>,
+    knowledge: Option<KnowledgePorts>,
     schemas: Schemas,
     built: Built,
     servers: Arc<Servers>,
@@ -67,6 +70,8 @@ pub struct RegistryParts {
     pub egress: Arc<Egress>,
     /// What is part of the program.
     pub builtins: Vec<Builtin>,
+    /// What `file_search` looks into; without it there is none.
+    pub knowledge: Option<KnowledgePorts>,
     /// The operator's MCP servers by name.
     pub servers: BTreeMap<String, OperatorServer>,
     /// Tells how long a server has been idle.
@@ -91,7 +96,7 @@ impl OperatorServer {
 impl Registry {
     /// Knows these tools. Nothing is connected or started before it is needed.
     pub fn new(parts: RegistryParts) -> Self {
-        let RegistryParts { store, seal, egress, builtins, servers, clock } = parts;
+        let RegistryParts { store, seal, egress, builtins, knowledge, servers, clock } = parts;
         Self {
             store,
             seal,
@@ -99,6 +104,7 @@ impl Registry {
             egress,
             builtins: builtins.into_iter().map(|builtin| (builtin.name, builtin)).collect(),
             operators: servers,
+            knowledge,
             schemas: Schemas::new(MAX_SCHEMAS),
             built: Built::default(),
         }
@@ -117,7 +123,7 @@ impl Registry {
             .iter()
             .filter_map(|asked| match asked {
                 AskedTool::Named(name) => Some(name.clone()),
-                AskedTool::Mcp(_) => None,
+                AskedTool::Mcp(_) | AskedTool::FileSearch(_) => None,
             })
             .collect();
         let rows = match names.is_empty() {
@@ -133,6 +139,7 @@ impl Registry {
                     match asked {
                         AskedTool::Named(name) => Ok(self.equip_named(scope, &name, rows).await),
                         AskedTool::Mcp(server) => self.list(scope, &server).await,
+                        AskedTool::FileSearch(search) => self.file_search(scope, search).await,
                     }
                 })
             })
@@ -155,6 +162,12 @@ impl Registry {
             Some(tool) => Equipped::Server(Box::new(tool)),
             None => Equipped::Unknown,
         }
+    }
+
+    /// A search over collections of the caller's tenant.
+    async fn file_search(&self, scope: &Scope, asked: AskedSearch) -> Result<Equipped, Fault> {
+        let Some(knowledge) = &self.knowledge else { return Ok(Equipped::Unknown) };
+        file_search::equip(knowledge, scope, asked).await
     }
 
     async fn check_all(&self, scope: &Scope, tool: &BankTool) -> Result<(), BankFault> {

@@ -29,12 +29,13 @@ net.Socket.prototype.connect = function guarded(...args) {
 };
 
 /**
- * Starts the servers, with a store of this kind and, if they are wanted, with tools of the gateway's own. `stop` ends
- * them and fails when the gateway did not end well or a client tried to leave the machine.
+ * Starts the servers, with a store of this kind and, if they are wanted, with tools of the gateway's own, or with its demo
+ * as the only model. `stop` ends them and fails when the gateway did not end well or a client tried to leave the machine.
  */
-export async function start(store = 'sqlite', { tools = false } = {}) {
+export async function start(store = 'sqlite', { tools = false, demo = false } = {}) {
   const python = process.env.CLIENTS_PYTHON ?? 'python3';
-  const child = spawn(python, [HARNESS, store, ...(tools ? ['--tools'] : [])], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const flags = [...(tools ? ['--tools'] : []), ...(demo ? ['--demo'] : [])];
+  const child = spawn(python, [HARNESS, store, ...flags], { stdio: ['pipe', 'pipe', 'inherit'] });
   const exited = once(child, 'exit');
   const lines = createInterface({ input: child.stdout });
   const first = await Promise.race([once(lines, 'line'), exited.then(() => null)]);

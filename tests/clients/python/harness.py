@@ -1,8 +1,8 @@
 """Starts the `amalgam` binary in front of the scripted upstreams and says where a client finds it.
 
-python harness.py [STORE] [--tools]     # prints a line of JSON with the addresses and serves until its input closes
+python harness.py [STORE] [--tools|--demo]   # prints a line of JSON with the addresses and serves until its input closes
 
-With `--tools` the gateway has tools of its own.
+With `--tools` the gateway has tools of its own; with `--demo` it has no upstream but its own demo.
 STORE is `sqlite`, which everything has, or `postgres`, for which AMALGAM_TEST_POSTGRES names a server.
 """
 
@@ -59,18 +59,26 @@ class Target:
 
 
 class Gateway:
-    """A running `amalgam serve`, stopped by `stop`. `settings` go into its environment; with `mcp` it has tools."""
+    """A running `amalgam serve`, stopped by `stop`. `settings` go into its environment; with `mcp` it has tools,
+    and `text` is its configuration in place of the one with all upstreams."""
 
     def __init__(
-        self, upstreams: Upstreams, folder: Path, settings: dict[str, str], mcp: McpOverHttp | None = None
+        self,
+        upstreams: Upstreams,
+        folder: Path,
+        settings: dict[str, str],
+        mcp: McpOverHttp | None = None,
+        text: str | None = None,
     ) -> None:
         config = folder / "amalgam.toml"
         lines = config_lines(upstreams.url, mcp) if mcp else []
-        config.write_text("\n".join([config_text(upstreams.url), *lines, ""]))
+        config.write_text("\n".join([text or config_text(upstreams.url), *lines, ""]))
         self.log = folder / "amalgam.log"
+        self.place = ["--config", config, "--data", folder / "data"]
+        self.settings = settings
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [binary(), "serve", "--config", config, "--listen", "127.0.0.1:0", "--data", folder / "data"],
+                [binary(), "serve", "--listen", "127.0.0.1:0", *self.place],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -80,6 +88,15 @@ class Gateway:
         self.url = self._address()
         if mcp:
             fill_bank(self.url, CLIENT_KEY, upstreams.url, SERVICE_KEY)
+
+    def run(self, *arguments) -> None:
+        """A command of the same program beside the server, on the same data."""
+        command = [binary(), *arguments, *self.place]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=quiet_environment(**self.settings)
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{arguments} failed: {done.stderr}")
 
     def stop(self) -> int:
         """Asks the server to end and returns its exit code."""
@@ -129,6 +146,11 @@ def config_text(upstreams_url: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def demo_text() -> str:
+    """A configuration whose only model is the one inside the gateway, and that one quick."""
+    return f'[tenants.demo]\nid = 1\nkeys = ["{CLIENT_KEY}"]\n[upstreams.demo]\nkind = "demo"\npace = "2ms"\n'
+
+
 def quiet_environment(**extra: str) -> dict[str, str]:
     """An environment without settings of the machine that could change a client or lead it outside."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
@@ -140,7 +162,10 @@ def main() -> None:
     mcp = McpOverHttp() if "--tools" in arguments else None
     store = next((argument for argument in arguments if not argument.startswith("-")), "sqlite")
     with Upstreams() as upstreams, tempfile.TemporaryDirectory() as folder, store_settings(store) as settings:
-        gateway = Gateway(upstreams, Path(folder), settings, mcp)
+        text = None
+        if "--demo" in arguments:
+            text, settings = demo_text(), {**settings, "AI_AGENT_MODEL": "demo"}
+        gateway = Gateway(upstreams, Path(folder), settings, mcp, text)
         addresses = {"baseURL": f"{gateway.url}/v1", "upstreams": upstreams.url, "apiKey": CLIENT_KEY}
         print(json.dumps({**addresses, "mcp": mcp and mcp.url}), flush=True)
         # The parent holds the other end: when it dies, however it dies, both servers end too.

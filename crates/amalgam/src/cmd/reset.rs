@@ -30,18 +30,21 @@ pub(crate) struct ResetArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Threads with assistants, responses, conversations, transcripts, events of all tenants
+    /// Threads with assistants, sessions, responses, conversations, files, transcripts, events of all tenants
     Runtime,
-    /// Everything: tenants, keys, profiles, tools, settings and courses too
+    /// Everything: tenants, keys, profiles, modes, tools, settings, courses and knowledge too
     All,
 }
 
 impl What {
     fn told(self) -> &'static str {
         match self {
-            Self::Runtime => "all threads, responses, conversations, transcripts and events of all tenants",
+            Self::Runtime => {
+                "all threads, sessions, responses, conversations, files, transcripts and events of all tenants"
+            }
             Self::All => {
-                "everything: all tenants, keys, threads, responses, conversations, profiles, tools, settings and courses"
+                "everything: all tenants, keys, threads, sessions, responses, conversations, files, profiles, modes, tools, \
+                 settings, courses and knowledge"
             }
         }
     }

@@ -230,7 +230,7 @@ mod tests {
             let chosen: Vec<String> = chosen.iter().map(|name| (*name).to_owned()).collect();
             Ok(super::chosen(&chosen)?.iter().map(|seed| seed.name).collect())
         };
-        assert_eq!(names(&[]).unwrap(), ["get_course_detail", "get_course_recommendation"]);
+        assert_eq!(names(&[]).unwrap(), ["get_course_detail", "get_course_recommendation", "search_knowledge"]);
         assert_eq!(names(&["get_course_detail", "get_course_detail"]).unwrap(), ["get_course_detail"]);
         let error = names(&["get_course_detail", "get_curse"]).unwrap_err().to_string();
         assert!(error.contains("get_curse") && error.contains("get_course_recommendation"), "{error}");

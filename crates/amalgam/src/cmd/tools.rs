@@ -1,19 +1,17 @@
 //! `amalgam tools`: the tool bank. A running server sees a change with the next turn.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use amalgam_core::{Clock, Scope, Seal, duration_to_text, store::BankTool};
 use amalgam_server::{Bank, Whose};
 use amalgam_tools::Registry;
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
-use crate::desk::{Desk, now_ms};
+use crate::desk::{Desk, now_ms, read_text};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_as_written, say_json, tell};
 use crate::wire_up::{self, SystemClock};
@@ -107,7 +105,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Action::Put { file, place } => {
-            let text = read(&file)?;
+            let text = read_text(&file)?;
             let (counter, json) = Counter::open(place).await?;
             put(&counter, text, json).await
         }
@@ -155,7 +153,10 @@ impl Counter {
         };
         let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&desk.config)?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let toolbox = wire_up::toolbox(&desk.config, &desk.store, &seal, &clock, desk.config.server.listen)?;
+        let names = wire_up::names(&desk.config, &seal, &*clock)?;
+        let knowledge = wire_up::knowledge(&desk.store, &names);
+        let listen = desk.config.server.listen;
+        let toolbox = wire_up::toolbox(&desk.config, &desk.store, &knowledge, &seal, &clock, listen)?;
         Ok((Self { desk, toolbox, scope, whose }, place.json))
     }
 
@@ -211,15 +212,6 @@ async fn try_out(counter: &Counter, name: &str, arguments: String, json: bool) -
         }
     }
     Ok(code)
-}
-
-fn read(file: &Path) -> anyhow::Result<String> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).context("reading standard input")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
 fn as_table(tools: &[BankTool]) -> String {

@@ -11,7 +11,7 @@ use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
-    Choice as _, Config, Egress, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Reached, Remote, Retention,
+    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Reached, Remote, Retention,
     Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file,
 };
 
@@ -96,6 +96,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         upstreams,
         models,
         mcp,
+        execute: execute(reader),
         limits: limits(reader),
         egress: egress(reader),
         assistant: assistant::read(&sources.env, reader),
@@ -191,7 +192,11 @@ fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
         reader.fault(origin, message);
     }
     let speaks = match kind {
-        Kind::Responses => Speaks::Responses { remote: remote(reader, at), dialect: reader.value(at, "dialect") },
+        Kind::Responses => Speaks::Responses {
+            remote: remote(reader, at),
+            dialect: reader.value(at, "dialect"),
+            keeps_state: reader.value(at, "keeps_state"),
+        },
         Kind::Chat => Speaks::Chat {
             remote: remote(reader, at),
             tool_calls: reader.value(at, "tool_calls"),
@@ -267,6 +272,15 @@ fn mcp(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Mcp> {
     Some(Mcp { name: name.to_owned(), reached, timeout, tenants })
 }
 
+fn execute(reader: &mut Reader<'_>) -> Execute {
+    let at = &At::section(Section::Execute);
+    Execute {
+        casing: reader.value(at, "casing"),
+        unknown_fields: reader.value(at, "unknown_fields"),
+        context_tokens: reader.value(at, "context_tokens"),
+    }
+}
+
 fn limits(reader: &mut Reader<'_>) -> Limits {
     let at = &At::section(Section::Limits);
     Limits {
@@ -280,6 +294,8 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
         tools: reader.value(at, "tools"),
         schema_nodes: reader.value(at, "schema_nodes"),
         string_bytes: reader.value(at, "string_bytes"),
+        file_bytes: reader.value(at, "file_bytes"),
+        files_bytes_per_tenant: reader.value(at, "files_bytes_per_tenant"),
         tool_iterations: reader.value(at, "tool_iterations"),
         tool_calls: reader.value(at, "tool_calls"),
         tool_calls_at_once: reader.value(at, "tool_calls_at_once"),

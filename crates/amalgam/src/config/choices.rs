@@ -122,6 +122,22 @@ choice! {
 }
 
 choice! {
+    /// How names are written in answers of the strict contract.
+    Casing {
+        Pascal = "pascal",
+        Camel = "camel",
+    }
+}
+
+choice! {
+    /// What happens to fields of the strict contract that nobody knows.
+    UnknownFields {
+        Refuse = "refuse",
+        Ignore = "ignore",
+    }
+}
+
+choice! {
     /// How log lines look.
     LogFormat {
         Text = "text",

@@ -3,11 +3,12 @@
 //! A new key is one line here and one field in `config.rs` that `assemble.rs` reads.
 
 use super::choices::{
-    Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
+    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
+    UnknownFields,
 };
 use super::schema::Preset::{self, Required, Unset, Value};
 use super::schema::Section::{
-    self, Auth, Egress, Limits, Mcp, Models, Process, Retention, Server, Store, Tenants, Upstreams,
+    self, Auth, Egress, Execute, Limits, Mcp, Models, Process, Retention, Server, Store, Tenants, Upstreams,
 };
 use super::schema::{Key, Shape};
 
@@ -67,6 +68,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Upstreams, "idle_timeout", TIMEOUT, Value("60s"), "The longest silence inside a stream.").only(REMOTE),
     key(Upstreams, "retries", count(0, 2), Value("2"), "Further tries after a failure that came before any output.").only(REMOTE),
     key(Upstreams, "dialect", Shape::Choice(Dialect::NAMES), Value("standard"), "The request shapes to send: the published ones, or the literal ones of the `agn003` contract.").only(&[Kind::Responses]),
+    key(Upstreams, "keeps_state", Shape::Boolean, Value("false"), "Have the upstream keep the responses that are kept here, and go on from them there: a turn then sends what is new, with `previous_response_id`. Where that is not possible the whole is sent, as always without this.").only(&[Kind::Responses]),
     key(Upstreams, "tool_calls", Shape::Choice(ToolCalls::NAMES), Value("native"), "`constrained` asks for tool calls as structured output, for models that have no tool support.").only(&[Kind::Chat]),
     key(Upstreams, "system_role", Shape::Choice(SystemRole::NAMES), Value("system"), "The role that carries instructions.").only(&[Kind::Chat]),
     key(Upstreams, "image_urls", Shape::Choice(ImageUrls::NAMES), Value("pass"), "`pass` hands image addresses on; `fetch` fetches them here and sends the bytes.").only(REMOTE),
@@ -93,17 +95,23 @@ pub(crate) const KEYS: &[Key] = &[
     key(Mcp, "timeout", Shape::Duration { least: 100, most: 10 * MINUTES }, Value("30s"), "The longest that one call may take."),
     key(Mcp, "tenants", Shape::Ids, Unset("all"), "The numbers of the tenants that may use it."),
 
+    key(Execute, "casing", Shape::Choice(Casing::NAMES), Value("pascal"), "How names are written in answers of `/api/agent`: `TurnId` or `turnId`. Requests may have either."),
+    key(Execute, "unknown_fields", Shape::Choice(UnknownFields::NAMES), Value("refuse"), "What happens to fields of a request to `/api/agent` that nobody knows."),
+    key(Execute, "context_tokens", count(0, 1_000_000), Value("8000"), "The most tokens of looked-up knowledge that a turn is given; `0` gives none."),
+
     key(Limits, "max_in_flight", count(1, 1_000_000), Value("512"), "Turns at once; beyond it callers get 429 with `Retry-After`."),
     key(Limits, "turn_deadline", TIMEOUT, Value("10m"), "The longest that one turn may take."),
     key(Limits, "keepalive", Shape::Duration { least: 100, most: DAY }, Value("10s"), "The silence after which a stream sends a sign of life."),
     key(Limits, "body_bytes", Shape::Size { least: KIB, most: GIB }, Value("2MiB"), "The largest request body, images and files not counted."),
-    key(Limits, "media_bytes", Shape::Size { least: 0, most: GIB }, Value("32MiB"), "The most bytes of images and files inside a body."),
+    key(Limits, "media_bytes", Shape::Size { least: 0, most: GIB }, Value("32MiB"), "The most bytes of images and files inside a body, and of uploaded files that one turn uses."),
     // The JSON reader itself stops at 128 levels.
     key(Limits, "json_depth", count(8, 120), Value("64"), "The deepest nesting of a request body."),
     key(Limits, "input_items", count(1, 1_000_000), Value("10000"), "The most input items of a request."),
     key(Limits, "tools", count(0, 10_000), Value("128"), "The most tools of a request."),
     key(Limits, "schema_nodes", count(1, 1_000_000), Value("2000"), "The most nodes of a JSON schema in a request."),
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),
+    key(Limits, "file_bytes", Shape::Size { least: KIB, most: GIB / 2 }, Value("32MiB"), "The largest file that can be uploaded."),
+    key(Limits, "files_bytes_per_tenant", Shape::Size { least: 0, most: 1024 * GIB }, Value("1GiB"), "The most bytes of all uploaded files of one tenant."),
 
     key(Limits, "tool_iterations", count(1, 100), Value("8"), "How often a turn may ask the model again with what tools gave; then it is asked once more without tools."),
     key(Limits, "tool_calls", count(1, 10_000), Value("64"), "The most calls of tools in one turn."),

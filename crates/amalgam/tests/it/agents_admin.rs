@@ -1,5 +1,6 @@
 //! A tenant's assistants as administrators deal with them: settings, profiles, threads, and why something does not work.
 
+mod modes;
 mod profiles;
 mod settings;
 

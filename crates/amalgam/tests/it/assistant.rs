@@ -5,7 +5,6 @@
 mod answers;
 mod campus;
 mod door;
-mod events;
 mod guide;
 mod health;
 mod history;

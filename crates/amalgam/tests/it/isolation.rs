@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Delivery, Said, Script, Wire, World, asking, stores};
+use crate::support::{Cli, Delivery, Said, Script, TestStore, Wire, World, asking, stores};
 
 const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n";
 
@@ -18,14 +18,20 @@ struct Owned {
     item: String,
     conversation: String,
     conversation_item: String,
+    file: String,
     tenant: String,
     key: String,
     tool: String,
     approval: String,
     profile: String,
+    mode: String,
     session: String,
     /// The response of a turn of the assistant.
     answer: String,
+    collection: String,
+    /// A session of the strict contract, and a turn in it.
+    agent_session: String,
+    turn: String,
 }
 
 /// Ids of the same form that nothing has.
@@ -35,13 +41,18 @@ fn missing() -> Owned {
         item: "msg_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         conversation: "conv_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         conversation_item: "msg_AM-bbbbbbbbbbbbbbbbbbbbbbbb".to_owned(),
+        file: "file_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         tenant: "77".to_owned(),
         key: "key_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         tool: "absent_tool".to_owned(),
         approval: "mcpr_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         profile: "absent-profile".to_owned(),
+        mode: "absent-mode".to_owned(),
         session: "7".to_owned(),
         answer: "resp_AM-1760000000000-bbbbbbbbbbbbbbbbbbbbbbbb".to_owned(),
+        collection: "absent-collection".to_owned(),
+        agent_session: "sess_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+        turn: "absent-turn".to_owned(),
     }
 }
 
@@ -49,7 +60,7 @@ fn caller(world: &World, key: &str, user: &str) -> Client {
     Client::new(world.amalgam.url()).with_key(key).with_header("x-amalgam-user", user)
 }
 
-async fn create(world: &World, client: &Client) -> Owned {
+async fn create(world: &World, store: &TestStore, client: &Client) -> Owned {
     world.upstream(Wire::Chat).enqueue(Script::text(&["secret"]).reply(Wire::Chat, Delivery::Stream));
     let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
     let answer = client.post_json("/v1/responses", &request).await;
@@ -63,19 +74,33 @@ async fn create(world: &World, client: &Client) -> Owned {
     let key = client.post_json("/admin/keys", &json!({"label": "secret"})).await.json();
     let (tool, approval) = create_tool(world, client).await;
     let (profile, session, answer) = create_thread(world, client).await;
+    let (agent_session, turn) = create_agent_session(world, client).await;
     Owned {
+        agent_session,
+        turn,
+        collection: create_collection(world, store),
         tool,
         approval,
         profile,
+        mode: create_mode(client).await,
         session,
         answer,
         response: text(&response["id"]),
         item: text(&response["output"][0]["id"]),
         conversation,
         conversation_item: text(&list["data"][0]["id"]),
+        file: create_file(client).await,
         tenant: "1".to_owned(),
         key: text(&key["id"]),
     }
+}
+
+async fn create_file(client: &Client) -> String {
+    let form = "--b\r\nContent-Disposition: form-data; name=purpose\r\n\r\nuser_data\r\n\
+                --b\r\nContent-Disposition: form-data; name=file; filename=secret.txt\r\n\r\nsecret\r\n--b--\r\n";
+    let answer = client.post_raw("/v1/files", "multipart/form-data; boundary=b", form).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["id"].as_str().expect("a file has an id").to_owned()
 }
 
 /// A tool of the bank that asks before it runs, and a call of it that waits.
@@ -113,6 +138,37 @@ async fn create_thread(world: &World, client: &Client) -> (String, String, Strin
     ("secret-profile".to_owned(), done["session_id"].to_string(), response)
 }
 
+/// A session of the strict contract with one turn.
+async fn create_agent_session(world: &World, client: &Client) -> (String, String) {
+    let session = client.post_json("/api/agent/sessions", &json!({})).await;
+    assert_eq!(session.status, 200, "{}", session.text());
+    let session = session.json()["SessionId"].as_str().expect("a session has an id").to_owned();
+    world.upstream(Wire::Chat).enqueue(Script::text(&["secret"]).reply(Wire::Chat, Delivery::Whole));
+    let turn = json!({"SessionId": session, "TurnId": "secret-turn", "Instruction": "secret"});
+    let answer = client.post_json("/api/agent/execute", &turn).await;
+    assert_eq!(answer.json()["Kind"], "ok", "{}", answer.text());
+    (session, "secret-turn".to_owned())
+}
+
+/// Something to look up, brought in on the command line.
+fn create_collection(world: &World, store: &TestStore) -> String {
+    let file = world.amalgam.folder().join("secret.md");
+    std::fs::write(&file, "secret\n").expect("a file can be written");
+    let file = file.to_str().expect("the folder's name is text");
+    let import = ["knowledge", "import", file, "--company-id", "1", "--collection", "secret-collection"];
+    Cli::beside(&world.amalgam, store).text(&import);
+    "secret-collection".to_owned()
+}
+
+async fn create_mode(client: &Client) -> String {
+    assert_eq!(put_mode("secret-mode", "secret").ask(client).await.status, 201);
+    "secret-mode".to_owned()
+}
+
+fn put_mode(name: &str, prompt: &str) -> Question {
+    Question::new(&Method::PUT, format!("/admin/modes/{name}"), Some(json!({"system_prompt": prompt})))
+}
+
 fn put_profile(slug: &str, prompt: &str) -> Question {
     Question::new(&Method::PUT, format!("/admin/profiles/{slug}"), Some(json!({"prompt": prompt})))
 }
@@ -146,9 +202,11 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         path if path.starts_with("/v1/conversations/{id}") => {
             path.replace("{id}", &owned.conversation).replace("{item_id}", &owned.conversation_item)
         }
+        path if path.starts_with("/v1/files/{id}") => path.replace("{id}", &owned.file),
         path @ "/admin/tenants/{tenant_id}" => path.replace("{tenant_id}", &owned.tenant),
         path @ "/admin/keys/{key_id}" => path.replace("{key_id}", &owned.key),
         path if path.starts_with("/admin/tools/{name}") => path.replace("{name}", &owned.tool),
+        path @ "/admin/modes/{name}" => path.replace("{name}", &owned.mode),
         path @ "/admin/approvals/{id}" => path.replace("{id}", &owned.approval),
         path @ "/admin/configs/{tenant_id}" => path.replace("{tenant_id}", &owned.tenant),
         path if path.starts_with("/admin/profiles/{slug}") => {
@@ -157,7 +215,11 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         path @ ("/admin/sessions/{session_id}" | "/api/v2/ai-agent/sessions/{session_id}/messages/") => {
             path.replace("{session_id}", &owned.session)
         }
+        path if path.starts_with("/api/agent/sessions/{session_id}") => {
+            path.replace("{session_id}", &owned.agent_session).replace("{turn_id}", &owned.turn)
+        }
         path @ "/api/v2/ai-agent/respond/{response_id}/" => path.replace("{response_id}", &owned.answer),
+        path if path.starts_with("/admin/knowledge/{collection}") => path.replace("{collection}", &owned.collection),
         path @ "/admin/turns/{response_id}" => path.replace("{response_id}", &owned.response),
         _ => return None,
     };
@@ -186,7 +248,7 @@ fn questions(owned: &Owned) -> Vec<Question> {
     // Models are the server's, not a caller's; and in a place of one's own every name is free, which is asked below.
     let about_things = |route: &&RouteInfo| {
         let (path, method) = (route.path, &route.method);
-        let named = ["/admin/tools/{name}", "/admin/profiles/{slug}"];
+        let named = ["/admin/tools/{name}", "/admin/profiles/{slug}", "/admin/modes/{name}"];
         path.contains('{') && path != "/v1/models/{*id}" && !(method == Method::PUT && named.contains(&path))
     };
     for route in ROUTES.iter().filter(about_things) {
@@ -204,9 +266,19 @@ fn questions(owned: &Owned) -> Vec<Question> {
         json!({"input": "x", "conversation": {"id": owned.conversation}}),
         json!({"input": reference(&owned.item)}),
         json!({"input": reference(&owned.conversation_item)}),
+        json!({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": owned.file}]}]}),
     ] {
         let body = asking(Wire::Chat, Delivery::Whole, &fields);
         questions.push(Question::new(&Method::POST, "/v1/responses".to_owned(), Some(body)));
+    }
+    let (session, turn) = (&owned.agent_session, &owned.turn);
+    let result = json!([{"ToolCallId": "call_1", "ExecutionMs": 1, "ResultJson": "{}"}]);
+    for body in [
+        json!({"SessionId": session, "TurnId": turn, "Instruction": "secret"}),
+        json!({"SessionId": session, "TurnId": "another", "Instruction": "x"}),
+        json!({"SessionId": session, "TurnId": turn, "ToolResults": result}),
+    ] {
+        questions.push(Question::new(&Method::POST, "/api/agent/execute".to_owned(), Some(body)));
     }
     for item in [&owned.item, &owned.conversation_item] {
         let body = json!({"items": reference(item)});
@@ -229,11 +301,16 @@ fn told(answer: &Answer, owned: &Owned) -> String {
         &owned.item,
         &owned.conversation,
         &owned.conversation_item,
+        &owned.file,
         &owned.key,
         &owned.tool,
         &owned.approval,
         &owned.profile,
+        &owned.mode,
         &owned.answer,
+        &owned.collection,
+        &owned.agent_session,
+        &owned.turn,
     ];
     let body = ids.iter().fold(answer.text(), |text, id| text.replace(id.as_str(), "ID"));
     // A thread has a number, which may stand anywhere: it is told between quotes.
@@ -251,14 +328,22 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/v1/conversations/{}", owned.conversation),
         format!("/v1/conversations/{}/items", owned.conversation),
         format!("/v1/conversations/{}/items/{}", owned.conversation, owned.conversation_item),
+        "/v1/files".to_owned(),
+        format!("/v1/files/{}", owned.file),
+        format!("/v1/files/{}/content", owned.file),
         format!("/admin/turns/{}", owned.response),
         "/admin/keys".to_owned(),
+        "/admin/knowledge".to_owned(),
+        format!("/admin/knowledge/{}", owned.collection),
+        format!("/admin/knowledge/{}/documents", owned.collection),
         "/admin/tools".to_owned(),
         format!("/admin/tools/{}", owned.tool),
         format!("/admin/tools/{}/statistics", owned.tool),
         "/admin/approvals".to_owned(),
         format!("/admin/approvals/{}", owned.approval),
         "/admin/configs/1".to_owned(),
+        "/admin/modes".to_owned(),
+        format!("/admin/modes/{}", owned.mode),
         "/admin/profiles".to_owned(),
         format!("/admin/profiles/{}/versions", owned.profile),
         "/admin/sessions".to_owned(),
@@ -266,6 +351,10 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         "/api/v2/ai-agent/sessions/".to_owned(),
         format!("/api/v2/ai-agent/sessions/{}/messages/", owned.session),
         format!("/api/v2/ai-agent/respond/{}/", owned.answer),
+        "/api/agent/sessions".to_owned(),
+        format!("/api/agent/sessions/{}", owned.agent_session),
+        format!("/api/agent/sessions/{}/turns", owned.agent_session),
+        format!("/api/agent/sessions/{}/turns/{}", owned.agent_session, owned.turn),
     ] {
         let answer = client.get(&path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
@@ -280,7 +369,7 @@ async fn what_is_somebody_elses_looks_like_nothing_at_all() {
     for store in stores() {
         let world = World::with(store.setup(Setup::new().extra(TENANTS)), &[]).await;
         let owner = caller(&world, "am_a", "one");
-        let (owned, nothing) = (create(&world, &owner).await, missing());
+        let (owned, nothing) = (create(&world, &store, &owner).await, missing());
         let before = seen(&owner, &owned).await;
         let asked = world.upstream(Wire::Chat).requests().len();
         for (key, user) in [("am_a", "two"), ("am_b", "one"), ("am_b", "two")] {
@@ -299,7 +388,7 @@ async fn what_is_somebody_elses_looks_like_nothing_at_all() {
         // What has the same name in the stranger's own tenant is new there, and has nothing to do with the owner's.
         let stranger = caller(&world, "am_b", "one");
         let tool = put_tool(&owned.tool, json!({"kind": "client", "description": "stolen"}));
-        for same in [tool, put_profile(&owned.profile, "stolen")] {
+        for same in [tool, put_profile(&owned.profile, "stolen"), put_mode(&owned.mode, "stolen")] {
             assert_eq!(same.ask(&stranger).await.status, 201, "{}", store.name);
             assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
             let delete = Question::new(&Method::DELETE, same.path.clone(), None);

@@ -60,7 +60,8 @@ async fn tools_are_listed_and_seeded_all_or_by_name_and_never_twice() {
     for store in stores() {
         let campus = Campus::on(&store, Setup::new()).await;
         let cli = &campus.cli;
-        assert_eq!(cli.text(&["seed", "tools", "--list"]), "get_course_detail\nget_course_recommendation\n");
+        let listed = "get_course_detail\nget_course_recommendation\nsearch_knowledge\n";
+        assert_eq!(cli.text(&["seed", "tools", "--list"]), listed);
         assert_eq!(cli.text(&["seed_ai_agent_tools", "--list"]), cli.text(&["seed", "tools", "--list"]));
         assert_eq!(campus.tools().await, []);
 
@@ -72,9 +73,9 @@ async fn tools_are_listed_and_seeded_all_or_by_name_and_never_twice() {
         let one = cli.json(&["seed", "tools", "--tool", "get_course_detail"]);
         assert_eq!(outcomes(&one["data"]), ["created"]);
         assert_eq!(campus.tools().await, [("get_course_detail".to_owned(), true)]);
-        assert_eq!(outcomes(&cli.json(&["seed_ai_agent_tools"])["data"]), ["unchanged", "created"]);
+        assert_eq!(outcomes(&cli.json(&["seed_ai_agent_tools"])["data"]), ["unchanged", "created", "created"]);
         let before = campus.get("am_a", "/admin/tools").await;
-        assert_eq!(outcomes(&cli.json(&["seed", "tools"])["data"]), ["unchanged", "unchanged"]);
+        assert_eq!(outcomes(&cli.json(&["seed", "tools"])["data"]), ["unchanged"; 3]);
         assert_eq!(campus.get("am_a", "/admin/tools").await, before, "{}: twice is as good as once", store.name);
         assert_eq!(before["data"][0]["common"], true);
         assert!(before["data"][1]["after_call_instruction"].is_string(), "{before}");
@@ -101,7 +102,7 @@ async fn profiles_are_seeded_with_their_tools_for_the_companies_that_are_named()
         assert_eq!((campus.tools().await.len(), campus.profiles("am_a").await.len()), (0, 0), "{}", store.name);
 
         let seeded = cli.json(&["seed_ai_agent_profiles", "--company-id", "1", "--company-id", "2"]);
-        assert_eq!(outcomes(&seeded["tools"]), ["created", "created"], "both tools come first");
+        assert_eq!(outcomes(&seeded["tools"]), ["created"; 3], "the tools come first");
         assert_eq!(seeded["data"].as_array().map(Vec::len), Some(2));
         assert_eq!((campus.profiles("am_a").await, campus.profiles("am_b").await), (bound.clone(), bound.clone()));
         assert_eq!(campus.profiles("am_c").await, [], "{}: nobody named this one", store.name);

@@ -4,6 +4,8 @@
 //! passes the checkers on its way to the test, so that a test speaks only of what is special about it.
 
 mod cli;
+mod events;
+mod guide;
 mod mcp;
 mod script;
 mod stores;
@@ -16,6 +18,8 @@ use amalgam_testkit::{Amalgam, Answer, Setup, Upstream, check, spec};
 use serde_json::{Value, json};
 
 pub(crate) use cli::Cli;
+pub(crate) use events::{Event, Events};
+pub(crate) use guide::{assert_alike, blocks, curl, document};
 pub(crate) use mcp::{MCP_TOOLS, mcp_answer, mcp_requests, serve_mcp};
 pub(crate) use script::{Said, Script};
 pub(crate) use stores::{TestStore, shared_store, stores};

@@ -1,4 +1,4 @@
-//! What a new tenant is seeded with: the tools of the course catalogue, two profiles, and a persona.
+//! What a new tenant is seeded with: the tools that are built in, two profiles, and a persona.
 //!
 //! The texts are ours to improve: whoever has seeded once keeps what is there until it is seeded with `--overwrite`, and a
 //! profile keeps its earlier versions.
@@ -15,6 +15,8 @@ use crate::{
 pub const GET_COURSE_DETAIL: &str = "get_course_detail";
 /// The name of the tool that finds courses.
 pub const GET_COURSE_RECOMMENDATION: &str = "get_course_recommendation";
+/// The name of the tool that looks things up in imported documents.
+pub const SEARCH_KNOWLEDGE: &str = "search_knowledge";
 /// The profile of the start page.
 pub const HOME_ASSISTANT: &str = "home-assistant";
 /// The profile of a course's page.
@@ -79,7 +81,7 @@ pub struct ToolSeed {
 }
 
 /// The tools, in the order in which they are listed.
-pub const TOOLS: [ToolSeed; 2] = [
+pub const TOOLS: [ToolSeed; 3] = [
     ToolSeed {
         name: GET_COURSE_DETAIL,
         description: "Gets the details of one course by its number: title, description, modality, the learner's status, and tags.",
@@ -98,6 +100,16 @@ pub const TOOLS: [ToolSeed; 2] = [
             "The courses are shown to the user as cards beside your answer. Answer with exactly one short sentence, in the \
              user's language, that introduces them. Do not list, name, number or describe any of the courses.",
         ),
+    },
+    ToolSeed {
+        name: SEARCH_KNOWLEDGE,
+        description: "Searches the documents and the source code that were imported, and gives the pieces that fit best, each \
+                      with its collection, path and lines.",
+        parameters: r#"{"type":"object","properties":{"query":{"type":"string","description":"What is looked for: the few words or names that the text has to be about.","minLength":1,"maxLength":1000},"collections":{"type":["array","null"],"description":"The names of the collections to search; all of them when left out.","items":{"type":"string"},"maxItems":20},"limit":{"type":["integer","null"],"description":"How many pieces are wanted; 8 when left out.","minimum":1,"maximum":20}},"required":["query"],"additionalProperties":false}"#,
+        guidance: "Use it before answering anything that the imported documents or the source code may tell. Search with names \
+                   and technical terms rather than with whole sentences, and once more in other words when nothing fits. Name \
+                   the path and the lines of what you rely on.",
+        after_call_instruction: None,
     },
 ];
 
@@ -206,7 +218,7 @@ mod tests {
     fn only_the_recommendation_has_a_word_for_after_its_call() {
         // RNCC-35, C-26
         let told = TOOLS.map(|seed| (seed.name, seed.after_call_instruction.is_some()));
-        assert_eq!(told, [("get_course_detail", false), ("get_course_recommendation", true)]);
+        assert_eq!(told, [("get_course_detail", false), ("get_course_recommendation", true), ("search_knowledge", false)]);
         let instruction = ToolSeed::named(GET_COURSE_RECOMMENDATION).unwrap().after_call_instruction.unwrap();
         assert!(instruction.contains("exactly one short sentence"));
     }

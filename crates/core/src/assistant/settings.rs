@@ -39,6 +39,8 @@ pub const DEFAULT_HISTORY_MAX_MESSAGES: u64 = 20;
 pub const DEFAULT_HISTORY_MAX_CHARS: u64 = 12_000;
 /// The largest metadata of a request.
 pub const DEFAULT_METADATA_MAX_BYTES: u64 = 2_048;
+/// Whether answers of the strict contract show the response itself.
+pub const DEFAULT_EXPOSE_RAW_RESPONSES: bool = true;
 
 /// The variable that holds the installation's key.
 pub const KEY_VARIABLE: &str = "OPENAI_API_KEY";
@@ -199,6 +201,8 @@ settings! {
     history_max_chars: u64, "AI_AGENT_HISTORY_MAX_CHARS", (0, 10_000_000);
     /// The largest metadata of a request, in bytes.
     metadata_max_bytes: u64, "AI_AGENT_METADATA_MAX_BYTES", (2, 1_048_576);
+    /// Whether answers of the strict contract show the response itself.
+    expose_raw_responses: bool, "AI_AGENT_EXPOSE_RAW_RESPONSES", ();
     /// What users are hashed with before an upstream hears of them; without it, it hears nothing of them.
     safety_salt: SecretText, "AI_AGENT_SAFETY_SALT", 1_000;
 }
@@ -218,6 +222,7 @@ impl Settings {
             history_max_messages: Some(DEFAULT_HISTORY_MAX_MESSAGES),
             history_max_chars: Some(DEFAULT_HISTORY_MAX_CHARS),
             metadata_max_bytes: Some(DEFAULT_METADATA_MAX_BYTES),
+            expose_raw_responses: Some(DEFAULT_EXPOSE_RAW_RESPONSES),
             ..Self::default()
         }
     }

@@ -43,6 +43,7 @@ fn every_setting_is_read_from_its_variable() {
         ("AI_AGENT_HISTORY_MAX_MESSAGES", "0"),
         ("AI_AGENT_HISTORY_MAX_CHARS", "5000"),
         ("AI_AGENT_METADATA_MAX_BYTES", "64"),
+        ("AI_AGENT_EXPOSE_RAW_RESPONSES", "false"),
         ("AI_AGENT_SAFETY_SALT", "pepper"),
         ("AI_AGENT_ANYTHING_ELSE", "is not ours"),
     ]);
@@ -63,6 +64,7 @@ fn every_setting_is_read_from_its_variable() {
         history_max_messages: Some(0),
         history_max_chars: Some(5_000),
         metadata_max_bytes: Some(64),
+        expose_raw_responses: Some(false),
         safety_salt: Some(SecretText("pepper".to_owned())),
     };
     assert_eq!(read, Ok(expected));

@@ -1,16 +1,24 @@
 //! Calls that the server runs itself. They are shown as `mcp_call`: agent clients pass such an item by, while they would run
-//! a `function_call` once more.
+//! a `function_call` once more. Those of `file_search` have an item of their own.
 
-use amalgam_protocol::{EventKind, Json, Writer};
+use std::borrow::Cow;
+
+use amalgam_protocol::{EventKind, Json, Raw, Writer};
 
 use super::Emitter;
-use crate::ids::IdKind;
+use crate::{
+    file_search::{Search, queries},
+    ids::IdKind,
+    tool::ShownAs,
+};
 
 /// A call as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownCall {
     /// The item's id.
     pub id: String,
+    /// What it is shown as.
+    pub shown: ShownAs,
     /// The model's id for the call.
     pub call_id: String,
     /// Whose tool it is.
@@ -62,6 +70,9 @@ impl Emitter {
     /// Shows that a call is about to run.
     pub fn begin_hosted(&mut self, call: &ShownCall) {
         self.close();
+        if let ShownAs::FileSearch { .. } = call.shown {
+            return self.begin_search(call);
+        }
         let call_id = self.call_ids;
         self.item_added(|| call.item("in_progress", "", None, call_id));
         self.hosted_event(EventKind::McpArgumentsDelta, &call.id, |writer| {
@@ -75,12 +86,44 @@ impl Emitter {
 
     /// Shows how the call ended that was shown last.
     pub fn end_hosted(&mut self, call: &ShownCall, end: &ShownEnd) {
+        if let ShownAs::FileSearch { results } = call.shown {
+            return self.end_search(call, end, results);
+        }
         let (kind, status) = match end.error {
             None => (EventKind::McpCallCompleted, "completed"),
             Some(_) => (EventKind::McpCallFailed, "failed"),
         };
         self.hosted_event(kind, &call.id, |_| {});
         self.item_done(call.item(status, &call.arguments, Some(end), self.call_ids));
+    }
+
+    fn begin_search(&mut self, call: &ShownCall) {
+        let call_id = self.call_ids.then_some(&*call.call_id);
+        let begun = Search { id: &call.id, call_id, status: "in_progress", queries: &[], output: None, results: false };
+        self.item_added(|| begun.items().0);
+        self.hosted_event(EventKind::FileSearchInProgress, &call.id, |_| {});
+        self.hosted_event(EventKind::FileSearchSearching, &call.id, |_| {});
+    }
+
+    /// There is no event for a search that failed; its item says so.
+    fn end_search(&mut self, call: &ShownCall, end: &ShownEnd, results: bool) {
+        let status = match end.error {
+            None => "completed",
+            Some(_) => "failed",
+        };
+        if end.error.is_none() {
+            self.hosted_event(EventKind::FileSearchCompleted, &call.id, |_| {});
+        }
+        let arguments = Raw::parse(call.arguments.as_bytes()).unwrap_or(Raw::EMPTY_OBJECT);
+        let output = Raw::parse(end.output.as_bytes()).ok();
+        let queries: Vec<Cow<'_, str>> = queries(arguments);
+        let call_id = self.call_ids.then_some(&*call.call_id);
+        let (item, kept) = Search { id: &call.id, call_id, status, queries: &queries, output, results }.items();
+        if let Some(output) = output {
+            self.may_cite(output);
+        }
+        self.kept.extend(kept.map(|kept| (self.output.len(), kept)));
+        self.item_done(item);
     }
 
     /// Shows that a call waits for somebody to agree.

@@ -34,6 +34,7 @@ fn play(emitter: &mut Emitter) {
     let say = |text: &str| ModelEvent::Text { delta: Literal::from_text(text), logprobs: None };
     let call = |id: &str| ShownCall {
         id: id.to_owned(),
+        shown: ShownAs::McpCall,
         call_id: "call_1".to_owned(),
         label: "bank".to_owned(),
         name: "look".to_owned(),

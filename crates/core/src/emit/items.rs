@@ -42,6 +42,11 @@ impl OpenMessage {
         !self.ended && self.part.as_ref().is_some_and(|part| !part.refusal)
     }
 
+    /// How many characters the open part has.
+    pub(super) fn chars(&self) -> usize {
+        self.part.as_ref().map_or(0, |part| Literal::from_escaped(&part.text).decode().chars().count())
+    }
+
     /// The open part is whole.
     pub(super) fn end_part(&mut self, part: Json) {
         self.parts.push(part);

@@ -15,7 +15,8 @@ impl Emitter {
         self.open = Some(Open::Message(message));
     }
 
-    pub(super) fn text(&mut self, delta: &Literal, logprobs: Option<&Json>) {
+    /// Text as it is.
+    pub(super) fn say(&mut self, delta: &Literal, logprobs: Option<&Json>) {
         if delta.is_empty() {
             return;
         }
@@ -84,6 +85,7 @@ impl Emitter {
     }
 
     pub(super) fn close_part(&mut self) {
+        self.release();
         let place = self.place();
         let Some(open) = self.open.take() else { return };
         let Open::Message(mut message) = open else { return self.open = Some(open) };

@@ -8,6 +8,7 @@ use super::{
     context::{fence, language_of},
     request::{Artifact, ClipboardImage, Contents, Hints, UserTurn},
 };
+use crate::media;
 
 /// The parts of a turn in their order. `solution_context` is what the session keeps, this turn's own included.
 ///
@@ -23,7 +24,8 @@ pub fn parts(turn: &UserTurn<'_>, solution_context: Option<&str>) -> Vec<Json> {
 
 /// An uploaded file, as a picture if it is one.
 pub fn file_part(file_id: &str, mime_type: Option<&str>) -> Json {
-    let kind = match mime_type.is_some_and(is_image) {
+    // A drawing in text, say, is an image and yet a file to every model.
+    let kind = match mime_type.is_some_and(|mime_type| media::is_image(&mime_type.to_ascii_lowercase())) {
         true => "input_image",
         false => "input_file",
     };
@@ -181,6 +183,8 @@ mod tests {
         // R034-10
         assert_eq!(value(&file_part("file_1", Some("IMAGE/png"))), json!({"type": "input_image", "file_id": "file_1"}));
         assert_eq!(value(&file_part("file_1", Some("text/plain"))), json!({"type": "input_file", "file_id": "file_1"}));
+        let drawing = value(&file_part("file_1", Some("image/svg+xml")));
+        assert_eq!(drawing, json!({"type": "input_file", "file_id": "file_1"}));
         assert_eq!(value(&file_part("file_1", None)), json!({"type": "input_file", "file_id": "file_1"}));
     }
 }

@@ -5,6 +5,8 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
+pub use crate::knowledge::language_of;
+
 /// How many pieces a turn is given unless somebody says otherwise.
 pub const DEFAULT_CHUNKS: usize = 8;
 
@@ -183,23 +185,6 @@ fn one_line(text: &str) -> String {
 pub fn fence(content: &str) -> String {
     let longest = content.split(|one| one != '`').map(str::len).max().unwrap_or_default();
     "`".repeat(longest.saturating_add(1).max(3))
-}
-
-/// The language of a file by the end of its name.
-pub fn language_of(path: &str) -> &'static str {
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
-    match extension.as_str() {
-        "cs" => "csharp",
-        "ts" => "typescript",
-        "tsx" => "tsx",
-        "js" => "javascript",
-        "json" => "json",
-        "scss" | "css" => "scss",
-        "xml" => "xml",
-        "md" => "markdown",
-        _ => "plaintext",
-    }
 }
 
 /// Lines `start` to `end` of a file, from 1: where they really are, and what is in them.

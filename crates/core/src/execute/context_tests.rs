@@ -135,7 +135,7 @@ fn a_language_is_known_by_the_end_of_a_name() {
         ("a.css", "scss"),
         ("a.xml", "xml"),
         ("a.b.md", "markdown"),
-        ("a.rs", "plaintext"),
+        ("a.unknown", "plaintext"),
         ("Makefile", "plaintext"),
         ("dir.cs/Makefile", "plaintext"),
     ];

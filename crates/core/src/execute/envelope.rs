@@ -117,6 +117,16 @@ pub enum Casing {
     Camel,
 }
 
+impl Casing {
+    /// Writes the name of a field, given in Pascal case.
+    pub fn key<'w>(self, writer: &'w mut Writer, name: &'static str) -> &'w mut Writer {
+        match self {
+            Self::Pascal => writer.key(name),
+            Self::Camel => writer.key_text(&camel(name)),
+        }
+    }
+}
+
 /// Whether the response itself is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RawResponses {
@@ -224,10 +234,12 @@ impl AgentExecuteResponse {
 
     /// Writes it with every field, null where there is nothing; lists are never null.
     pub fn write(&self, writer: &mut Writer, casing: Casing, raw: RawResponses) {
-        let key = |writer: &mut Writer, name: &'static str| match casing {
-            Casing::Pascal => _ = writer.key(name),
-            Casing::Camel => _ = writer.key_text(&camel(name)),
-        };
+        writer.object(|writer| self.write_fields(writer, casing, raw));
+    }
+
+    /// The fields of it, for an object that has more.
+    pub fn write_fields(&self, writer: &mut Writer, casing: Casing, raw: RawResponses) {
+        let key = |writer: &mut Writer, name: &'static str| _ = casing.key(writer, name);
         let text = |writer: &mut Writer, name, value: Option<&str>| {
             key(writer, name);
             match value {
@@ -239,62 +251,60 @@ impl AgentExecuteResponse {
             key(writer, name);
             writer.number(value);
         };
+        let identity = &self.identity;
+        let continuation = self.response_continuation_id.as_deref();
+        text(writer, "Kind", Some(self.kind().name()));
+        text(writer, "ConversationId", Some(&identity.conversation_id));
+        text(writer, "TurnId", identity.turn_id.as_deref().or(continuation));
+        text(writer, "AgentContextId", identity.agent_context_id.as_deref());
+        text(writer, "ConversationContextId", identity.conversation_context_id.as_deref());
+        text(writer, "ResponseContinuationId", continuation);
+        text(writer, "Mode", Some(&identity.mode));
+        text(writer, "ModelId", self.model_id.as_deref());
+        text(writer, "Text", self.text.as_deref());
+        text(writer, "FinishReason", self.finish_reason.as_deref());
+        key(writer, "Usage");
         writer.object(|writer| {
-            let identity = &self.identity;
-            let continuation = self.response_continuation_id.as_deref();
-            text(writer, "Kind", Some(self.kind().name()));
-            text(writer, "ConversationId", Some(&identity.conversation_id));
-            text(writer, "TurnId", identity.turn_id.as_deref().or(continuation));
-            text(writer, "AgentContextId", identity.agent_context_id.as_deref());
-            text(writer, "ConversationContextId", identity.conversation_context_id.as_deref());
-            text(writer, "ResponseContinuationId", continuation);
-            text(writer, "Mode", Some(&identity.mode));
-            text(writer, "ModelId", self.model_id.as_deref());
-            text(writer, "Text", self.text.as_deref());
-            text(writer, "FinishReason", self.finish_reason.as_deref());
-            key(writer, "Usage");
-            writer.object(|writer| {
-                number(writer, "PromptTokens", self.usage.prompt_tokens);
-                number(writer, "CompletionTokens", self.usage.completion_tokens);
-                number(writer, "TotalTokens", self.usage.total_tokens);
-            });
-            key(writer, "Sources");
-            writer.array(|writer| {
-                for source in &self.sources {
-                    writer.object(|writer| {
-                        text(writer, "Id", Some(&source.id));
-                        text(writer, "Path", Some(&source.path));
-                        number(writer, "StartLine", source.start_line);
-                        number(writer, "EndLine", source.end_line);
-                        text(writer, "Language", Some(&source.language));
-                    });
-                }
-            });
-            key(writer, "FileBundle");
-            match &self.file_bundle {
-                Some(bundle) => writer.raw(bundle.raw()),
-                None => writer.null(),
+            number(writer, "PromptTokens", self.usage.prompt_tokens);
+            number(writer, "CompletionTokens", self.usage.completion_tokens);
+            number(writer, "TotalTokens", self.usage.total_tokens);
+        });
+        key(writer, "Sources");
+        writer.array(|writer| {
+            for source in &self.sources {
+                writer.object(|writer| {
+                    text(writer, "Id", Some(&source.id));
+                    text(writer, "Path", Some(&source.path));
+                    number(writer, "StartLine", source.start_line);
+                    number(writer, "EndLine", source.end_line);
+                    text(writer, "Language", Some(&source.language));
+                });
             }
-            key(writer, "Warnings");
-            writer.array(|writer| self.warnings.iter().for_each(|warning| writer.string(warning)));
-            text(writer, "ErrorCode", self.failure.as_ref().map(|failure| &*failure.code));
-            text(writer, "ErrorMessage", self.failure.as_ref().map(|failure| &*failure.message));
-            let exposed = self.raw_response_json.as_deref().filter(|_| raw == RawResponses::Exposed);
-            text(writer, "RawResponseJson", exposed);
-            key(writer, "ToolCalls");
-            writer.array(|writer| {
-                for call in &self.tool_calls {
-                    writer.object(|writer| {
-                        text(writer, "CallId", Some(&call.call_id));
-                        text(writer, "Name", Some(&call.name));
-                        key(writer, "ArgumentsJson");
-                        match &call.arguments_json {
-                            Some(arguments) => writer.literal(arguments),
-                            None => writer.null(),
-                        }
-                    });
-                }
-            });
+        });
+        key(writer, "FileBundle");
+        match &self.file_bundle {
+            Some(bundle) => writer.raw(bundle.raw()),
+            None => writer.null(),
+        }
+        key(writer, "Warnings");
+        writer.array(|writer| self.warnings.iter().for_each(|warning| writer.string(warning)));
+        text(writer, "ErrorCode", self.failure.as_ref().map(|failure| &*failure.code));
+        text(writer, "ErrorMessage", self.failure.as_ref().map(|failure| &*failure.message));
+        let exposed = self.raw_response_json.as_deref().filter(|_| raw == RawResponses::Exposed);
+        text(writer, "RawResponseJson", exposed);
+        key(writer, "ToolCalls");
+        writer.array(|writer| {
+            for call in &self.tool_calls {
+                writer.object(|writer| {
+                    text(writer, "CallId", Some(&call.call_id));
+                    text(writer, "Name", Some(&call.name));
+                    key(writer, "ArgumentsJson");
+                    match &call.arguments_json {
+                        Some(arguments) => writer.literal(arguments),
+                        None => writer.null(),
+                    }
+                });
+            }
         });
     }
 }

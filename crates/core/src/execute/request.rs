@@ -148,6 +148,15 @@ pub enum Outcome<'a> {
     Error(Cow<'a, str>),
 }
 
+/// What a session is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionRequest<'a> {
+    /// The agent that answers.
+    pub agent_context_id: Option<Cow<'a, str>>,
+    /// The mode that it begins in.
+    pub mode: Option<Cow<'a, str>>,
+}
+
 const SESSION_ID: &str = "SessionId";
 const TURN_ID: &str = "TurnId";
 const TOOL_RESULTS: &str = "ToolResults";
@@ -213,6 +222,18 @@ pub fn read<'a>(body: Raw<'a>, bounds: &Bounds) -> Result<ExecuteRequest<'a>, Re
     let request = object.and_then(|object| match object.get(TOOL_RESULTS) {
         Some(results) => continuation(&object, &results, bounds, &mut faults).map(ExecuteRequest::Continuation),
         None => user_turn(&object, bounds, &mut faults).map(|turn| ExecuteRequest::UserTurn(Box::new(turn))),
+    });
+    request.filter(|_| faults.is_empty()).ok_or(faults)
+}
+
+/// Reads what a session is to be.
+pub fn read_session<'a>(body: Raw<'a>, bounds: &Bounds) -> Result<SessionRequest<'a>, RequestFaults> {
+    const KNOWN: [Known; 2] = [&["AgentContextId"], &["Mode"]];
+    let mut faults = RequestFaults::default();
+    let object = Object::read(String::new(), body, &KNOWN, bounds.unknown_fields, |_| None, &mut faults);
+    let request = object.map(|object| {
+        let mut name = |name| object.get(name).and_then(|field| field.name(bounds.name_bytes, &mut faults));
+        SessionRequest { agent_context_id: name("AgentContextId"), mode: name("Mode") }
     });
     request.filter(|_| faults.is_empty()).ok_or(faults)
 }

@@ -13,9 +13,10 @@ use amalgam_protocol::{Content, HostedItem, Input, Item, ItemKind, McpCall, Part
 
 use super::{Call, Entry, History, Output, Payload};
 use crate::{
+    file_search::{self, FILE_SEARCH},
     ids::Stem,
     loss::Loss,
-    tool::BANK_LABEL,
+    tool::is_house_label,
     toolset::{CallKind, wire_name},
 };
 
@@ -104,10 +105,43 @@ impl<'a> Builder<'a> {
 
     /// A call that was run here brings its output along. What was listed and asked on the way is not for the model.
     fn take_hosted(&mut self, item: &Item<'a>) {
-        let ItemKind::Hosted(HostedItem::McpCall) = item.kind else { return };
+        match item.kind {
+            ItemKind::Hosted(HostedItem::McpCall) => self.take_run(item),
+            ItemKind::Hosted(HostedItem::FileSearchCall) => self.take_search(item),
+            _ => {}
+        }
+    }
+
+    /// A search is the call of a function to every upstream, with what was found as its output.
+    fn take_search(&mut self, item: &Item<'a>) {
+        let queries = item.raw.get("queries").filter(|queries| queries.shape() == Shape::Array);
+        let (Some(id), Some(queries)) = (item.id(), queries) else { return };
+        self.close_if_answered();
+        self.asked.push(Entry::Call(Call {
+            item: item.raw,
+            kind: CallKind::Function,
+            call_id: id.clone(),
+            renamed: false,
+            name: Cow::Borrowed(FILE_SEARCH),
+            namespace: None,
+            payload: Payload::Queries(queries),
+            hosted: true,
+        }));
+        let told = file_search::told(item.raw);
+        self.outputs.push(Output {
+            item: item.raw,
+            kind: CallKind::Function,
+            call_id: id,
+            renamed: false,
+            content: told.as_str().map_or(Content::Value(told), Content::Text),
+            hosted: true,
+        });
+    }
+
+    fn take_run(&mut self, item: &Item<'a>) {
         let Ok(run) = McpCall::of(item.raw) else { return };
         self.close_if_answered();
-        let label = (run.server_label != BANK_LABEL).then_some(&*run.server_label);
+        let label = (!is_house_label(&run.server_label)).then_some(&*run.server_label);
         self.asked.push(Entry::Call(Call {
             item: item.raw,
             kind: CallKind::Function,
@@ -229,16 +263,19 @@ fn group<'t, 'a>(asked: &'t [Entry<'a>], outputs: &'t [Output<'a>]) -> HashMap<(
 }
 
 /// Whether a step of a server's tool was made here, rather than by an upstream that runs tools of its own.
-fn is_ours(kind: HostedItem, item: &Item<'_>) -> bool {
+pub(super) fn is_ours(kind: HostedItem, item: &Item<'_>) -> bool {
     let id = match kind {
-        HostedItem::McpCall | HostedItem::McpListTools | HostedItem::McpApprovalRequest => item.raw.get_str("id"),
+        HostedItem::McpCall
+        | HostedItem::McpListTools
+        | HostedItem::McpApprovalRequest
+        | HostedItem::FileSearchCall => item.raw.get_str("id"),
         HostedItem::McpApprovalResponse => item.raw.get_str("approval_request_id"),
         _ => None,
     };
     id.is_some_and(|id| Stem::of(&id).is_some())
 }
 
-fn call_of<'a>(item: &Item<'a>) -> Option<Call<'a>> {
+pub(super) fn call_of<'a>(item: &Item<'a>) -> Option<Call<'a>> {
     let call = |kind, call_id: &Cow<'a, str>, name: Cow<'a, str>, namespace: Option<Cow<'a, str>>, payload| Call {
         item: item.raw,
         kind,
@@ -301,7 +338,9 @@ fn same_call(one: &Call<'_>, other: &Call<'_>) -> bool {
             }
         }
         (Payload::Input(one), Payload::Input(other)) => one.decode() == other.decode(),
-        (Payload::Value(one), Payload::Value(other)) => same_value(one, other),
+        (Payload::Value(one), Payload::Value(other)) | (Payload::Queries(one), Payload::Queries(other)) => {
+            same_value(one, other)
+        }
         _ => false,
     };
     payload && one.name == other.name && one.namespace == other.namespace
@@ -377,11 +416,7 @@ fn tell_conflict<'a>(calls: &[&Call<'a>], outputs: &[&Output<'a>], entries: &mut
     let call_id = calls.first().map_or(Cow::Borrowed(""), |call| call.call_id.clone());
     let mut text = format!("[Tool history] Conflicting records for call {call_id}:");
     for call in calls {
-        let payload = match call.payload {
-            Payload::Arguments(text) | Payload::Input(text) => text.decode(),
-            Payload::Value(value) => Cow::Borrowed(value.text()),
-        };
-        text.push_str(&format!("\nRequest: {} {payload}", call.name));
+        text.push_str(&format!("\nRequest: {} {}", call.name, call.payload.text()));
     }
     for output in outputs {
         text.push_str(&format!("\nResult: {}", output.content.text()));

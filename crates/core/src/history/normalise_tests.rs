@@ -306,6 +306,31 @@ fn an_error_of_a_call_that_was_run_here_is_its_output() {
 }
 
 #[test]
+fn a_search_is_told_as_a_call_and_what_it_found() {
+    let search = |id: &str, results: Value| json!({"type": "file_search_call", "id": id, "queries": ["q"], "results": results});
+    let (one, two, three) =
+        ("fs_AM-aaaaaaaaaaaaaaaaaaaaaaaa", "fs_AM-bbbbbbbbbbbbbbbbbbbbbbbb", "fs_AM-cccccccccccccccccccccccc");
+    let mut kept = search(two, Value::Null);
+    kept["kept_output"] = json!([{"text":"kept"}]);
+    let history =
+        told(json!([search(one, json!([{"text":"shown"}])), kept, search(three, Value::Null), search("fs_1", json!([]))]));
+    let expected = [
+        "opaque file_search_call".to_owned(),
+        format!("call {one} file_search"),
+        format!("call {two} file_search"),
+        format!("call {three} file_search"),
+        format!("output {one} [{{\"text\":\"shown\"}}]"),
+        format!("output {two} [{{\"text\":\"kept\"}}]"),
+        format!(
+            "output {three} The results of this search are not part of the conversation any more. Search again to see them."
+        ),
+    ];
+    let mut sorted = history.clone();
+    sorted.sort_by_key(|entry| !entry.starts_with("opaque"));
+    assert_eq!(sorted, expected, "{history:?}");
+}
+
+#[test]
 fn what_was_asked_and_answered_about_a_call_of_ours_is_not_for_the_model() {
     let id = "mcpr_AM-cccccccccccccccccccccccc";
     let history = told(json!([

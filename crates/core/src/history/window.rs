@@ -6,7 +6,7 @@
 
 use amalgam_protocol::{Content, ItemKind, Part, PartKind, Role};
 
-use super::{Entry, History, Payload};
+use super::{Entry, History};
 use crate::{
     fault::{Fault, FaultKind},
     loss::Loss,
@@ -86,13 +86,7 @@ impl Spoken {
         match entry {
             Entry::Message { content, .. } => Self::content(content),
             Entry::Note(text) | Entry::Summary(text) => Self { text: text.clone(), media: 0 },
-            Entry::Call(call) => {
-                let payload = match call.payload {
-                    Payload::Arguments(text) | Payload::Input(text) => text.decode(),
-                    Payload::Value(value) => value.text().into(),
-                };
-                Self { text: format!("{} {payload}", call.name), media: 0 }
-            }
+            Entry::Call(call) => Self { text: format!("{} {}", call.name, call.payload.text()), media: 0 },
             Entry::Output(output) => Self::content(&output.content),
             // What is sealed is no text, and what it costs only its upstream knows.
             Entry::Reasoning(item) => match &item.kind {

@@ -49,7 +49,7 @@ impl Composition<'_> {
             && !outputs.is_empty();
         items.extend(outputs);
         if !is_silent {
-            items.push(self.user_item(told));
+            items.push(self.user_message(told));
         }
         items
     }
@@ -61,12 +61,18 @@ impl Composition<'_> {
         self.continuation().filter(|_| results.all(|result| call_id(result).is_some()))
     }
 
-    fn system_item(&self) -> Json {
+    /// What the model is told to be, as a message.
+    pub fn system_item(&self) -> Json {
         let own = [filled(self.request.system_prompt), filled(self.blocks.tool_usage_metadata_block)];
         message("system", self.context.system, &[], own)
     }
 
-    fn user_item(&self, told: [Option<&str>; 2]) -> Json {
+    /// What the user says, as a message: instruction, attachments, what was looked up.
+    pub fn user_item(&self) -> Json {
+        self.user_message([filled(self.blocks.rag_context_block), None])
+    }
+
+    fn user_message(&self, told: [Option<&str>; 2]) -> Json {
         message("user", &user_text(self.request.mode, self.request.instruction), self.attachments, told)
     }
 

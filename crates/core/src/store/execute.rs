@@ -19,8 +19,6 @@ pub struct AgentSession {
     pub mode: String,
     /// What the client has said about its solution.
     pub solution_context: Option<String>,
-    /// A digest of what the model was told to be, when it was told last.
-    pub told: Option<String>,
     /// How many turns it has.
     pub turns: u64,
     /// Milliseconds since 1970.
@@ -104,8 +102,6 @@ pub struct NewStep {
     pub notes: Json,
     /// What the session keeps from now on; none for what it has.
     pub solution_context: Option<String>,
-    /// What the session was told from now on; none for what it has.
-    pub told: Option<String>,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
@@ -171,7 +167,8 @@ pub trait ExecuteStore: Send + Sync {
     ) -> Stored<'a, Option<Vec<AgentTurn>>>;
 
     /// Takes a submission to work on, or tells what became of it. Of several at once, on any number of processes, one is
-    /// the first.
+    /// the first. Until there is a response, a step runs for as long as its process is known. After an error it is open
+    /// whether it was taken; the store gives it back, so that its response must not be begun.
     fn take_step<'a>(&'a self, scope: &'a Scope, step: NewStep) -> Stored<'a, TakenStep>;
 
     /// Gives a submission back for which no response was begun: it can be sent again. Nothing when it is not this

@@ -20,10 +20,10 @@ pub struct Collection {
     pub updated_at_ms: u64,
 }
 
-/// A document as it is brought in: it takes the place of the one of its path.
+/// A document as it is brought in: it takes the place of the one of its path from the same source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDocument {
-    /// Where it is; unique in its collection.
+    /// Where it is; unique in its source.
     pub path: String,
     /// A digest of what is in it and of how it was cut.
     pub digest: [u8; 32],
@@ -34,6 +34,36 @@ pub struct NewDocument {
     pub attributes: Vec<(String, String)>,
     /// Its pieces in order.
     pub chunks: Vec<NewChunk>,
+}
+
+/// What is known about a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentRecord {
+    /// Where it was brought in from, such as one folder; documents of several sources may have the same path.
+    pub source: String,
+    /// Where it is; unique in its source.
+    pub path: String,
+    /// A digest of what is in it and of how it was cut.
+    pub digest: [u8; 32],
+    /// Its language.
+    pub language: String,
+    /// What else is known about it.
+    pub attributes: Vec<(String, String)>,
+    /// How many pieces it has.
+    pub chunks: u64,
+    /// Milliseconds since 1970.
+    pub updated_at_ms: u64,
+}
+
+/// Which documents of a collection are listed, by source and then by path, both by their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentListing<'a> {
+    /// Those of this source alone.
+    pub source: Option<&'a str>,
+    /// Those behind the one of this source and path.
+    pub after: Option<(&'a str, &'a str)>,
+    /// So many.
+    pub limit: usize,
 }
 
 /// A piece of a document.
@@ -103,37 +133,38 @@ pub trait KnowledgeStore: Send + Sync {
     /// The collections of a tenant by name.
     fn collections_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Vec<Collection>>;
 
-    /// The documents of a collection by path, behind `after`: path and digest.
+    /// The documents of a collection; none when there is no such collection.
     fn documents_within<'a>(
         &'a self,
         within: Within<'a>,
         collection: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> Stored<'a, Vec<(String, [u8; 32])>>;
+        listing: DocumentListing<'a>,
+    ) -> Stored<'a, Vec<DocumentRecord>>;
 
-    /// Brings documents in, all of them or none; the collection is made if there is none. `embedding_model` is the model of
-    /// their embeddings; one that is not the collection's removes all embeddings that it has. Nothing when there is no such
-    /// tenant.
+    /// Brings documents of one source in, all of them or none; the collection is made if there is none. `embedding_model` is
+    /// the model of their embeddings; one that is not the collection's (also none where it has one) takes its place and
+    /// removes all embeddings that the collection has. Nothing when there is no such tenant.
     fn put_documents<'a>(
         &'a self,
         within: Within<'a>,
         collection: &'a str,
+        source: &'a str,
         embedding_model: Option<&'a str>,
         documents: Vec<NewDocument>,
         now_ms: u64,
     ) -> Stored<'a, Option<Imported>>;
 
-    /// Forgets documents; how many there were.
+    /// Forgets documents of one source; how many there were.
     fn delete_documents<'a>(
         &'a self,
         within: Within<'a>,
         collection: &'a str,
+        source: &'a str,
         paths: &'a [String],
         now_ms: u64,
     ) -> Stored<'a, u64>;
 
-    /// Forgets a collection without documents; whether there was one.
+    /// Forgets a collection with whatever documents it still has; whether there was one.
     fn delete_collection<'a>(&'a self, within: Within<'a>, collection: &'a str) -> Stored<'a, bool>;
 
     /// Looks things up.

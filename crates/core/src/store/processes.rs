@@ -44,6 +44,8 @@ pub struct Retention {
     pub claims_before_ms: u64,
     /// Responses and their items; none for ever.
     pub responses_before_ms: Option<u64>,
+    /// Files that were to go by themselves, by when they were to.
+    pub files_before_ms: u64,
 }
 
 /// What went.

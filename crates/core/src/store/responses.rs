@@ -4,7 +4,7 @@ use amalgam_protocol::{ErrorObject, Json, Status, Usage};
 use bytes::Bytes;
 
 use super::{Stored, turns::Place};
-use crate::scope::Scope;
+use crate::{history::UpstreamMemory, scope::Scope};
 
 /// A response as it is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +53,8 @@ pub struct Lineage {
     pub status: Status,
     /// Where the response itself is: what a child is appended to.
     pub place: Place,
+    /// What an upstream that keeps state knows up to the response.
+    pub upstream: Option<UpstreamMemory>,
     /// Items, response by response.
     pub turns: Vec<ItemsOf>,
 }

@@ -10,7 +10,10 @@ use super::{
     processes::ProcessId,
     responses::{EventChunk, ToldStatus},
 };
-use crate::scope::{Admin, Scope};
+use crate::{
+    history::UpstreamMemory,
+    scope::{Admin, Scope},
+};
 
 /// Where a response's items are: a run of rows, and its place in it.
 ///
@@ -81,6 +84,8 @@ pub struct Ending {
     pub told: ToldStatus,
     /// The output items, a JSON array.
     pub output: Json,
+    /// What an upstream that keeps state knows from here on.
+    pub upstream: Option<UpstreamMemory>,
 }
 
 /// What became of a write.

@@ -215,6 +215,7 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
         turn_deadline: Duration::from_secs(60),
         keepalive: Duration::from_secs(10),
         transcripts: true,
+        upload_bytes: 1024 * 1024,
         tools,
     };
     Engine::new(settings, admission, Arc::new(StandingClock), Arc::new(Found), store, ProcessId(process))
@@ -270,12 +271,15 @@ pub(crate) async fn start_kept(
         waited: None,
         settings,
         question: Question {
+            scope: &crate::kept::scope(),
             candidates,
             request: &request,
             history: &history,
             delivery,
             seal_context: "t",
             strict,
+            kept: keep.is_some(),
+            memory: None,
             losses: Vec::new(),
         },
         tooling: None,

@@ -128,6 +128,7 @@ fn engine(setup: &Setup, world: &Arc<World>, process: amalgam_core::store::Proce
         turn_deadline: setup.deadline,
         keepalive: Duration::from_secs(2),
         transcripts: true,
+        upload_bytes: 1024 * 1024,
         tools: setup.limits,
     };
     let store: Arc<dyn Store> = Arc::new(SimStore(Arc::clone(world)));

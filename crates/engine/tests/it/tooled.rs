@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
     ArgumentCheck, BANK_LABEL, BoxFuture, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal, ServerTool,
-    ToolCall, ToolError, ToolOutput, normalise,
+    ShownAs, ToolCall, ToolError, ToolOutput, normalise,
 };
 use amalgam_engine::{Ask, DecidedCall, Engine, Identity, Keep, Plan, Question, Run, Tooling};
 use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Json, Raw, Settings};
@@ -52,8 +52,11 @@ impl Tooled<'_> {
             seal_context: "t".to_owned(),
             delivery: self.delivery,
             strict: false,
+            kept,
+            memory: None,
             losses: Vec::new(),
         };
+        let scope = self.scope.clone();
         let tooling = Tooling {
             scope: self.scope,
             tools: self.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect::<HashMap<_, _>>(),
@@ -71,12 +74,15 @@ impl Tooled<'_> {
             waited: None,
             settings,
             question: Question {
+                scope: &scope,
                 candidates: &candidates,
                 request: &request,
                 history: &history,
                 delivery: self.delivery,
                 seal_context: "t",
                 strict: false,
+                kept,
+                memory: None,
                 losses: Vec::new(),
             },
             tooling: Some(Box::new(tooling)),
@@ -95,6 +101,7 @@ pub(crate) fn tool(name: &str, policy: Policy, handler: impl Handler + 'static) 
         description: None,
         parameters: json("{}"),
         policy,
+        shown: ShownAs::McpCall,
         check: Arc::new(NothingBad),
         handler: Arc::new(handler),
     }

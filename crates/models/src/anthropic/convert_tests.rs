@@ -38,6 +38,7 @@ fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prep
         settings: &settings,
         history: &history,
         delivery: Delivery::Stream,
+        chain: Default::default(),
         seal_context: "tenant-1",
         images,
     };

@@ -27,6 +27,7 @@ fn body(request: Value) -> (Value, Option<String>) {
         settings: &settings,
         history: &history,
         delivery: Delivery::Whole,
+        chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
     };

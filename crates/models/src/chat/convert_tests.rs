@@ -25,6 +25,7 @@ fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared,
         settings: &settings,
         history: &said,
         delivery,
+        chain: Default::default(),
         seal_context: "",
         images: if request.get("fetched").is_some() { &images } else { &none },
     };
@@ -440,6 +441,7 @@ fn a_summary_of_what_came_before_is_a_message_of_the_user() {
         settings: &settings,
         history: &history,
         delivery: Delivery::Whole,
+        chain: Default::default(),
         seal_context: "",
         images: &images,
     };
@@ -460,6 +462,7 @@ fn outputs_follow_the_order_of_the_calls_even_where_the_history_does_not() {
         settings: &settings,
         history: &history,
         delivery: Delivery::Whole,
+        chain: Default::default(),
         seal_context: "",
         images: &images,
     };

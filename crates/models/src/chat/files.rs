@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use amalgam_core::media;
 use amalgam_protocol::JsonStr;
 use base64::{
     Engine,
@@ -29,7 +30,7 @@ pub(super) fn as_text(name: &str, data: JsonStr<'_>) -> Option<String> {
     let data = data.decode();
     let (media_type, base64) = split(&data);
     let is_text = match media_type {
-        Some(media_type) if media_type != "application/octet-stream" => is_text_type(media_type),
+        Some(media_type) if media_type != "application/octet-stream" => media::is_text(media_type),
         _ => TEXT_ENDINGS.contains(&ending(name).as_str()),
     };
     let bytes = is_text.then(|| BASE64.decode(base64?.trim_ascii()).ok())??;
@@ -60,35 +61,6 @@ fn split(data: &str) -> (Option<&str>, Option<&str>) {
     let Some((head, body)) = uri.split_once(',') else { return (None, None) };
     let media_type = head.split(';').next().filter(|media_type| !media_type.is_empty());
     (media_type, head.ends_with(";base64").then_some(body))
-}
-
-fn is_text_type(media_type: &str) -> bool {
-    let media_type = media_type.to_ascii_lowercase();
-    let Some((family, subtype)) = media_type.split_once('/') else { return false };
-    let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
-    family == "text"
-        || subtype.ends_with("+json")
-        || (subtype.ends_with("+xml") && family != "image")
-        || (family == "application"
-            && matches!(
-                subtype,
-                "json"
-                    | "jsonl"
-                    | "ndjson"
-                    | "xml"
-                    | "yaml"
-                    | "toml"
-                    | "csv"
-                    | "javascript"
-                    | "typescript"
-                    | "sh"
-                    | "sql"
-                    | "markdown"
-                    | "python"
-                    | "httpd-php"
-                    | "tex"
-                    | "latex"
-            ))
 }
 
 fn ending(name: &str) -> String {

@@ -1,6 +1,6 @@
 //! What the demo says: decided once, from the request alone, and written down as a [`Script`].
 
-use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, ModelRequest, Offer, Payload, Toolset};
+use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, ModelRequest, Offer, Toolset};
 use amalgam_protocol::{
     Content, CreateResponse, Item, ItemKind, JsonStr, Part, PartKind, Role, TextFormat, ToolChoice,
 };
@@ -311,10 +311,7 @@ fn count_input(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> u64 {
         Entry::Message { content: said, .. } => content(said),
         Entry::Note(text) | Entry::Summary(text) => pieces(text).count(),
         Entry::Output(output) => content(&output.content),
-        Entry::Call(call) => match call.payload {
-            Payload::Arguments(text) | Payload::Input(text) => 1 + pieces(&text.decode()).count(),
-            Payload::Value(value) => 1 + pieces(value.text()).count(),
-        },
+        Entry::Call(call) => 1 + pieces(&call.payload.text()).count(),
         Entry::Reasoning(_) | Entry::Opaque(_) => 0,
     };
     let tool = |offer: &Offer<'_>| 1 + offer.parameters.map_or(0, |schema| pieces(schema.text()).count());

@@ -1,19 +1,20 @@
-//! The dialect `agn003`: a request in the literal shapes of AGN-003, composed by [`amalgam_core::compose`].
+//! The dialect `agn003`: a request in the literal shapes of AGN-003, composed by [`amalgam_core::Composition`].
 //!
 //! The dialect knows one system message and one user message. What was said before the last user message cannot be
-//! expressed and is told as a loss; outputs of tools at the end travel as its block of results.
+//! expressed: an upstream that keeps state knows it, and else it is told as a loss. Outputs of tools at the end travel as its
+//! block of results. A message that was composed by the same rules is taken apart again, so that nothing stands twice.
 
 use amalgam_core::{
-    ComposeBlocks, ComposeRequest, ConversationContext, DEFAULT_MODE, Delivery, Entry, History, Loss, ModelRequest,
-    Output, Payload, Prepared, compose,
+    Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, Delivery, Entry, History,
+    Loss, ModelRequest, Output, Payload, Prepared,
 };
-use amalgam_protocol::{Content, CreateResponse, PartKind, Role, TextFormat, ToolChoice, Writer};
+use amalgam_protocol::{Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
 
-use super::convert::note;
+use super::convert::{new_entries, note};
 
 pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
     let mut losses = Losses::default();
-    let said = Said::read(request.history, &mut losses);
+    let said = Said::read(request, &mut losses);
     let settings = request.settings;
     let tools = tools_json(settings);
     let choice = match &settings.tool_choice {
@@ -25,19 +26,30 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
         }
     };
     lose_settings(settings, &mut losses);
-    let body = compose(
-        &ConversationContext { model_name: request.model, system: &said.system, temperature: settings.temperature },
-        &ComposeRequest {
-            mode: DEFAULT_MODE,
+    let [system, prompt, usage] = said.system.each_ref().map(String::as_str);
+    let body = Composition {
+        context: ConversationContext { model_name: request.model, system, temperature: settings.temperature },
+        request: ComposeRequest {
+            mode: &said.mode,
             instruction: &said.instruction,
-            response_continuation_id: None,
+            response_continuation_id: match request.chain {
+                Chain::GoesOn { id, .. } => Some(id),
+                Chain::Apart | Chain::Begun => None,
+            },
             tools_json: tools.as_deref(),
             tool_choice_name: choice,
             tool_results_json: said.results_json.as_deref(),
-            system_prompt: None,
+            system_prompt: Some(prompt),
         },
-        &ComposeBlocks { stream: (request.delivery == Delivery::Stream).then_some(true), ..ComposeBlocks::default() },
-    );
+        blocks: ComposeBlocks {
+            tool_usage_metadata_block: Some(usage),
+            stream: (request.delivery == Delivery::Stream).then_some(true),
+            ..ComposeBlocks::default()
+        },
+        attachments: &said.parts,
+        ..Composition::default()
+    }
+    .literal();
     Prepared {
         body: body.into(),
         losses: losses.0,
@@ -63,31 +75,41 @@ impl Losses {
 /// A history in the dialect's terms.
 #[derive(Default)]
 struct Said {
-    system: String,
+    /// The base prompt, the caller's own and the block about tools.
+    system: [String; 3],
+    mode: String,
     instruction: String,
+    /// Further parts of the user's message.
+    parts: Vec<Json>,
     results_json: Option<String>,
 }
 
 impl Said {
-    fn read(history: &History<'_>, losses: &mut Losses) -> Self {
-        let mut said = Self::default();
-        let entries = &history.entries;
-        let last_user = entries.iter().rposition(|entry| is_user(entry));
-        let tail = entries.iter().rposition(|entry| !matches!(entry, Entry::Output(_) | Entry::Note(_)));
-        let mut results = Vec::new();
-        for entry in &history.instructions {
-            match entry {
-                Entry::Message { content, .. } => join(&mut said.system, &text(content, losses)),
-                _ => losses.add("instructions", "the dialect has only text here"),
-            }
+    fn read(request: &ModelRequest<'_>, losses: &mut Losses) -> Self {
+        let (history, new) = (request.history, new_entries(request));
+        let goes_on = new.len() < history.entries.len();
+        let mode = history.entries.iter().rev().find_map(|entry| Some(composed(entry)?.0));
+        let mut said = Self { mode: mode.unwrap_or_else(|| DEFAULT_MODE.to_owned()), ..Self::default() };
+        if !goes_on {
+            said.system = system(history, losses);
         }
-        for (position, entry) in entries.iter().enumerate() {
+        let last_user = new.iter().rposition(is_user);
+        let tail = new.iter().rposition(|entry| !matches!(entry, Entry::Output(_) | Entry::Note(_)));
+        let mut results = Vec::new();
+        for (position, entry) in new.iter().enumerate() {
             match entry {
-                Entry::Message { role: Role::System | Role::Developer, content, .. } => {
-                    join(&mut said.system, &text(content, losses));
+                Entry::Message { role: Role::System | Role::Developer, .. } if goes_on => {
+                    losses.add("instructions", "the dialect says what the model is to be at the beginning alone");
                 }
+                Entry::Message { role: Role::System | Role::Developer, .. } => {}
                 Entry::Message { role: Role::User, content, .. } if Some(position) == last_user => {
-                    join(&mut said.instruction, &text(content, losses));
+                    match composed(entry) {
+                        Some((_, instruction, parts)) => {
+                            join(&mut said.instruction, &instruction);
+                            said.parts = parts;
+                        }
+                        None => join(&mut said.instruction, &text(content, losses)),
+                    }
                 }
                 // The dialect has no place for what was said before, but for this.
                 Entry::Summary(summary) => join(&mut said.instruction, summary),
@@ -95,13 +117,50 @@ impl Said {
                 Entry::Note(note) if last_user.is_none_or(|last| position > last) => join(&mut said.instruction, note),
                 Entry::Output(output) if tail.is_none_or(|tail| position > tail) => results.push(output),
                 // Told together with its output.
-                Entry::Call(call) if results_follow(entries, tail, &call.call_id) => {}
+                Entry::Call(call) if results_follow(new, tail, &call.call_id) => {}
                 _ => losses.add("input", "the dialect sends only the last user message and the results behind it"),
             }
         }
-        said.results_json = (!results.is_empty()).then(|| results_json(&results, entries, losses));
+        said.results_json = (!results.is_empty()).then(|| results_json(&results, &history.entries, losses));
         said
     }
+}
+
+/// What the model is told to be. The parts of one message stay apart; several messages become one text.
+fn system(history: &History<'_>, losses: &mut Losses) -> [String; 3] {
+    let mut told: Vec<&Content<'_>> = Vec::new();
+    for entry in &history.instructions {
+        match entry {
+            Entry::Message { content, .. } => told.push(content),
+            _ => losses.add("instructions", "the dialect has only text here"),
+        }
+    }
+    told.extend(history.entries.iter().filter_map(|entry| match entry {
+        Entry::Message { role: Role::System | Role::Developer, content, .. } => Some(content),
+        _ => None,
+    }));
+    let texts: Vec<String> = match told.as_slice() {
+        [Content::Parts(parts)] if parts.len() <= 3 && parts.iter().all(|part| part.text().is_some()) => {
+            parts.iter().filter_map(|part| Some(part.text()?.decode().into_owned())).collect()
+        }
+        told => {
+            let mut whole = String::new();
+            told.iter().for_each(|content| join(&mut whole, &text(content, losses)));
+            vec![whole]
+        }
+    };
+    let mut texts = texts.into_iter();
+    std::array::from_fn(|_| texts.next().unwrap_or_default())
+}
+
+/// The mode, the instruction and the further parts of a message of the user that AGN-003's rules have composed.
+fn composed(entry: &Entry<'_>) -> Option<(String, String, Vec<Json>)> {
+    let Entry::Message { role: Role::User, content: Content::Parts(parts), .. } = entry else { return None };
+    let (first, others) = parts.split_first()?;
+    let first = first.text()?.decode();
+    let (mode, instruction) = first.strip_prefix("[MODE: ")?.split_once("]\n\n[INSTRUCTION]\n")?;
+    let plain = !mode.is_empty() && !mode.contains([']', '\n']);
+    plain.then(|| (mode.to_owned(), instruction.to_owned(), others.iter().map(|part| Json::from(part.raw)).collect()))
 }
 
 fn is_user(entry: &Entry<'_>) -> bool {
@@ -150,7 +209,7 @@ fn results_json(results: &[&Output<'_>], entries: &[Entry<'_>], losses: &mut Los
                     writer.key("Name").string(&call.name);
                     match call.payload {
                         Payload::Arguments(text) | Payload::Input(text) => writer.key("ArgumentsJson").json_str(text),
-                        Payload::Value(value) => writer.key("ArgumentsJson").string(value.text()),
+                        payload => writer.key("ArgumentsJson").string(&payload.text()),
                     }
                 }
                 writer.key("ResultJson").string(&text(&output.content, losses));

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 use super::*;
 
 fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<String>) {
+    chained(request, delivery, Chain::Apart)
+}
+
+fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec<String>) {
     let text = request.to_string();
     let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
@@ -16,6 +20,7 @@ fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<String>) {
         settings: &settings,
         history: &history,
         delivery,
+        chain,
         seal_context: "",
         images: &images,
     };
@@ -80,4 +85,56 @@ fn what_the_dialect_cannot_express_is_told() {
         Delivery::Whole,
     );
     assert_eq!(losses, ["input", "tool_choice", "top_p", "max_output_tokens", "reasoning", "text.format", "own"]);
+}
+
+/// The items that the strict contract sends, as the composition makes them.
+fn composed(mode: &str) -> [Value; 2] {
+    let part = |text: &str| json!({"type": "input_text", "text": text});
+    let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AA"});
+    let user = [part(&format!("[MODE: {mode}]\n\n[INSTRUCTION]\nGo.")), image, part("[CONTEXT]\n…")];
+    [
+        json!({"type": "message", "role": "system", "content": [part("Boot."), part("Rules."), part("Tools.")]}),
+        json!({"type": "message", "role": "user", "content": user}),
+    ]
+}
+
+#[test]
+fn what_was_composed_by_the_same_rules_is_taken_apart_again() {
+    // R003-10, R003-14, R003-15, R003-16, R003-25, R003-30
+    let (body, losses) = converted(&json!({"input": composed("QA")}), Delivery::Whole);
+    let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AA"});
+    let expected = json!({"model": "real-model", "input": [
+        {"role": "system", "content": [text("Boot."), text("Rules."), text("Tools.")]},
+        {"role": "user", "content": [text("[MODE: QA]\n\n[INSTRUCTION]\nGo."), image, text("[CONTEXT]\n…")]},
+    ]});
+    assert_eq!((body, losses), (expected, vec![]));
+}
+
+#[test]
+fn a_continuation_names_the_answer_before_and_tells_its_results_as_text() {
+    // R003-09, R003-11, R003-29, R003-39, C-06, C-07
+    let [system, user] = composed("QA");
+    let call = json!({"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"a\":1}"});
+    let output = json!({"type": "function_call_output", "call_id": "c1", "output": "done"});
+    let request = json!({"input": [system, user, call, output], "tools": [{"type": "function", "name": "f"}]});
+    let (body, losses) = chained(&request, Delivery::Whole, Chain::GoesOn { id: "resp_up", known: 3 });
+    let results = "[TOOL_RESULTS]\n\n- CallId: c1\n  Name: f\n  ArgumentsJson:\n    {\"a\":1}\n  ResultJson:\n    done";
+    let expected = json!({"model": "real-model", "previous_response_id": "resp_up", "input": [
+        {"role": "user", "content": [text("[MODE: QA]\n\n[INSTRUCTION]\n"), text(results)]},
+    ]});
+    assert_eq!((body, losses), (expected, vec![]));
+}
+
+#[test]
+fn a_turn_that_goes_on_says_what_is_new() {
+    // C-05
+    let [system, user] = composed("QA");
+    let answer = json!({"role": "assistant", "content": "Gone."});
+    let [changed, next] = composed("CODE_EDIT");
+    let request = json!({"input": [system, user, answer, changed, next]});
+    let (body, losses) = chained(&request, Delivery::Stream, Chain::GoesOn { id: "resp_up", known: 3 });
+    assert_eq!([&body["previous_response_id"], &body["stream"]], [&json!("resp_up"), &json!(true)]);
+    let said: Vec<&Value> = body["input"].as_array().unwrap().iter().map(|item| &item["content"][0]["text"]).collect();
+    assert_eq!(said, [&json!("[MODE: CODE_EDIT]\n\n[INSTRUCTION]\nGo.")]);
+    assert_eq!(losses, ["instructions"], "what it is to be was told at the beginning");
 }

@@ -1,8 +1,9 @@
 //! A request as a Responses upstream is sent it: items and settings as the caller wrote them, except what must change.
 //!
-//! State stays here: nothing is stored upstream, and no id of ours is ever looked up there.
+//! State stays here unless the operator says that the upstream keeps it: nothing is stored there, and no id of ours is ever
+//! looked up there. Where it is kept, a call that goes on from an answer names that by the upstream's own id.
 
-use amalgam_core::{Delivery, Entry, History, ModelRequest, Note, Prepared, Seal};
+use amalgam_core::{Chain, Delivery, Entry, History, ModelRequest, Note, Prepared, Seal};
 use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
 
 use super::items::{self, Context};
@@ -18,12 +19,16 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
         images: request.images,
         losses: Vec::new(),
     };
-    let mut writer = Writer::with_capacity(capacity(request.history));
+    let new = new_entries(request);
+    let mut writer = Writer::with_capacity(capacity(&request.history.instructions, new));
     writer.object(|writer| {
         writer.key("model").string(request.model);
-        write_said(writer, request.history, &mut context);
+        if let Chain::GoesOn { id, .. } = request.chain {
+            writer.key("previous_response_id").string(id);
+        }
+        write_said(writer, request.history, new, &mut context);
         write_settings(writer, settings);
-        writer.key("store").bool(false);
+        writer.key("store").bool(request.chain != Chain::Apart);
         if request.delivery == Delivery::Stream {
             writer.key("stream").bool(true);
             if let Some(options) = settings.stream_options {
@@ -40,6 +45,15 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
     }
 }
 
+/// What the upstream does not know yet.
+pub(super) fn new_entries<'e, 'a>(request: &'e ModelRequest<'a>) -> &'e [Entry<'a>] {
+    let entries = &request.history.entries;
+    match request.chain {
+        Chain::GoesOn { known, .. } => entries.get(known..).unwrap_or_default(),
+        Chain::Apart | Chain::Begun => entries,
+    }
+}
+
 /// What reading the answer needs to know.
 pub(super) fn note(request: &ModelRequest<'_>) -> Note {
     let included = |name: &str| request.settings.include.iter().any(|included| included == name);
@@ -53,7 +67,7 @@ pub(super) fn note(request: &ModelRequest<'_>) -> Note {
 }
 
 /// Most of a body is its items; what is too small grows.
-fn capacity(history: &History<'_>) -> usize {
+fn capacity(instructions: &[Entry<'_>], said: &[Entry<'_>]) -> usize {
     let size = |entry: &Entry<'_>| match entry {
         Entry::Message { item: Some(item), .. } => item.text().len(),
         Entry::Message { content: Content::Text(text), .. } => text.escaped().len(),
@@ -63,11 +77,11 @@ fn capacity(history: &History<'_>) -> usize {
         Entry::Output(output) => output.item.text().len(),
         Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len(),
     };
-    4096 + history.instructions.iter().chain(&history.entries).map(|entry| size(entry) + 64).sum::<usize>()
+    4096 + instructions.iter().chain(said).map(|entry| size(entry) + 64).sum::<usize>()
 }
 
 /// Instructions that are one text travel as such; anything richer stands before the input.
-fn write_said(writer: &mut Writer, history: &History<'_>, context: &mut Context<'_>) {
+fn write_said(writer: &mut Writer, history: &History<'_>, said: &[Entry<'_>], context: &mut Context<'_>) {
     let before: &[Entry<'_>] = match history.instructions.as_slice() {
         [Entry::Message { role: Role::System, content: Content::Text(text), item: None }] => {
             writer.key("instructions").json_str(*text);
@@ -76,7 +90,7 @@ fn write_said(writer: &mut Writer, history: &History<'_>, context: &mut Context<
         entries => entries,
     };
     writer.key("input").array(|writer| {
-        for entry in before.iter().chain(&history.entries) {
+        for entry in before.iter().chain(said) {
             items::write(writer, entry, context);
         }
     });

@@ -8,6 +8,10 @@ use crate::responses::{envelope, testing::PlainSeal};
 
 /// The body that is sent for a request, and what is lost.
 fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<Loss>) {
+    chained(request, delivery, Chain::Apart)
+}
+
+fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec<Loss>) {
     let images = HashMap::from([("https://x/cat.png".to_owned(), "data:image/png;base64,AAAA".to_owned())]);
     let text = request.to_string();
     let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
@@ -17,6 +21,7 @@ fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<Loss>) {
         settings: &settings,
         history: &history,
         delivery,
+        chain,
         seal_context: "tenant 1",
         images: &images,
     };
@@ -99,6 +104,7 @@ fn items_pass_byte_for_byte_where_nothing_must_change() {
         settings: &settings,
         history: &history,
         delivery: Delivery::Whole,
+        chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
     };
@@ -255,6 +261,7 @@ fn the_note_remembers_what_reading_needs() {
         settings: &settings,
         history: &history,
         delivery: Delivery::Whole,
+        chain: Default::default(),
         seal_context: "tenant 1",
         images: &images,
     };
@@ -262,5 +269,24 @@ fn the_note_remembers_what_reading_needs() {
     assert_eq!(
         (note.seal_context.as_str(), note.wants_sealed_reasoning, note.wants_logprobs),
         ("tenant 1", true, true)
+    );
+}
+
+#[test]
+fn a_call_that_goes_on_says_what_is_new_and_names_the_answer_before() {
+    let request = json!({"instructions": "Be kind.", "tools": [{"type": "function", "name": "f"}], "input": [
+        {"role": "user", "content": "Hi"},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "done"},
+    ]});
+    let (whole, _) = chained(&request, Delivery::Whole, Chain::Begun);
+    let (body, losses) = chained(&request, Delivery::Whole, Chain::GoesOn { id: "resp_up", known: 2 });
+    let mut expected = whole.clone();
+    expected["previous_response_id"] = json!("resp_up");
+    expected["input"] = json!([whole["input"][2]]);
+    assert_eq!((body, losses), (expected, vec![]));
+    assert_eq!(
+        [&whole["store"], &whole["instructions"], &whole["input"][2]["output"]],
+        [&json!(true), &json!("Be kind."), &json!("done")]
     );
 }

@@ -53,6 +53,7 @@ fn prepare(model: &Anthropic, request: &Value, delivery: Delivery) -> Prepared {
         settings: &settings,
         history: &history,
         delivery,
+        chain: Default::default(),
         seal_context: "tenant-1",
         images: &HashMap::new(),
     };
@@ -289,6 +290,7 @@ async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
         settings: &request_settings,
         history: &history,
         delivery: Delivery::Stream,
+        chain: Default::default(),
         seal_context: "",
         images: &images,
     };

@@ -42,6 +42,7 @@ fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelR
         settings: &settings,
         history: &history,
         delivery,
+        chain: Default::default(),
         seal_context: "tenant-1",
         images: &HashMap::new(),
     })

@@ -24,7 +24,7 @@ impl Seal for NoSeal {
 fn settings(base_url: String) -> UpstreamSettings {
     UpstreamSettings {
         name: "openai".to_owned(),
-        kind: UpstreamKind::Responses { dialect: Dialect::Standard },
+        kind: UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
         base_url,
         key: Key::Given("sk-openai".into()),
         headers: Vec::new(),
@@ -52,6 +52,7 @@ fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelR
         settings: &settings,
         history: &history,
         delivery,
+        chain: Default::default(),
         seal_context: "tenant 1",
         images: &images,
     })
@@ -206,7 +207,7 @@ async fn a_lost_call_is_mended_once_with_the_history_as_text() {
 #[tokio::test]
 async fn the_literal_dialect_is_sent_as_written_down() {
     let upstream = Upstream::scripted([Reply::sse_typed(events())]);
-    let kind = UpstreamKind::Responses { dialect: Dialect::Agn003 };
+    let kind = UpstreamKind::Responses { dialect: Dialect::Agn003, keeps_state: false };
     let model = Responses::new(UpstreamSettings { kind, ..settings(upstream.base_url()) }, Arc::new(NoSeal)).unwrap();
     let (text, finish, _) = outcome(&model, Delivery::Stream).await;
     assert_eq!((text.as_str(), finish), ("Grüße 😀 €", Some(Finish::Stop)));

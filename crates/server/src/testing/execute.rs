@@ -1,10 +1,11 @@
 //! No sessions, no modes of anybody, no files, and nothing to look up.
 
 use amalgam_core::{
-    Scope,
+    BoxFuture, Fault, Found, Lookup, Retrieval, Scope,
     store::{
-        AgentSession, AgentTurn, Collection, ExecuteStore, FileListing, FileRecord, FileStore, FoundChunk, Imported,
-        KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument, NewStep, Stored, TakenStep, Within,
+        AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
+        FileStore, FoundChunk, Imported, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
+        NewStep, Stored, TakenStep, Within,
     },
 };
 use bytes::Bytes;
@@ -99,6 +100,12 @@ impl FileStore for Nothing {
     }
 }
 
+impl Retrieval for Nothing {
+    fn find<'a>(&'a self, _: &'a Scope, _: Lookup<'a>) -> BoxFuture<'a, Result<Found, Fault>> {
+        Box::pin(async { Ok(Found::default()) })
+    }
+}
+
 impl KnowledgeStore for Nothing {
     fn collections<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<Collection>> {
         gives(Vec::new())
@@ -112,15 +119,15 @@ impl KnowledgeStore for Nothing {
         &'a self,
         _: Within<'a>,
         _: &'a str,
-        _: Option<&'a str>,
-        _: usize,
-    ) -> Stored<'a, Vec<(String, [u8; 32])>> {
+        _: DocumentListing<'a>,
+    ) -> Stored<'a, Vec<DocumentRecord>> {
         gives(Vec::new())
     }
 
     fn put_documents<'a>(
         &'a self,
         _: Within<'a>,
+        _: &'a str,
         _: &'a str,
         _: Option<&'a str>,
         _: Vec<NewDocument>,
@@ -129,7 +136,14 @@ impl KnowledgeStore for Nothing {
         gives(None)
     }
 
-    fn delete_documents<'a>(&'a self, _: Within<'a>, _: &'a str, _: &'a [String], _: u64) -> Stored<'a, u64> {
+    fn delete_documents<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: &'a str,
+        _: &'a str,
+        _: &'a [String],
+        _: u64,
+    ) -> Stored<'a, u64> {
         gives(0)
     }
 

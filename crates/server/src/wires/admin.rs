@@ -9,6 +9,8 @@ mod configs;
 mod diagnose;
 mod fields;
 mod keys;
+mod knowledge;
+mod modes;
 mod profiles;
 mod sessions;
 mod tenants;
@@ -35,6 +37,7 @@ use crate::app::App;
 pub use approvals::{approval_status, settled, show_approval};
 pub use bank::{Bank, Trial, TrialMishap, Whose};
 pub use configs::{Configs, Draft, Kept};
+pub use modes::{ListedMode, Modes};
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -54,6 +57,11 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/profiles/{slug}", get(profiles::retrieve).put(profiles::put).delete(profiles::delete))
         .route("/admin/profiles/{slug}/versions", get(profiles::versions))
         .route("/admin/profiles/{slug}/versions/{version}/diff", get(profiles::compare))
+        .route("/admin/modes", get(modes::list))
+        .route("/admin/modes/{name}", get(modes::retrieve).put(modes::put).delete(modes::delete))
+        .route("/admin/knowledge", get(knowledge::list))
+        .route("/admin/knowledge/{collection}", get(knowledge::retrieve).delete(knowledge::delete))
+        .route("/admin/knowledge/{collection}/documents", get(knowledge::documents))
         .route("/admin/sessions", get(sessions::list))
         .route("/admin/sessions/{session_id}", get(sessions::retrieve))
         .route("/admin/diagnose", get(diagnose::diagnose))

@@ -1,7 +1,10 @@
 //! Answers that several wires give: a JSON value, a list of items.
 
-use amalgam_core::write_item;
-use amalgam_protocol::{Raw, Writer};
+use amalgam_core::{
+    file_search::{Results, shown},
+    write_item,
+};
+use amalgam_protocol::{Json, Raw, Writer};
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, header};
 
@@ -13,12 +16,17 @@ pub(crate) fn json(body: impl Into<Body>) -> Response {
 }
 
 /// A page of items as they are read back; `has_more` says that the list goes on behind them.
-pub(crate) fn list(items: &[Raw<'_>], has_more: bool) -> Response {
+pub(crate) fn list(items: &[Raw<'_>], has_more: bool, results: Results) -> Response {
     let room: usize = items.iter().map(|item| item.text().len() + 64).sum();
     let mut writer = Writer::with_capacity(room + 160);
     writer.object(|writer| {
         writer.key("object").string("list");
-        writer.key("data").array(|writer| items.iter().for_each(|item| write_item(writer, *item)));
+        writer.key("data").array(|writer| {
+            items.iter().for_each(|item| match results {
+                Results::Hidden => write_item(writer, *item),
+                Results::Shown => write_item(writer, shown(Json::from(*item), results).raw()),
+            });
+        });
         for (name, item) in [("first_id", items.first()), ("last_id", items.last())] {
             match item.and_then(|item| item.get("id")) {
                 Some(id) => writer.key(name).raw(id),

@@ -4,6 +4,7 @@ use std::{convert::Infallible, fmt::Display};
 
 use amalgam_core::{
     Fault, FaultKind,
+    file_search::{FILE_SEARCH_RESULTS, Results},
     store::{Order, Page},
 };
 use axum::extract::{FromRequestParts, Path, rejection::PathRejection};
@@ -17,9 +18,9 @@ const LARGEST_LIMIT: u64 = 100;
 /// The longest id that anything can have.
 const LONGEST_ID: usize = 512;
 
-/// What may be asked for by `include`. Whatever is kept is always sent, so that knowing the names is all there is to do.
+/// What may be asked for by `include`. But for the results of searches, whatever is kept is always sent.
 const INCLUDABLE: [&str; 8] = [
-    "file_search_call.results",
+    FILE_SEARCH_RESULTS,
     "web_search_call.results",
     "web_search_call.action.sources",
     "message.input_image.image_url",
@@ -71,24 +72,34 @@ impl Query {
         self.get(name).map(read).transpose()
     }
 
-    /// Checks the values of `include`, written once, several times, with or without brackets.
-    pub(crate) fn check_include(&self) -> Result<(), Fault> {
+    /// Checks the values of `include`, written once, several times, with or without brackets; whether the results of
+    /// searches are among them.
+    pub(crate) fn include(&self) -> Result<Results, Fault> {
         let asked = self.0.iter().filter(|(name, _)| name.split('[').next() == Some("include"));
+        let mut results = Results::Hidden;
         for (_, value) in asked.filter(|(_, value)| !value.is_empty()) {
             if !INCLUDABLE.contains(&value.as_str()) {
                 let known = INCLUDABLE.join("`, `");
                 return Err(invalid("include", format_args!("must be one of `{known}`, but is `{}`", shown(value))));
             }
+            if value == FILE_SEARCH_RESULTS {
+                results = Results::Shown;
+            }
         }
-        Ok(())
+        Ok(results)
     }
 
     /// `limit`, `order` and `after`; the newest first where nobody says otherwise.
     pub(crate) fn page(&self) -> Result<Page, Fault> {
+        self.page_of(USUAL_LIMIT, LARGEST_LIMIT)
+    }
+
+    /// The same for a list whose pages have other sizes.
+    pub(crate) fn page_of(&self, usual: usize, largest: u64) -> Result<Page, Fault> {
         let limit = match self.number("limit")? {
-            None => USUAL_LIMIT,
-            Some(limit @ 1..=LARGEST_LIMIT) => limit as usize,
-            Some(_) => return Err(invalid("limit", format_args!("must be between 1 and {LARGEST_LIMIT}"))),
+            None => usual,
+            Some(limit) if (1..=largest).contains(&limit) => limit as usize,
+            Some(_) => return Err(invalid("limit", format_args!("must be between 1 and {largest}"))),
         };
         let order = match self.get("order") {
             None | Some("desc") => Order::Descending,
@@ -190,10 +201,10 @@ mod tests {
             "include%5B0%5D=file_search_call.results",
             "included=nonsense",
         ] {
-            assert!(Query::read(good).check_include().is_ok(), "{good}");
+            assert!(Query::read(good).include().is_ok(), "{good}");
         }
         for bad in ["include=nonsense", "include[]=file_search_call.results&include[]=x", "include%5B0%5D=x"] {
-            assert_eq!(fault_of(Query::read(bad).check_include()), (Some("include".to_owned()), FaultKind::Invalid));
+            assert_eq!(fault_of(Query::read(bad).include()), (Some("include".to_owned()), FaultKind::Invalid));
         }
     }
 

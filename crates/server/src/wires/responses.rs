@@ -19,6 +19,7 @@ mod silent;
 mod socket;
 mod tools;
 pub(super) mod turn;
+pub(super) mod uploads;
 
 use std::sync::Arc;
 

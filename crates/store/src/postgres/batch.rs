@@ -29,10 +29,11 @@ statements! {
         WITH new AS (
             SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
                 $8::boolean[], $9::boolean[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[],
-                $15::bytea[], $16::text[], $17::bytea[], $18::bytea[], $19::bigint[], $20::text[], $21::text[])
+                $15::bytea[], $16::text[], $17::bytea[], $18::bytea[], $19::bigint[], $20::text[], $21::text[],
+                $22::text[])
             AS new (tenant_id, user_id, stem, id, parent_chain, parent_position, status, background, streamed,
                 created_at, completed_at, error, incomplete_reason, usage, settings, conversation_id, process, request,
-                mark, input, output)
+                mark, input, output, upstream)
         ), parent AS (
             SELECT new.id FROM new JOIN items ON items.tenant_id = new.tenant_id AND items.user_id = new.user_id
                 AND items.chain = new.parent_chain AND items.position = new.parent_position AND NOT items.gone
@@ -51,9 +52,11 @@ statements! {
             RETURNING response_id, chain, position
         )
         INSERT INTO responses (tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
-            completed_at, ended_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark)
+            completed_at, ended_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark,
+            upstream)
         SELECT tenant_id, user_id, stem, id, taken.chain, taken.position, status, background, streamed, created_at,
-            completed_at, completed_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark
+            completed_at, completed_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark,
+            upstream
         FROM new JOIN (SELECT * FROM place UNION ALL SELECT * FROM fork) AS taken ON taken.response_id = new.id
         RETURNING id";
     /// It runs from now on, here. One that waits is whoever's starts it, and it starts once.
@@ -72,7 +75,7 @@ statements! {
     Caller END = "
         WITH held AS (
             UPDATE responses SET status = $7, completed_at = $8, ended_at = $8, error = $9, incomplete_reason = $10,
-                usage = $11, process = NULL, request = NULL, mark = $5
+                usage = $11, upstream = $14, process = NULL, request = NULL, mark = $5
             WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
                 AND CASE WHEN $13 THEN status = 'queued' AND (process = $6 OR process IS NULL)
                     ELSE status IN ('queued', 'in_progress') AND process = $6 END
@@ -346,7 +349,7 @@ impl<'a> Line<'a> {
             let mut params: Vec<Param<'_>> = vec![&tenant_id, &user, &stem, &id, &job.mark, &process];
             let told = Told::of(job);
             if job.write.end.is_some() {
-                let ending: [Param<'_>; 7] = [
+                let ending: [Param<'_>; 8] = [
                     &told.status,
                     &told.completed_at,
                     &told.error,
@@ -354,6 +357,7 @@ impl<'a> Line<'a> {
                     &told.usage,
                     &told.output,
                     &job.write.started,
+                    &told.upstream,
                 ];
                 params.extend(ending);
             }

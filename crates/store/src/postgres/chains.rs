@@ -8,7 +8,7 @@ use amalgam_core::StoreError;
 
 use super::{
     connection::{Connection, Failure},
-    journal, line,
+    execute, journal, line,
     pool::{Lease, Pool},
     sql::statements,
 };
@@ -83,6 +83,7 @@ async fn delete_within(connection: &Connection, doomed: Doomed<'_>) -> Result<bo
     connection.execute(&DELETE_EVENTS, &[&tenant_id, &user, &id]).await?;
     journal::forget(connection, tenant_id, user, id).await?;
     line::free(connection, tenant_id, user, id, Some(&assistant::deleted())).await?;
+    execute::leave(connection, tenant_id, user, id).await?;
     connection.row(&LOCK_CHAIN, &[&chain]).await?;
     connection.row(&LOCK_ROW, &[&tenant_id, &user, &chain, &position]).await?;
     connection.execute(&MARK_GONE, &[&tenant_id, &user, &chain, &position]).await?;

@@ -53,16 +53,31 @@ statements! {
             LIMIT $2))";
     Operator OLD_APPROVALS = "
         DELETE FROM approvals WHERE ctid = ANY (ARRAY(SELECT ctid FROM approvals WHERE expires_at < $1 LIMIT $2))";
+    /// Files whose end has come, with what is in them.
+    Operator EXPIRED_FILES = "
+        WITH old AS (
+            SELECT tenant_id, user_id, id FROM files WHERE expires_at < $1
+            ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), contents AS (
+            DELETE FROM file_contents USING old
+            WHERE file_contents.tenant_id = old.tenant_id AND file_contents.user_id = old.user_id
+                AND file_contents.file_id = old.id
+        )
+        DELETE FROM files USING old
+        WHERE files.tenant_id = old.tenant_id AND files.user_id = old.user_id AND files.id = old.id";
     Operator OLD_RESPONSES = "
         SELECT tenant_id, user_id, id FROM responses
         WHERE created_at < $1 AND status NOT IN ('queued', 'in_progress') LIMIT $2";
     Operator RESET_RUNTIME = "
         TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
-            conversation_items, session_line, message_metadata, messages, sessions";
+            conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
+            mode_changes, files, file_contents";
     Operator RESET_ALL = "
         TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
-            conversation_items, session_line, message_metadata, messages, sessions, agent_tools, agent_configs,
-            agent_profiles, profile_versions, courses, api_keys, tenants, memory";
+            conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
+            mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions, agent_modes,
+            courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
+            api_keys, tenants, memory";
 }
 
 /// Of each kind so many rows go at once.
@@ -82,6 +97,7 @@ pub(super) async fn prune(pool: &Pool, retention: Retention) -> Result<Pruned, S
         for sql in [&OLD_TRANSCRIPTS, &OLD_RUNS, &OLD_APPROVALS] {
             rows += connection.execute(sql, &[&signed(retention.transcripts_before_ms), &AT_ONCE]).await?;
         }
+        rows += connection.execute(&EXPIRED_FILES, &[&signed(retention.files_before_ms), &WHOLE_AT_ONCE]).await?;
         Ok(rows)
     });
     rows += others.await?;

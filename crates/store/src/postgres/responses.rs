@@ -31,7 +31,7 @@ statements! {
     /// ends at a run without a parent, whose next step finds nothing.
     Caller LINEAGE = "
         WITH RECURSIVE head AS (
-            SELECT chain, position, status FROM responses
+            SELECT chain, position, status, upstream FROM responses
             WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
         ), path (chain, last, depth) AS (
             SELECT chain, position, 0 FROM head
@@ -40,7 +40,8 @@ statements! {
             FROM path JOIN items fork ON fork.chain = path.chain AND fork.position = 0
             WHERE fork.tenant_id = $1 AND fork.user_id = $2
         )
-        SELECT items.input, items.output, items.chain, items.position, (SELECT status FROM head)
+        SELECT items.input, items.output, items.chain, items.position, (SELECT status FROM head),
+            CASE WHEN path.depth = 0 AND items.position = path.last THEN (SELECT upstream FROM head) END
         FROM path JOIN items ON items.chain = path.chain AND items.position <= path.last
         WHERE items.tenant_id = $1 AND items.user_id = $2
         ORDER BY path.depth DESC, items.position";
@@ -230,6 +231,7 @@ fn lineage_from(turns: &[Row]) -> Result<Option<Lineage>, Failure> {
     Ok(Some(Lineage {
         status: rows::status(own.try_get(4)?)?,
         place: ChainPlace { chain: own.try_get(2)?, position: unsigned(own.try_get(3)?) },
+        upstream: own.try_get::<_, Option<&str>>(5)?.and_then(rows::upstream),
         turns: turns.iter().map(items).collect::<Result<_, Failure>>()?,
     }))
 }

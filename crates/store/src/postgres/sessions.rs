@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 use super::{
     Postgres,
     connection::{Connection, Failure, Param},
+    execute,
     job::unsigned,
     line,
     pool::Lease,
@@ -99,12 +100,7 @@ impl SessionStore for Postgres {
     }
 
     fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
-        Box::pin(async move {
-            let unsure = self.leaving.unsure(scope, LeftPlace::At(ticket, error));
-            self.give_up(&unsure.left()).await?;
-            unsure.settle();
-            Ok(())
-        })
+        self.surely(scope, LeftPlace::At(ticket, error))
     }
 
     fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
@@ -204,22 +200,35 @@ impl Postgres {
         Ok(())
     }
 
-    /// Gives a place up; whether there was one.
+    /// Gives something up, now or at the next sign of life.
+    pub(super) fn surely<'a>(&'a self, scope: &'a Scope, place: LeftPlace) -> Stored<'a, ()> {
+        Box::pin(async move {
+            let unsure = self.leaving.unsure(scope, place);
+            self.give_up(&unsure.left()).await?;
+            unsure.settle();
+            Ok(())
+        })
+    }
+
+    /// Gives a place up, or a step; whether there was one.
     async fn give_up(&self, left: &Left) -> Result<bool, StoreError> {
-        let given_up = self.pool.repeatably(move |connection: Lease| async move {
-            match &left.place {
-                LeftPlace::Marked(mark) => line::leave_marked(&connection, &left.scope, *mark).await,
+        let given_up = self.pool.repeatably(move |mut connection: Lease| async move {
+            Ok(match &left.place {
+                LeftPlace::Marked(mark) => line::leave_marked(&connection, &left.scope, *mark).await?.map(session_bell),
                 LeftPlace::At(ticket, error) => {
                     let found = line::leave(&connection, &left.scope, *ticket, error.as_ref()).await?;
-                    Ok(found.then_some(ticket.session_id))
+                    found.then(|| session_bell(ticket.session_id))
                 }
-            }
+                LeftPlace::Step { session_id, response_id } => {
+                    connection.begin().await?;
+                    let found = execute::drop_step(&connection, &left.scope, session_id, response_id).await;
+                    connection.end(found).await?.then(|| response_id.clone())
+                }
+            })
         });
-        let session_id = given_up.await?;
-        if let Some(session_id) = session_id {
-            self.bells.ring([session_bell(session_id).as_str()]);
-        }
-        Ok(session_id.is_some())
+        let bell = given_up.await?;
+        self.bells.ring(bell.as_deref());
+        Ok(bell.is_some())
     }
 }
 

@@ -35,7 +35,7 @@ macro_rules! statements {
 
         /// Every statement of this file, its name, and on whose behalf it runs.
         #[cfg(test)]
-        pub(super) static ALL: &[($crate::postgres::sql::For, &str, &$crate::postgres::sql::Sql)] =
+        pub(in crate::postgres) static ALL: &[($crate::postgres::sql::For, &str, &$crate::postgres::sql::Sql)] =
             &[$(($crate::postgres::sql::For::$on_behalf, stringify!($name), &$name)),+];
     };
 }

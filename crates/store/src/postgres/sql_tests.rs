@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Tables whose rows belong to a user or a tenant.
-const SCOPED: [&str; 18] = [
+const SCOPED: &[&str] = &[
     "responses",
     "items",
     "stream_events",
@@ -28,6 +28,17 @@ const SCOPED: [&str; 18] = [
     "messages",
     "message_metadata",
     "courses",
+    "agent_sessions",
+    "agent_steps",
+    "mode_changes",
+    "agent_modes",
+    "files",
+    "file_contents",
+    "knowledge_collections",
+    "knowledge_documents",
+    "knowledge_chunks",
+    "knowledge_embeddings",
+    "knowledge_words",
 ];
 
 fn all() -> impl Iterator<Item = (For, &'static str, &'static Sql)> {
@@ -39,8 +50,13 @@ fn all() -> impl Iterator<Item = (For, &'static str, &'static Sql)> {
         super::chains::ALL,
         super::conversations::ALL,
         super::courses::ALL,
+        super::execute::ALL,
+        super::files::ALL,
         super::journal::ALL,
+        super::knowledge::ALL,
+        super::knowledge::ALL_OF_SEARCHES,
         super::line::ALL,
+        super::modes::ALL,
         super::pool::ALL,
         super::processes::ALL,
         super::prune::ALL,
@@ -149,7 +165,7 @@ fn statements_about_what_callers_have_carry_the_scope() {
 #[test]
 fn only_the_installation_itself_touches_rows_of_everybody() {
     // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
-    const KNOWN: [&str; 19] = [
+    const KNOWN: &[&str] = &[
         // A dead process, a queue, and turns that are handed over.
         "REQUEUE",
         "FAIL",
@@ -170,6 +186,7 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "OLD_APPROVALS",
         "OLD_CLAIMS",
         "OLD_RESPONSES",
+        "EXPIRED_FILES",
         // Everything.
         "RESET_RUNTIME",
     ];
@@ -185,7 +202,7 @@ fn statements_are_literals_and_nothing_is_formatted_into_them() {
     // S11: a `Sql` is made from a literal by `statements!`. Elsewhere the driver is given text of its own for
     // transactions, settings, listening and migrations alone.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres");
-    let files = [folder.clone(), folder.join("batch")].into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = [folder.clone(), folder.join("batch"), folder.join("knowledge")].into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     for path in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if name.ends_with("_tests.rs") {

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 /// How long a connection waits for a lock of another process: a command of the operator, or a backup.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
 /// Room for every statement that there is.
-const STATEMENTS: usize = 224;
+const STATEMENTS: usize = 320;
 /// A turn's items fit on a page with others; on one of half the size most would need a page of their own beside it.
 const PAGE_BYTES: i64 = 8 * 1024;
 const WRITER_CACHE_KIB: i64 = 8 * 1024;

@@ -7,6 +7,7 @@ use amalgam_core::{
 
 use super::{
     failure::Failure,
+    files,
     job::Transaction,
     query::{int, owner_of},
     responses, sql,
@@ -42,6 +43,8 @@ pub(super) fn prune(
     let before = int(retention.claims_before_ms)?;
     rows += database.operator(operator, sql::OLD_CLAIMS, &[&before, &AT_ONCE])?.run()?;
 
+    rows += files::prune(database, operator, int(retention.files_before_ms)?, WHOLE_AT_ONCE)?;
+
     if let Some(before) = retention.responses_before_ms {
         let old = database
             .operator(operator, sql::OLD_RESPONSES, &[&int(before)?, &WHOLE_AT_ONCE])?
@@ -72,14 +75,25 @@ pub(super) fn reset(transaction: &Transaction<'_>, operator: Operator, all: bool
         sql::RESET_METADATA,
         sql::RESET_MESSAGES,
         sql::RESET_SESSIONS,
+        sql::RESET_MODE_CHANGES,
+        sql::RESET_STEPS,
+        sql::RESET_AGENT_SESSIONS,
+        sql::RESET_CONTENTS,
+        sql::RESET_FILES,
     ];
     let configured = [
         sql::RESET_TOOLS,
         sql::RESET_CONFIGS,
         sql::RESET_PROFILES,
         sql::RESET_VERSIONS,
+        sql::RESET_MODES,
         sql::RESET_COURSES,
         sql::RESET_WORDS,
+        sql::RESET_COLLECTIONS,
+        sql::RESET_DOCUMENTS,
+        sql::RESET_CHUNKS,
+        sql::RESET_EMBEDDINGS,
+        sql::RESET_CHUNK_WORDS,
         sql::RESET_KEYS,
         sql::RESET_TENANTS,
         sql::RESET_MEMORY,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rusqlite::Row;
 
 use super::{
-    Sqlite,
+    Sqlite, execute,
     failure::Failure,
     job::Transaction,
     journal, line,
@@ -106,7 +106,8 @@ fn lineage(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Resul
         let (depth, position) = (uint(row, 1)?, uint(row, 3)?);
         if depth == 0 {
             // The last place of the response's own run is its own.
-            own = Some((status(row, 0)?, ChainPlace { chain: row.get(2)?, position }));
+            let place = ChainPlace { chain: row.get(2)?, position };
+            own = Some((status(row, 0)?, place, optional_text(row, 6)?.and_then(rows::upstream)));
         }
         let items = ItemsOf { input: rows::json(text(row, 4)?), output: output(row, 5)? };
         turns.push(((std::cmp::Reverse(depth), position), items));
@@ -116,7 +117,7 @@ fn lineage(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Resul
     // database for it would copy all items once more.
     turns.sort_by_key(|(key, _)| *key);
     let turns = turns.into_iter().map(|(_, items)| items).collect();
-    Ok(own.map(|(status, place)| Lineage { status, place, turns }))
+    Ok(own.map(|(status, place, upstream)| Lineage { status, place, upstream, turns }))
 }
 
 fn item(database: Database<'_>, scope: &Scope, id: &str) -> Result<Option<Json>, Failure> {
@@ -173,7 +174,7 @@ fn cancel(
     }
     let (status, now, none) = (Status::Cancelled.name(), int(now_ms)?, None::<&str>);
     database
-        .user(scope, sql::END_RESPONSE, &[&stem.as_str(), &id, &status, &none, &now, &none, &none, &none])?
+        .user(scope, sql::END_RESPONSE, &[&stem.as_str(), &id, &status, &none, &now, &none, &none, &none, &none])?
         .run()?;
     let position = int(response.place.position)?;
     database.user(scope, sql::END_ITEMS, &[&response.place.chain, &position, &rows::NO_ITEMS])?.run()?;
@@ -194,6 +195,7 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
     transcripts::forget(database, scope, id)?;
     journal::forget(database, scope, id)?;
     line::free(transaction, scope, id, Some(&assistant::deleted()))?;
+    execute::leave(database, scope, id)?;
     transaction.ring(id);
 
     database.user(scope, sql::MARK_FORGOTTEN, &[&place.0, &place.1])?.run()?;

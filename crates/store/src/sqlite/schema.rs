@@ -13,7 +13,7 @@ use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus};
 
 /// Every version of the schema, oldest first.
 pub(super) const MIGRATIONS: &[Migration] =
-    migrate::migrations!("sqlite": "V001__state", "V002__tools", "V003__assistant");
+    migrate::migrations!("sqlite": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge");
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT";

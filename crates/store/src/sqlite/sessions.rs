@@ -9,7 +9,7 @@ use amalgam_core::{
 use rusqlite::Row;
 
 use super::{
-    Sqlite,
+    Sqlite, execute,
     failure::Failure,
     line,
     query::{Database, Tenant, most, text, uint},
@@ -65,13 +65,7 @@ impl SessionStore for Sqlite {
     }
 
     fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
-        let unsure = self.leaving.unsure(scope, LeftPlace::At(ticket, error));
-        let left = self.give_up(unsure.left());
-        Box::pin(async move {
-            left.await?;
-            unsure.settle();
-            Ok(())
-        })
+        self.surely(scope, LeftPlace::At(ticket, error))
     }
 
     fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
@@ -169,10 +163,24 @@ impl Sqlite {
         Ok(())
     }
 
+    /// Gives something up, now or at the next sign of life.
+    pub(super) fn surely<'a>(&'a self, scope: &'a Scope, place: LeftPlace) -> Stored<'a, ()> {
+        let unsure = self.leaving.unsure(scope, place);
+        let left = self.give_up(unsure.left());
+        Box::pin(async move {
+            left.await?;
+            unsure.settle();
+            Ok(())
+        })
+    }
+
     fn give_up(&self, left: Left) -> Stored<'static, ()> {
         self.change(move |transaction| match &left.place {
             LeftPlace::Marked(mark) => line::leave_marked(transaction, &left.scope, *mark),
             LeftPlace::At(ticket, error) => line::leave(transaction, &left.scope, *ticket, error.as_ref()),
+            LeftPlace::Step { session_id, response_id } => {
+                execute::drop_step(transaction, &left.scope, session_id, response_id)
+            }
         })
     }
 }

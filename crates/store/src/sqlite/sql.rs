@@ -13,6 +13,8 @@ macro_rules! statements {
 }
 
 mod assistant;
+mod execute;
+mod knowledge;
 
 macro_rules! kinds {
     ($($(#[$note:meta])* $kind:ident)+) => {
@@ -31,8 +33,10 @@ macro_rules! kinds {
 }
 
 #[cfg(test)]
-pub(in crate::sqlite) use self::assistant::ALL as ALL_OF_ASSISTANTS;
-pub(in crate::sqlite) use self::assistant::*;
+pub(in crate::sqlite) use self::{
+    assistant::ALL as ALL_OF_ASSISTANTS, execute::ALL as ALL_OF_SESSIONS, knowledge::ALL as ALL_OF_KNOWLEDGE,
+};
+pub(in crate::sqlite) use self::{assistant::*, execute::*, knowledge::*};
 
 kinds! {
     /// About the things of one user.
@@ -53,15 +57,15 @@ statements! {
             WHERE responses.tenant_id = ?1 AND responses.user_id = ?2 AND stem = ?3 AND id = ?4";
         // From the response's own run to the one that this forked from, and so on; of each the part up to the fork.
         LINEAGE = "
-            WITH RECURSIVE path (status, depth, chain, last) AS (
-                SELECT status, 0, chain, position FROM responses
+            WITH RECURSIVE path (status, depth, chain, last, upstream) AS (
+                SELECT status, 0, chain, position, upstream FROM responses
                 WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
                 UNION ALL
-                SELECT path.status, depth + 1, parent_chain, parent_position
+                SELECT path.status, depth + 1, parent_chain, parent_position, NULL
                 FROM path CROSS JOIN items ON items.chain = path.chain AND items.position = 0
                 WHERE tenant_id = ?1 AND user_id = ?2 AND parent_chain IS NOT NULL
             )
-            SELECT path.status, depth, path.chain, position, input, output
+            SELECT path.status, depth, path.chain, position, input, output, path.upstream
             FROM path CROSS JOIN items ON items.chain = path.chain AND items.position <= path.last
             WHERE tenant_id = ?1 AND user_id = ?2";
         ITEMS_BY_STEM = "
@@ -86,13 +90,14 @@ statements! {
         // The number is the time, and which of that millisecond it is.
         ADD_RESPONSE = "
             INSERT INTO responses (number, tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
-                completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request)
+                completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request,
+                upstream)
             VALUES (
                 COALESCE((
                     SELECT number + 1 FROM responses WHERE number >= (?10 << 20) AND number < ((?10 + 1) << 20)
                     ORDER BY number DESC LIMIT 1
                 ), ?10 << 20),
-                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
         HEAD = "
             SELECT status, process, chain, position, conversation_id, background FROM responses
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
@@ -101,7 +106,7 @@ statements! {
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
         END_RESPONSE = "
             UPDATE responses SET process = NULL, request = NULL, status = ?5, completed_at = ?6, ended_at = ?7, error = ?8,
-                incomplete_reason = ?9, usage = ?10
+                incomplete_reason = ?9, usage = ?10, upstream = ?11
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
         END_ITEMS = "
             UPDATE items SET output = ?5 WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";

@@ -1,10 +1,10 @@
 //! What turns write: each step in one piece of work.
 
 use amalgam_core::{
-    Admin, Scope, Stem,
+    Admin, Scope, Stem, UpstreamMemory,
     store::{
-        Answer, Begin, ChainPlace, Claim, Ending, EventChunk, Keyed, ProcessId, Stored, ToldStatus, TurnRecord,
-        TurnStore, TurnWrite, Written,
+        Answer, Begin, ChainPlace, Claim, Ending, EventChunk, Keyed, ProcessId, Stored, TurnRecord, TurnStore,
+        TurnWrite, Written,
     },
 };
 use amalgam_protocol::{Json, Status};
@@ -130,7 +130,7 @@ fn begin(
         None if write.started => Status::InProgress,
         None => begin.status,
     };
-    let columns = Told::new(end.map(|end| &end.told))?;
+    let columns = Told::new(end)?;
     let settings = std::str::from_utf8(&begin.settings)
         .map_err(|_| Failure::Broken("the settings of a response are not text".into()))?;
     database
@@ -155,6 +155,7 @@ fn begin(
                 &owner,
                 &settings,
                 &request,
+                &columns.upstream(),
             ],
         )?
         .run()?;
@@ -229,7 +230,7 @@ fn go_on(database: Database<'_>, scope: &Scope, stem: Stem, write: &TurnWrite) -
 }
 
 fn end_response(database: Database<'_>, scope: &Scope, stem: Stem, id: &str, end: &Ending) -> Result<(), Failure> {
-    let columns = Told::new(Some(&end.told))?;
+    let columns = Told::new(Some(end))?;
     let ended_at = columns.completed_at;
     database
         .user(
@@ -244,6 +245,7 @@ fn end_response(database: Database<'_>, scope: &Scope, stem: Stem, id: &str, end
                 &columns.error(),
                 &columns.incomplete_reason,
                 &columns.usage(),
+                &columns.upstream(),
             ],
         )?
         .run()?;
@@ -257,16 +259,18 @@ struct Told<'a> {
     error: Option<Json>,
     incomplete_reason: Option<&'a str>,
     usage: Option<Json>,
+    upstream: Option<Json>,
 }
 
 impl<'a> Told<'a> {
-    fn new(told: Option<&'a ToldStatus>) -> Result<Self, Failure> {
-        let Some(told) = told else { return Ok(Self::default()) };
+    fn new(end: Option<&'a Ending>) -> Result<Self, Failure> {
+        let Some(Ending { told, upstream, .. }) = end else { return Ok(Self::default()) };
         Ok(Self {
             completed_at: optional_int(told.completed_at_ms)?,
             error: told.error.as_ref().map(amalgam_protocol::ErrorObject::to_json),
             incomplete_reason: told.incomplete_reason.as_deref(),
             usage: told.usage.as_ref().map(rows::usage_json),
+            upstream: upstream.as_ref().map(UpstreamMemory::to_json),
         })
     }
 
@@ -276,6 +280,10 @@ impl<'a> Told<'a> {
 
     fn usage(&self) -> Option<&str> {
         self.usage.as_ref().map(|json| json.raw().text())
+    }
+
+    fn upstream(&self) -> Option<&str> {
+        self.upstream.as_ref().map(|json| json.raw().text())
     }
 }
 

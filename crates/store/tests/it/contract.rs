@@ -9,15 +9,20 @@ pub(crate) mod bank;
 pub(crate) mod claims;
 pub(crate) mod conversations;
 pub(crate) mod courses;
+pub(crate) mod execute;
 pub(crate) mod isolation;
 pub(crate) mod journal;
+pub(crate) mod knowledge;
 pub(crate) mod lineage;
+pub(crate) mod modes;
 pub(crate) mod processes;
 pub(crate) mod responses;
 pub(crate) mod retention;
 pub(crate) mod sessions;
+pub(crate) mod steps;
 pub(crate) mod tenancy;
 pub(crate) mod threads;
+pub(crate) mod uploads;
 pub(crate) mod waiting;
 
 /// A test for each check. `$run` makes a store, runs the check on it, and clears up.
@@ -49,6 +54,7 @@ macro_rules! contract {
                 racing_children_all_have_their_own_line
                 a_thousand_turns_are_told_at_once
                 a_turn_that_failed_is_in_the_line_with_its_status
+                what_an_upstream_keeps_is_told_with_the_response_itself
                 what_was_deleted_in_the_middle_is_still_built_on
                 what_was_deleted_cannot_be_continued
                 a_place_that_was_deleted_is_not_taken_by_another
@@ -140,6 +146,62 @@ macro_rules! contract {
                 what_is_found_is_paged
                 a_course_is_found_by_the_words_that_it_has_now
                 courses_of_another_tenant_look_missing
+            }
+            execute {
+                a_session_is_read_back_as_it_was_opened
+                sessions_and_turns_are_paged_newest_first
+                a_session_remembers_how_its_mode_changed
+                a_deleted_session_is_gone_with_its_turns
+                sessions_of_others_look_missing
+                sessions_outlive_their_responses_and_go_with_a_reset
+            }
+            steps {
+                a_submission_is_worked_on_once
+                what_failed_is_taken_again
+                what_failed_is_said_behind_what_was_said_since
+                a_session_works_on_one_turn_at_a_time
+                a_turn_goes_on_from_the_last_one_that_ended_well
+                results_go_on_with_the_turn_that_waits_for_them
+                results_that_failed_are_taken_again
+                a_turn_that_was_given_up_takes_no_results
+                a_dead_processs_step_is_taken_again
+                a_step_that_was_given_back_is_free
+                whoever_went_away_while_taking_a_step_does_not_block
+                a_step_whose_response_was_deleted_is_gone
+                a_session_keeps_what_its_turns_say
+                steps_of_others_look_missing
+                racing_submissions_have_one_first
+            }
+            modes {
+                modes_are_read_back_as_they_were_put
+                a_mode_takes_the_place_of_the_one_of_its_name
+                modes_of_another_tenant_look_missing
+                modes_stay_when_only_what_turns_wrote_goes
+            }
+            uploads {
+                a_file_is_read_back_as_it_was_put
+                a_large_file_survives
+                files_are_listed_by_age_and_purpose_in_pages
+                a_tenant_has_room_for_so_many_bytes
+                racing_uploads_do_not_overfill_the_room
+                a_file_that_has_expired_is_not_there_and_is_cleared_away
+                files_of_others_look_missing
+                files_go_with_a_reset
+            }
+            knowledge {
+                a_piece_is_read_back_as_it_was_brought_in
+                a_piece_is_found_by_a_word_and_by_a_part_of_a_name
+                the_piece_that_says_most_is_found_first
+                conditions_say_which_documents_are_searched
+                only_the_collections_that_are_named_are_searched
+                a_document_that_comes_again_takes_the_place_of_the_one_before
+                what_was_forgotten_is_not_found
+                documents_are_listed_by_source_and_path_in_pages
+                knowledge_of_another_tenant_looks_missing
+                words_that_look_like_questions_are_only_words
+                documents_come_in_all_or_none
+                embeddings_belong_to_the_model_of_their_collection
+                frequent_words_are_found_where_they_say_most
             }
             tenancy {
                 tenants_have_numbers_and_can_be_changed

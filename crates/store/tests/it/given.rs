@@ -90,7 +90,7 @@ impl Turn {
     }
 
     pub(crate) fn completed(&self) -> Ending {
-        Ending { told: told(Status::Completed), output: self.output.clone() }
+        Ending { told: told(Status::Completed), output: self.output.clone(), upstream: None }
     }
 
     /// A step in which nothing happens.

@@ -8,6 +8,7 @@ mod opening;
 mod outage;
 mod processes;
 mod proxy;
+mod steps;
 mod threads;
 mod tls;
 

@@ -3,6 +3,7 @@
 mod crash;
 mod faults;
 mod files;
+mod steps;
 mod threads;
 
 use std::sync::Arc;

@@ -1,47 +1,14 @@
 //! What kind of thing was fetched: by its own first bytes where they tell, else by the server's word.
 
-use amalgam_core::Fetched;
+use amalgam_core::{Fetched, media};
 use bytes::Bytes;
-use http::{HeaderMap, Response, header};
-
-const UNKNOWN: &str = "application/octet-stream";
+use http::{Response, header};
 
 pub(super) fn fetched(response: Response<Bytes>) -> Fetched {
     let (parts, bytes) = response.into_parts();
-    let media_type = match by_bytes(&bytes) {
-        Some(known) => known.to_owned(),
-        // A kind that its bytes would have told was not told, so the word is wrong.
-        None => {
-            by_header(&parts.headers).filter(|named| !is_told_by_bytes(named)).unwrap_or_else(|| UNKNOWN.to_owned())
-        }
-    };
+    let named = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media::media_type(&bytes, named).unwrap_or_else(|| media::UNKNOWN.to_owned());
     Fetched { media_type, bytes }
-}
-
-fn by_bytes(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
-        _ => None,
-    }
-}
-
-fn is_told_by_bytes(named: &str) -> bool {
-    matches!(named, "image/png" | "image/jpeg" | "image/jpg" | "image/gif" | "image/webp" | "application/pdf")
-}
-
-/// Type and subtype in lower case, without parameters, if it is one at all.
-fn by_header(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let essence = value.split(';').next()?.trim().to_ascii_lowercase();
-    let (kind, subtype) = essence.split_once('/')?;
-    let token = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
-    };
-    (token(kind) && token(subtype) && essence.len() <= 127).then_some(essence)
 }
 
 #[cfg(test)]
@@ -90,9 +57,9 @@ mod tests {
             Some("/"),
             None,
         ] {
-            assert_eq!(media_type(b"<html>", header), UNKNOWN, "{header:?}");
+            assert_eq!(media_type(b"<html>", header), media::UNKNOWN, "{header:?}");
         }
-        assert_eq!(media_type(b"RIFF\x10\0\0\0WAVE", Some("image/webp")), UNKNOWN);
-        assert_eq!(media_type(b"", None), UNKNOWN);
+        assert_eq!(media_type(b"RIFF\x10\0\0\0WAVE", Some("image/webp")), media::UNKNOWN);
+        assert_eq!(media_type(b"", None), media::UNKNOWN);
     }
 }

@@ -3,7 +3,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use amalgam_core::{
-    AskedServer, BankFault, Decider, Equipped, Fault, FaultKind, Policy, Scope, ServerTool, ToolError, wire_name,
+    AskedServer, BankFault, Decider, Equipped, Fault, FaultKind, Policy, Scope, ServerTool, ShownAs, ToolError,
+    wire_name,
 };
 use amalgam_protocol::{Json, Writer};
 use tokio::time::timeout;
@@ -53,6 +54,7 @@ impl Registry {
                             requires_approval: approval.then_some(Decider::Caller),
                             ..Policy::default()
                         },
+                        shown: ShownAs::McpCall,
                         check,
                         handler: server.handler(&tool.name),
                     });

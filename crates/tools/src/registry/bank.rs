@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    ArgumentCheck, BANK_LABEL, BankFault, BoxFuture, Handler, Scope, ServerTool, ToolCall, ToolError, ToolOutput,
+    ArgumentCheck, BANK_LABEL, BankFault, BoxFuture, Handler, Scope, ServerTool, ShownAs, ToolCall, ToolError,
+    ToolOutput,
     store::{BankKind, BankTool},
     wire_name,
 };
@@ -47,6 +48,7 @@ impl Registry {
             description: Some(tool.description.clone()),
             parameters: tool.parameters.clone(),
             policy: tool.policy.clone(),
+            shown: ShownAs::McpCall,
             check: ready.check,
             handler: ready.handler,
         })

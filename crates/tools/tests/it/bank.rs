@@ -153,13 +153,14 @@ impl House {
     pub(crate) fn with(egress: Egress, servers: BTreeMap<String, OperatorServer>) -> Self {
         let (bank, clock) = (Arc::new(Bank::default()), Arc::new(Hands::default()));
         let as_clock: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
-        let mut known = builtins(&Ports { clock: Arc::clone(&as_clock), courses: None });
+        let mut known = builtins(&Ports { clock: Arc::clone(&as_clock), courses: None, knowledge: None });
         known.push(crash());
         let registry = Registry::new(RegistryParts {
             store: Arc::clone(&bank) as Arc<dyn BankStore>,
             seal: Arc::new(Turned),
             egress: Arc::new(egress),
             builtins: known,
+            knowledge: None,
             servers,
             clock: as_clock,
         });

@@ -127,7 +127,9 @@ def _read_message(ask: Ask, message: dict, index: int) -> None:
         if block["type"] == "text":
             if not block["text"].strip():
                 raise _bad(f"{path}: text content blocks must contain non-whitespace text")
-            texts.append(block["text"])
+            # What an application says behind a tool's result has no role of its own here, and is not the user's.
+            if not block["text"].startswith("<developer>"):
+                texts.append(block["text"])
         elif block["type"] == "image":
             images.append(_image(block["source"], path))
         elif block["type"] == "tool_result":

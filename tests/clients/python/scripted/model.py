@@ -109,6 +109,8 @@ def _answer(ask: Ask, text: str) -> Answer:
         return _agent_step(ask)
     if "answer with the summary alone" in text:
         return Answer(text=SUMMARY)
+    if "look it up" in text and any(offer.name == "file_search" for offer in ask.offers):
+        return _search(ask)
     if ask.results:
         return Answer(text="The tools say: " + "; ".join(ask.results))
     if ask.forced:
@@ -171,6 +173,14 @@ def _weather_calls(ask: Ask) -> Answer:
         return Answer(calls=calls, stop="length")
     spoken = "Let me look that up." if "say so first" in ask.user_text.lower() else None
     return Answer(text=spoken, calls=calls, stop="calls")
+
+
+def _search(ask: Ask) -> Answer:
+    """Searches once, and then cites what was found first and something that was not."""
+    if not ask.results:
+        return Answer(calls=[Call("file_search", json.dumps({"queries": ["keel"]}))], stop="calls")
+    (marker, *_) = re.findall(r"\[kb:[^\]]+\]", ask.results[-1]) or ["[kb:none]"]
+    return Answer(text=f"It is of oak{marker}, and not of tin [kb:0-0].")
 
 
 def _forced_call(ask: Ask) -> Answer:

@@ -4,8 +4,7 @@ use amalgam_testkit::Gate;
 use serde_json::{Value, json};
 
 use super::campus::{ALPHA, BETA, Campus, RESPOND, respond_with, said, streamed};
-use super::events::{Event, Events};
-use crate::support::{Said, Script, beside, eventually, stores};
+use crate::support::{Event, Events, Said, Script, beside, eventually, stores};
 
 /// Asks for an event stream as Ana of the first tenant.
 async fn stream(campus: &Campus<'_>, body: &Value) -> Events {

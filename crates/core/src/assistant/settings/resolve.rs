@@ -5,7 +5,7 @@ use std::time::Duration;
 use amalgam_protocol::{Json, Writer};
 
 use super::{
-    DEFAULT_HISTORY_MAX_CHARS, DEFAULT_HISTORY_MAX_MESSAGES, DEFAULT_MAX_INPUT_CHARS, DEFAULT_MAX_TOOL_ITERATIONS,
+    DEFAULT_EXPOSE_RAW_RESPONSES, DEFAULT_HISTORY_MAX_CHARS, DEFAULT_HISTORY_MAX_MESSAGES, DEFAULT_MAX_INPUT_CHARS, DEFAULT_MAX_TOOL_ITERATIONS,
     DEFAULT_METADATA_MAX_BYTES, DEFAULT_MODEL, DEFAULT_PARALLEL_TOOL_CALLS, DEFAULT_PROMPT_VERSION,
     DEFAULT_REQUEST_TIMEOUT, DEFAULT_TRUNCATION, Settings,
     value::{Truncation, Value},
@@ -81,6 +81,8 @@ pub struct Resolved {
     pub history_max_chars: Sourced<u64>,
     /// The largest metadata of a request, in bytes.
     pub metadata_max_bytes: Sourced<u64>,
+    /// Whether answers of the strict contract show the response itself. C-12
+    pub expose_raw_responses: Sourced<bool>,
     /// What users are hashed with; no identifier is sent where there is none.
     pub safety_salt: Sourced<Option<SecretText>>,
 }
@@ -128,6 +130,7 @@ pub fn resolve(
         history_max_messages: first(layers, |from| &from.history_max_messages, DEFAULT_HISTORY_MAX_MESSAGES),
         history_max_chars: first(layers, |from| &from.history_max_chars, DEFAULT_HISTORY_MAX_CHARS),
         metadata_max_bytes: first(layers, |from| &from.metadata_max_bytes, DEFAULT_METADATA_MAX_BYTES),
+        expose_raw_responses: first(layers, |from| &from.expose_raw_responses, DEFAULT_EXPOSE_RAW_RESPONSES),
         safety_salt: maybe(layers, |from| &from.safety_salt),
     }
 }
@@ -173,6 +176,7 @@ impl Resolved {
             fact("history_max_messages", &self.history_max_messages),
             fact("history_max_chars", &self.history_max_chars),
             fact("metadata_max_bytes", &self.metadata_max_bytes),
+            fact("expose_raw_responses", &self.expose_raw_responses),
             optional("safety_salt", &self.safety_salt),
         ]
     }

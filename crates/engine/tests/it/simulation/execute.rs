@@ -3,8 +3,9 @@
 use amalgam_core::{
     Scope,
     store::{
-        AgentSession, AgentTurn, Collection, ExecuteStore, FileListing, FileRecord, FileStore, FoundChunk, Imported,
-        KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument, NewStep, Stored, TakenStep, Within,
+        AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
+        FileStore, FoundChunk, Imported, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
+        NewStep, Stored, TakenStep, Within,
     },
 };
 use bytes::Bytes;
@@ -112,15 +113,15 @@ impl KnowledgeStore for SimStore {
         &'a self,
         _: Within<'a>,
         _: &'a str,
-        _: Option<&'a str>,
-        _: usize,
-    ) -> Stored<'a, Vec<(String, [u8; 32])>> {
+        _: DocumentListing<'a>,
+    ) -> Stored<'a, Vec<DocumentRecord>> {
         nobody_asks()
     }
 
     fn put_documents<'a>(
         &'a self,
         _: Within<'a>,
+        _: &'a str,
         _: &'a str,
         _: Option<&'a str>,
         _: Vec<NewDocument>,
@@ -129,7 +130,14 @@ impl KnowledgeStore for SimStore {
         nobody_asks()
     }
 
-    fn delete_documents<'a>(&'a self, _: Within<'a>, _: &'a str, _: &'a [String], _: u64) -> Stored<'a, u64> {
+    fn delete_documents<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: &'a str,
+        _: &'a str,
+        _: &'a [String],
+        _: u64,
+    ) -> Stored<'a, u64> {
         nobody_asks()
     }
 

@@ -7,6 +7,8 @@ mod order;
 mod show;
 mod trial;
 
+use std::collections::HashSet;
+
 use amalgam_core::{
     Admin, BankFault, Fault, FaultKind, Operator, Scope, Store, Toolbox,
     store::{BankOf, BankTool},
@@ -131,6 +133,30 @@ impl Bank<'_> {
 /// The caller as an administrator of its tenant, or a refusal.
 pub(super) fn admin(scope: &Scope) -> Result<Admin<'_>, Fault> {
     scope.admin().ok_or_else(|| Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may do this."))
+}
+
+/// Those of these tools that no bank of the tenant's has, active or not.
+pub(super) async fn unknown_tools(
+    store: &dyn Store,
+    tenant: &Scope,
+    names: impl Iterator<Item = &str>,
+) -> Result<HashSet<String>, Fault> {
+    let names: HashSet<&str> = names.collect();
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    let mut unknown = HashSet::new();
+    if names.is_empty() {
+        return Ok(unknown);
+    }
+    let active = store.tools_for(tenant, Some(&names)).await?;
+    for name in names {
+        let known = active.iter().any(|tool| tool.name.eq_ignore_ascii_case(&name))
+            || store.tool(BankOf::Tenant(admin(tenant)?), &name).await?.is_some()
+            || store.tool(BankOf::Common(reader()), &name).await?.is_some();
+        if !known {
+            unknown.insert(name);
+        }
+    }
+    Ok(unknown)
 }
 
 /// The process itself asks: common tools are there for everybody who gets this far.

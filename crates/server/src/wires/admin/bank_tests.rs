@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use amalgam_core::{
     ArgumentCheck, AskedTool, BoxFuture, BuiltinWords, Decider, Equipped, Handler, OnError, Policy, Rights, ServerTool,
-    TenantState, ToolCall, ToolError, ToolOutput, store::BankKind,
+    ShownAs, TenantState, ToolCall, ToolError, ToolOutput, store::BankKind,
 };
 use amalgam_protocol::Raw;
 use serde_json::{Value, json};
@@ -41,6 +41,7 @@ impl Toolbox for Told {
             description: None,
             parameters: tool.parameters.clone(),
             policy: tool.policy.clone(),
+            shown: ShownAs::McpCall,
             check: Arc::new(WantsX),
             handler: Arc::new(doing),
         });

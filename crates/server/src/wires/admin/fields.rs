@@ -16,6 +16,11 @@ use crate::{
 /// The largest body of an administrative request.
 const LARGEST: usize = 64 * 1024;
 
+/// The most tools that something can have.
+const TOOLS: usize = 128;
+/// The longest name of a tool.
+const TOOL: usize = 64;
+
 /// An object that was read whole.
 pub(super) struct Fields {
     values: Map<String, Value>,
@@ -97,17 +102,42 @@ impl Fields {
         }
     }
 
+    /// Names that tools could have, each once; the bank need not have them yet.
+    pub(super) fn tool_names(&self, name: &'static str) -> Result<Vec<String>, Fault> {
+        let named = self.texts(name)?.unwrap_or_default();
+        let is_name = |tool: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+            !tool.is_empty() && tool.len() <= TOOL && tool.bytes().all(plain)
+        };
+        if named.len() > TOOLS {
+            return Err(wrong(name, &format!("at most {TOOLS} tools")));
+        }
+        let mut tools: Vec<String> = Vec::with_capacity(named.len());
+        for tool in named {
+            if !is_name(tool) {
+                return Err(mistyped(name, &format!("names of 1 to {TOOL} letters, digits, dashes and underscores")));
+            }
+            if !tools.iter().any(|known| known.eq_ignore_ascii_case(tool)) {
+                tools.push(tool.to_owned());
+            }
+        }
+        Ok(tools)
+    }
+
     /// An object, word for word as it was written.
     pub(super) fn object(&self, name: &'static str) -> Result<Option<Json>, Fault> {
         match self.get(name) {
             None => Ok(None),
-            // Of several fields of one name the last is the one that counts, here as everywhere.
-            Some(Value::Object(_)) => {
-                let named = self.whole.raw().fields().filter(|(key, _)| key.is(name)).last();
-                Ok(named.map(|(_, value): (_, Raw<'_>)| Json::within(self.whole.bytes(), value)))
-            }
+            Some(Value::Object(_)) => Ok(self.raw(name).map(|value| Json::within(self.whole.bytes(), value))),
             Some(_) => Err(mistyped(name, "an object")),
         }
+    }
+
+    /// The value as it was written. Null counts as not said.
+    pub(super) fn raw(&self, name: &str) -> Option<Raw<'_>> {
+        // Of several fields of one name the last is the one that counts, here as everywhere.
+        let named = self.whole.raw().fields().filter(|(key, _)| key.is(name)).last();
+        named.map(|(_, value)| value).filter(|value| !value.is_null())
     }
 
     /// The same object without some of its fields, each of the others as it was written.

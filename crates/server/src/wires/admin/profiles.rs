@@ -6,9 +6,9 @@ mod order;
 use std::{collections::HashSet, sync::Arc};
 
 use amalgam_core::{
-    Fault, Operator, Scope,
+    Fault, Scope,
     assistant::prompt,
-    store::{AgentProfile, BankOf, Within},
+    store::{AgentProfile, Within},
 };
 use amalgam_protocol::Writer;
 use axum::{
@@ -18,7 +18,11 @@ use axum::{
 };
 use http::StatusCode;
 
-use super::{bank::admin, configs::Configs, fields, named_tenant, page, place, write_text};
+use super::{
+    bank::{admin, unknown_tools},
+    configs::Configs,
+    fields, named_tenant, page, place, write_text,
+};
 use crate::{
     app::App,
     wires::{
@@ -177,25 +181,9 @@ impl<'a> Desk<'a> {
             now_ms: self.app.clock.now_ms(),
         };
         let kept = configs.kept(self.within()?).await?;
-        let names: HashSet<&str> = profiles.flat_map(|profile| &profile.tools).map(String::as_str).collect();
-        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        let mut unknown = HashSet::new();
-        if !names.is_empty() {
-            let known = self.app.store.tools_for(&self.tenant, Some(&names)).await?;
-            for name in names {
-                if !known.iter().any(|tool| tool.name.eq_ignore_ascii_case(&name)) && !self.in_bank(&name).await? {
-                    unknown.insert(name);
-                }
-            }
-        }
+        let names = profiles.flat_map(|profile| &profile.tools).map(String::as_str);
+        let unknown = unknown_tools(&*self.app.store, &self.tenant, names).await?;
         Ok(View { config_prompt: configs.resolve(&kept, None).system_prompt.value, unknown })
-    }
-
-    /// Whether a bank has the tool, active or not.
-    async fn in_bank(&self, name: &str) -> Result<bool, Fault> {
-        let store = &self.app.store;
-        let own = store.tool(BankOf::Tenant(admin(&self.tenant)?), name).await?;
-        Ok(own.is_some() || store.tool(BankOf::Common(Operator::of_this_process()), name).await?.is_some())
     }
 
     async fn told(&self, profile: &AgentProfile) -> Result<Response, Fault> {

@@ -85,6 +85,12 @@ impl Agent {
 impl Agent {
     /// What is asked of the model besides what is said: fields of a request.
     pub(in crate::wires) fn write_settings(&self, writer: &mut Writer) {
+        self.write_terms(writer);
+        writer.key("tools").array(|writer| self.write_tools(writer));
+    }
+
+    /// The same without its tools.
+    pub(in crate::wires) fn write_terms(&self, writer: &mut Writer) {
         let resolved = &self.resolved;
         if let Some(temperature) = resolved.temperature.value {
             writer.key("temperature").float(temperature);
@@ -97,7 +103,6 @@ impl Agent {
         }
         writer.key("truncation").string(resolved.truncation.value.name());
         writer.key("parallel_tool_calls").bool(resolved.parallel_tool_calls.value);
-        writer.key("tools").array(|writer| self.write_tools(writer));
     }
 
     /// Its tools by name: whoever has them knows the rest.

@@ -168,9 +168,11 @@ impl Turn {
             before: history(&agent, &heard),
             thread: Some(Box::new(thread)),
             alone: true,
+            own_tools: Vec::new(),
             first_tool: first_tool(&agent, &asked),
             rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),
             model: agent.resolved.model.value.clone(),
+            keeps: true,
         };
         let body = compose(scope, &agent, &prompt, &asked, numbers, streamed);
         match begin(app, scope, &body, Order::settled(identity, settled)).await {

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use amalgam_core::{
-    Fault, Ids, Scope, number_item,
+    Fault, Ids, Scope, file_search, number_item,
     store::{Added, Listing, NewItem},
 };
 use amalgam_protocol::{AddItems, Ends, Item, ItemKind, Raw, Writer};
@@ -37,7 +37,7 @@ pub(super) async fn add(
     let body = body::read(&app, request).await?;
     expect_state(&scope)?;
     let id = id_of(CONVERSATION, id)?;
-    query.check_include()?;
+    let results = query.include()?;
     let mut ends = Ends::default();
     let raw = body::parse(&app, &body, &mut ends)?;
     let asked = AddItems::read(raw).map_err(error::shape)?;
@@ -47,7 +47,7 @@ pub(super) async fn add(
     match added.ok_or_else(|| missing(CONVERSATION, &id))? {
         Added::All => {
             let shown: Vec<Raw<'_>> = items.iter().map(|item| item.item.raw()).collect();
-            Ok(answer::list(&shown, false))
+            Ok(answer::list(&shown, false, results))
         }
         Added::Taken(taken) => {
             let index = items.iter().position(|item| item.id == taken).unwrap_or_default();
@@ -65,13 +65,13 @@ pub(super) async fn list(
 ) -> Result<Response, WireError> {
     expect_state(&scope)?;
     let id = id_of(CONVERSATION, id)?;
-    query.check_include()?;
+    let results = query.include()?;
     let page = query.page()?;
     let listing = app.store.list_items(&scope, &id, &page).await?;
     match listing.ok_or_else(|| missing(CONVERSATION, &id))? {
         Listing::Items { items, has_more } => {
             let items: Vec<Raw<'_>> = items.iter().map(|item| item.item.raw()).collect();
-            Ok(answer::list(&items, has_more))
+            Ok(answer::list(&items, has_more, results))
         }
         Listing::UnknownAfter => Err(no_such_cursor("after", page.after.as_deref().unwrap_or_default()).into()),
     }
@@ -86,12 +86,13 @@ pub(super) async fn retrieve(
 ) -> Result<Response, WireError> {
     expect_state(&scope)?;
     let (id, item_id) = both(ids)?;
-    query.check_include()?;
+    let results = query.include()?;
     let Some(kept) = app.store.conversation_item(&scope, &id, &item_id).await? else {
         return Err(absent(&app, &scope, &id, &item_id).await.into());
     };
-    let mut writer = Writer::with_capacity(kept.item.bytes().len() + 96);
-    amalgam_core::write_item(&mut writer, kept.item.raw());
+    let item = file_search::shown(kept.item, results);
+    let mut writer = Writer::with_capacity(item.bytes().len() + 96);
+    amalgam_core::write_item(&mut writer, item.raw());
     Ok(answer::json(writer.into_bytes()))
 }
 

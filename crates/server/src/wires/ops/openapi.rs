@@ -34,9 +34,12 @@ fn build() -> Value {
         "tags": [
             {"name": "Responses", "description": "Ask a model."},
             {"name": "Conversations", "description": "Keep items that several responses add to."},
+            {"name": "Files", "description": "Upload what is named in requests."},
             {"name": "Models", "description": "What can be asked."},
             {"name": "Administration", "description": "Tenants and keys; on a listener of its own where other machines reach the server."},
             {"name": "Tools", "description": "The tool bank and what waits for an approval; where the administration is."},
+            {"name": "Modes", "description": "What a tenant's agents can be for a while; where the administration is."},
+            {"name": "Knowledge", "description": "What a tenant's agents can look up; where the administration is."},
             {"name": "Operations", "description": "For load balancers and tools; without a key."},
         ],
         "security": [{"bearer": []}],

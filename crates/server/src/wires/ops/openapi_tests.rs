@@ -149,14 +149,15 @@ fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
 fn the_requests_of_the_readme_are_read_by_the_server() {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
     // A variable of the shell stands between two quotes of its own.
-    let readme = readme.replace("'$first'", "resp_1");
+    let readme = readme.replace("'$first'", "resp_1").replace("'$session'", "sess_1");
     let bodies: Vec<&str> = readme.split("-d '").skip(1).map(|rest| rest.split('\'').next().unwrap()).collect();
     assert!(bodies.len() >= 4);
     for body in bodies {
         let value: Value = serde_json::from_str(body).unwrap();
-        // What is said to an assistant is a body of another door.
-        if value.get("message").is_some() {
-            assert_valid("Respond", &value);
+        // What is said to an assistant or in a session is a body of another door.
+        let other = [("message", "Respond"), ("Instruction", "AgentUserTurn"), ("Mode", "NewAgentSession")];
+        if let Some((_, schema)) = other.iter().find(|(field, _)| value.get(field).is_some()) {
+            assert_valid(schema, &value);
             continue;
         }
         assert_valid("CreateResponse", &value);

@@ -28,7 +28,7 @@ use super::{
     error,
     gather::gather,
     once::{self, Standing},
-    turn,
+    turn, uploads,
 };
 use crate::{
     app::App,
@@ -83,7 +83,8 @@ async fn compacted(
     bounds::check(&request, raw, body.len(), &app.limits)?;
     let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| turn::no_such_model(model))?;
     let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
-    let prior = gather(app, scope, &request, raw, None).await?;
+    uploads::check(app, scope, &request, raw).await?;
+    let prior = gather(app, scope, scope.state(), &request, raw, None).await?;
     let own = prior.own_input()?;
     let said = prior.input(request.input.as_ref())?;
     let sent = request.input.as_ref();
@@ -100,12 +101,15 @@ async fn compacted(
         waited: None,
         settings: Settings::new(&settings, Effective { model, stored: false, background: false }),
         question: Question {
+            scope,
             candidates: &route.candidates,
             request: &settings,
             history: &history,
             delivery: Delivery::Whole,
             seal_context: &seal_context,
             strict,
+            kept: false,
+            memory: None,
             losses: kept.losses.clone(),
         },
         tooling: None,
@@ -124,7 +128,7 @@ async fn compacted(
 
 /// The rules: a model, and something to compact.
 fn check<'r>(request: &'r CreateResponse<'_>, body: Raw<'_>, scope: &Scope) -> Result<&'r str, Fault> {
-    convert::refuse_state(request, scope, None)?;
+    convert::refuse_state(request, scope.state(), None)?;
     let model = request.model.as_deref().filter(|model| !model.is_empty()).ok_or_else(|| convert::missing("model"))?;
     let said = match &request.input {
         Some(Input::Items(items)) => !items.is_empty(),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use amalgam_core::{Delivery, Fault, Loss, Scope, TenantState};
+use amalgam_core::{Delivery, Fault, Loss, TenantState};
 use amalgam_protocol::{CreateResponse, Input, ItemKind, Raw};
 
 use super::{bounds::path_of, gather::Memory, turn::Order};
@@ -29,10 +29,10 @@ pub(super) enum Kept {
 pub(super) fn meaning(
     request: &CreateResponse<'_>,
     body: Raw<'_>,
-    scope: &Scope,
+    state: TenantState,
     order: &Order<'_>,
 ) -> Result<Meaning, Fault> {
-    refuse_state(request, scope, order.memory)?;
+    refuse_state(request, state, order.memory)?;
     if request.model.as_deref().unwrap_or_default().is_empty() {
         return Err(missing("model"));
     }
@@ -42,7 +42,7 @@ pub(super) fn meaning(
     if speaks && empty(&request.input) && empty(&request.instructions) {
         return Err(missing("input"));
     }
-    if scope.state() == TenantState::Stateless {
+    if state == TenantState::Stateless {
         refuse_references(request, body)?;
     }
     if request.prompt.is_some() {
@@ -53,7 +53,7 @@ pub(super) fn meaning(
     }
     let mut losses = Vec::new();
     let background = request.background == Some(true);
-    let kept = match (scope.state(), request.store.unwrap_or(true)) {
+    let kept = match (state, request.store.unwrap_or(true)) {
         (TenantState::Stateless, _) => {
             if background {
                 losses.push(Loss::new("background", "the response is made in the foreground"));
@@ -79,10 +79,10 @@ pub(super) fn meaning(
 
 pub(super) fn refuse_state(
     request: &CreateResponse<'_>,
-    scope: &Scope,
+    state: TenantState,
     memory: Option<&dyn Memory>,
 ) -> Result<(), Fault> {
-    match (scope.state(), has_previous(request), has_conversation(request)) {
+    match (state, has_previous(request), has_conversation(request)) {
         (TenantState::Stateless, true, _) if memory.is_none() => Err(unsupported(
             "previous_response_id",
             "Responses are not kept: send the full conversation history in `input`.",

@@ -113,6 +113,11 @@ pub(crate) fn retry_after(fault: &Fault) -> Option<u64> {
     wait.map(|wait| wait.as_secs_f64().ceil() as u64)
 }
 
+/// Whether the body was not read to its end, so that the connection cannot be used again.
+pub(crate) fn closes(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::RequestTimeout | FaultKind::TooLarge | FaultKind::UnsupportedMedia)
+}
+
 impl IntoResponse for WireError {
     fn into_response(self) -> Response {
         let Self(fault) = self;
@@ -124,8 +129,7 @@ impl IntoResponse for WireError {
         if let Some(seconds) = retry_after(&fault) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        // The body was not read to its end, so that the connection cannot be used again.
-        if matches!(fault.kind, FaultKind::RequestTimeout | FaultKind::TooLarge | FaultKind::UnsupportedMedia) {
+        if closes(fault.kind) {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if status == 401 {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use amalgam_core::{
-    Fault, FaultKind, Scope, TenantState, joined, read_items,
+    Fault, FaultKind, Scope, TenantState, UpstreamMemory, joined, read_items,
     store::{ChainPlace, ItemsOf},
 };
 use amalgam_protocol::{CreateResponse, Input, Item, ItemKind, Json, JsonStr, Raw, Status, Writer};
@@ -20,6 +20,8 @@ pub(super) struct Prior {
     own: Option<Json>,
     /// The response that is continued.
     pub(super) parent: Option<ChainPlace>,
+    /// What an upstream that keeps state knows of it.
+    pub(super) memory: Option<UpstreamMemory>,
     /// The conversation that goes on.
     pub(super) conversation: Option<String>,
     /// Whether only a connection remembers what was said before.
@@ -36,13 +38,14 @@ pub(super) trait Memory: Sync {
 pub(super) async fn gather(
     app: &App,
     scope: &Scope,
+    state: TenantState,
     request: &CreateResponse<'_>,
     body: Raw<'_>,
     memory: Option<&dyn Memory>,
 ) -> Result<Prior, Fault> {
     let mut prior = Prior::default();
     if let Some(id) = request.previous_response_id.as_deref().filter(|id| !id.is_empty()) {
-        prior.previous(app, scope, id, memory).await?;
+        prior.previous(app, scope, state, id, memory).await?;
     } else if let Some(conversation) = request.conversation.filter(|conversation| conversation.text() != "\"\"") {
         prior.converse(app, scope, conversation).await?;
     }
@@ -98,13 +101,20 @@ impl Prior {
         self.before.extend(turns.into_iter().flat_map(|turn| [turn.input, turn.output]));
     }
 
-    async fn previous(&mut self, app: &App, scope: &Scope, id: &str, memory: Option<&dyn Memory>) -> Result<(), Fault> {
+    async fn previous(
+        &mut self,
+        app: &App,
+        scope: &Scope,
+        state: TenantState,
+        id: &str,
+        memory: Option<&dyn Memory>,
+    ) -> Result<(), Fault> {
         if let Some(turns) = memory.and_then(|memory| memory.recall(id)) {
             self.take(turns);
             self.unkept = true;
             return Ok(());
         }
-        let lineage = match is_id(id) && scope.state() == TenantState::Stored {
+        let lineage = match is_id(id) && state == TenantState::Stored {
             true => app.store.lineage(scope, id).await?,
             false => None,
         };
@@ -125,6 +135,7 @@ impl Prior {
         }
         self.take(lineage.turns);
         self.parent = Some(lineage.place);
+        self.memory = lineage.upstream;
         Ok(())
     }
 

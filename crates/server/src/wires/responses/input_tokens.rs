@@ -11,7 +11,7 @@ use axum::{
 };
 use bytes::Bytes;
 
-use super::{bounds, convert, error, gather::gather, turn};
+use super::{bounds, convert, error, gather::gather, turn, uploads};
 use crate::{
     app::App,
     body::read_json,
@@ -38,25 +38,33 @@ async fn tokens(app: &App, scope: &Scope, body: &Bytes) -> Result<u64, Fault> {
     let mut ends = Ends::default();
     let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
     let request = CreateResponse::read(raw).map_err(error::shape)?;
-    convert::refuse_state(&request, scope, None)?;
+    convert::refuse_state(&request, scope.state(), None)?;
     if scope.state() == TenantState::Stateless {
         convert::refuse_references(&request, raw)?;
     }
     bounds::check(&request, raw, body.len(), &app.limits)?;
     let model = model_of(app, scope, &request).await?;
     let route = app.catalog.resolve(scope, &model).await?.ok_or_else(|| turn::no_such_model(&model))?;
-    let prior = gather(app, scope, &request, raw, None).await?;
+    uploads::check(app, scope, &request, raw).await?;
+    let prior = gather(app, scope, scope.state(), &request, raw, None).await?;
     let own = prior.own_input()?;
     let said = prior.input(request.input.as_ref())?;
     let sent = request.input.as_ref();
     let seal_context = scope.seal_context();
     let history = turn::history(app, &seal_context, &request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
+    // What a file says is counted too.
+    let expanded = app.engine.expand(scope, &history).await?;
+    let history = match &expanded {
+        Some(expanded) => expanded.history(&history)?,
+        None => history,
+    };
     let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
     let prepared = candidate.model.prepare(&ModelRequest {
         model: &candidate.name,
         settings: &request,
         history: &history,
         delivery: Delivery::Whole,
+        chain: Default::default(),
         seal_context: &seal_context,
         // An image counts as one whether or not its bytes are here.
         images: &HashMap::new(),

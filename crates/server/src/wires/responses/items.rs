@@ -32,12 +32,12 @@ pub(super) async fn list(
     query: Query,
 ) -> Result<Response, WireError> {
     let id = id_of(RESPONSE, id)?;
-    query.check_include()?;
+    let results = query.include()?;
     let page = query.page()?;
     let lineage = app.store.lineage(&scope, &id).await?;
     let lineage = lineage.ok_or_else(|| missing(RESPONSE, &id))?;
     let window = window(given(&lineage), &page, query.get("before"))?;
-    Ok(answer::list(&window.items, window.has_more))
+    Ok(answer::list(&window.items, window.has_more, results))
 }
 
 /// What the model was given, oldest first. An id is listed once, where it came first: a page that begins behind it must
@@ -106,6 +106,7 @@ mod tests {
         let lineage = Lineage {
             status: Status::Completed,
             place: ChainPlace { chain: "resp_1".to_owned(), position: 1 },
+            upstream: None,
             // The second turn sends an item of the first one again.
             turns: vec![turn(&["a"], &["b", "c"]), turn(&["d", "b"], &["e"]), turn(&["f"], &["g"])],
         };

@@ -358,7 +358,7 @@ impl Drop for Claimed {
 }
 
 /// Frames that somebody else drives.
-struct Passing(mpsc::Receiver<Bytes>);
+pub(in crate::wires) struct Passing(pub(in crate::wires) mpsc::Receiver<Bytes>);
 
 impl Stream for Passing {
     type Item = Bytes;

@@ -42,9 +42,11 @@ pub(super) async fn stand_in(
         before: Vec::new(),
         thread: None,
         alone: false,
+        own_tools: Vec::new(),
         first_tool: None,
         rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),
         model: slug.to_owned(),
+        keeps: false,
     };
     Ok(Some(StandIn { body: compose(&agent, &prompt, sent, raw), metadata, settled }))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, FaultKind, Scope, store::Cancelled};
+use amalgam_core::{Fault, FaultKind, Scope, file_search::Results, store::Cancelled};
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
@@ -30,12 +30,16 @@ pub(super) async fn retrieve(
     query: Query,
 ) -> Result<Response, WireError> {
     let id = id_of(RESPONSE, id)?;
-    query.check_include()?;
+    let results = query.include()?;
     if query.flag("stream")? {
         return resume(&app, &scope, &id, &query).await;
     }
     let response = app.store.response(&scope, &id).await?;
     let response = response.ok_or_else(|| missing(RESPONSE, &id))?;
+    let response = match results {
+        Results::Shown => response.with_results(),
+        Results::Hidden => response,
+    };
     Ok(answer::json(response.object()))
 }
 

@@ -5,6 +5,7 @@
 mod approvals;
 mod asked;
 mod offers;
+mod search;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -39,7 +40,7 @@ pub(super) struct Tools {
 pub(super) async fn equip(
     app: &App,
     scope: &Scope,
-    settled: Option<&Settled>,
+    settled: Option<&mut Settled>,
     request: &CreateResponse<'_>,
     asked: Asked,
     said: Option<&Input<'_>>,
@@ -53,7 +54,11 @@ pub(super) async fn equip(
         _ => &[],
     };
     let decided = approvals::decided(app, scope, own, said).await?;
-    if decided.is_empty() && asked.tools.is_empty() {
+    let (alone, first, of_door) = match settled {
+        Some(settled) => (settled.alone, settled.first_tool.as_deref(), std::mem::take(&mut settled.own_tools)),
+        None => (false, None, Vec::new()),
+    };
+    if decided.is_empty() && asked.tools.is_empty() && of_door.is_empty() {
         return Ok(None);
     }
     let (places, wanted): (Vec<usize>, Vec<AskedTool>) = asked.tools.into_iter().unzip();
@@ -61,16 +66,15 @@ pub(super) async fn equip(
         true => Vec::new(),
         false => app.toolbox.equip(scope, wanted.clone()).await?,
     };
-    let alone = settled.is_some_and(|settled| settled.alone);
     let mut offers = offers::Offers::new(&request.tools);
     for ((index, wanted), equipped) in places.into_iter().zip(&wanted).zip(equipped) {
         offers.equip(index, wanted, equipped, alone);
     }
+    of_door.into_iter().for_each(|tool| offers.bring(tool));
     if decided.is_empty() && !offers.has_any() {
         return Ok(None);
     }
     let offered = offers.offered(app.limits.tools)?;
-    let first = settled.and_then(|settled| settled.first_tool.as_deref());
     let choice = match (&request.tool_choice, first.filter(|name| offers.server.contains_key(*name))) {
         (_, Some(name)) => Some(offers::named(name)),
         (Some(choice), None) => Some(offers.choice(choice)?),
@@ -103,6 +107,7 @@ pub(super) struct Basis<'a> {
     pub(super) candidates: &'a [Candidate],
     pub(super) delivery: Delivery,
     pub(super) strict: bool,
+    pub(super) kept: bool,
     pub(super) losses: &'a [Loss],
 }
 
@@ -129,6 +134,8 @@ impl Tools {
             seal_context: scope.seal_context(),
             delivery: basis.delivery,
             strict: basis.strict,
+            kept: basis.kept,
+            memory: basis.prior.memory.clone(),
             losses: basis.losses.to_vec(),
         };
         Box::new(Tooling {

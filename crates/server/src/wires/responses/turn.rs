@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Delivery, Emitter, Fault, FaultKind, History, Ids, Route, Scope, Start, Stem,
+    Delivery, Emitter, Fault, FaultKind, History, Ids, Route, Scope, ServerTool, Start, Stem, TenantState,
     compaction::{self, Unopened},
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
@@ -20,6 +20,7 @@ use super::{
     profile::{self, StandIn},
     silent,
     tools::{self, Asked, Basis},
+    uploads,
 };
 use crate::app::App;
 
@@ -54,12 +55,16 @@ pub(in crate::wires) struct Settled {
     pub(in crate::wires) thread: Option<Box<Thread>>,
     /// Whether nobody is there who could run a tool: what the server cannot run is not offered.
     pub(in crate::wires) alone: bool,
+    /// Tools of the door's own, besides those that the request names.
+    pub(in crate::wires) own_tools: Vec<ServerTool>,
     /// The tool that has to be called first, if it is offered.
     pub(in crate::wires) first_tool: Option<String>,
     /// The most rounds of tools.
     pub(in crate::wires) rounds: Option<u32>,
     /// The name that the caller asked for.
     pub(in crate::wires) model: String,
+    /// Whether the response is kept even where the tenant's others are not. C-18
+    pub(in crate::wires) keeps: bool,
 }
 
 impl<'a> Order<'a> {
@@ -115,11 +120,7 @@ pub(in crate::wires) async fn begin(
     let mut ends = Ends::default();
     let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
     let sent = CreateResponse::read(raw).map_err(error::shape)?;
-    let mut meaning = convert::meaning(&sent, raw, scope, &order)?;
-    // What is said in a thread is kept with it. C-18
-    if settled.as_ref().is_some_and(|settled| settled.thread.is_some()) {
-        meaning.kept = Kept::Yes;
-    }
+    let meaning = convert::meaning(&sent, raw, state_of(scope, settled.as_ref()), &order)?;
     bounds::check(&sent, raw, body.len(), &app.limits)?;
     let model = sent.model.as_deref().unwrap_or_default();
     let route = match &settled {
@@ -154,6 +155,14 @@ pub(in crate::wires) async fn begin(
     run(app, scope, order, sent).await
 }
 
+/// What is remembered for the caller: doors that keep everything do so for every tenant. C-18
+fn state_of(scope: &Scope, settled: Option<&Settled>) -> TenantState {
+    match settled.is_some_and(|settled| settled.keeps) {
+        true => TenantState::Stored,
+        false => scope.state(),
+    }
+}
+
 /// A request that was read, and what was settled about it.
 struct Sent<'a> {
     /// The text that it was read from.
@@ -171,14 +180,15 @@ struct Sent<'a> {
 
 /// Looks up what a turn builds on, and runs it or puts it into the queue.
 async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Result<Begun, Fault> {
-    let Sent { body, waits, raw, mut request, settings, meaning, route, settled } = sent;
+    let Sent { body, waits, raw, mut request, settings, meaning, route, mut settled } = sent;
     if meaning.kept != Kept::No || order.memory.is_some() {
         request.keep_thoughts();
     }
     let asked = tools::asked(&request)?;
+    uploads::check(app, scope, &request, raw).await?;
     let prior = match settled.as_ref().filter(|settled| settled.thread.is_some()) {
         Some(settled) => Prior::of(settled.before.clone()),
-        None => gather(app, scope, &request, raw, order.memory).await?,
+        None => gather(app, scope, state_of(scope, settled.as_ref()), &request, raw, order.memory).await?,
     };
     let background = meaning.kept == Kept::Background;
     let kept = meaning.kept != Kept::No;
@@ -226,7 +236,7 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
     let said = said.as_ref().or(request.input.as_ref());
     let seal_context = scope.seal_context();
     let equipped = match order.generate {
-        true => tools::equip(app, scope, settled.as_ref(), &request, asked, said).await?,
+        true => tools::equip(app, scope, settled.as_mut(), &request, asked, said).await?,
         false => None,
     };
     let mut losses = meaning.losses;
@@ -240,6 +250,7 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
             candidates,
             delivery: meaning.delivery,
             strict: order.strict,
+            kept,
             losses: &losses,
         };
         tools.tooling(app, scope, limits_of_tools, settled.as_ref().and_then(|settled| settled.rounds), basis)
@@ -257,12 +268,15 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
         waited: order.waited,
         settings,
         question: Question {
+            scope,
             candidates,
             request,
             history: &history,
             delivery: meaning.delivery,
             seal_context: &seal_context,
             strict: order.strict,
+            kept,
+            memory: prior.memory.as_ref(),
             losses,
         },
         tooling,

@@ -36,6 +36,7 @@ pub(super) struct Told<'a> {
     pub(super) incomplete_reason: Option<&'a str>,
     pub(super) usage: Option<String>,
     pub(super) output: Option<&'a str>,
+    pub(super) upstream: Option<String>,
 }
 
 impl<'a> Told<'a> {
@@ -48,6 +49,7 @@ impl<'a> Told<'a> {
             incomplete_reason: end.told.incomplete_reason.as_deref(),
             usage: end.told.usage.as_ref().map(|usage| text_of(&rows::usage_json(usage)).to_owned()),
             output: Some(text_of(&end.output)),
+            upstream: end.upstream.as_ref().map(|upstream| text_of(&upstream.to_json()).to_owned()),
         }
     }
 }
@@ -103,7 +105,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
         .zip(&processes)
         .map(|(job, process)| (job.write.end.is_none() && !job.is_queued()).then_some(process.as_slice()))
         .collect();
-    let params: [Param<'_>; 21] = [
+    let params: [Param<'_>; 22] = [
         &keys.tenants,
         &keys.users,
         &keys.stems,
@@ -125,6 +127,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
         &column(jobs, |job| job.mark),
         &column(&begun, |(_, begin)| text_of(&begin.input)),
         &column(&told, |told| told.output),
+        &column(&told, |told| told.upstream.as_deref()),
     ];
     client.query(statement, &params).await
 }

@@ -98,7 +98,7 @@ pub(crate) async fn the_last_step_of_a_turn_settles_its_claim(store: Engine) {
     keep(&store, &anna(), TurnWrite { answer: stored, ..stepwise.ending() }).await;
     let stored = Some((keyed("b"), Some(Answer::Stored)));
     keep(&store, &anna(), TurnWrite { answer: stored, ..at_once.whole(None) }).await;
-    let failed = Ending { told: told(Status::Failed), output: json("[]") };
+    let failed = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
     let given_back = TurnWrite {
         end: Some(Box::new(failed)),
         answer: Some((keyed("c"), None)),

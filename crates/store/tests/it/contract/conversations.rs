@@ -105,7 +105,7 @@ pub(crate) async fn a_turn_adds_its_items_when_it_ends_well(store: Engine) {
     assert_eq!(history(&store).await, ["a"], "nothing before the end");
     keep(&store, &anna(), stepwise.ending()).await;
     keep(&store, &anna(), TurnWrite { end: at_once.ending().end, ..at_once.beginning(within(&at_once)) }).await;
-    let end = |turn: &Turn, status| Some(Box::new(Ending { told: told(status), output: turn.output.clone() }));
+    let end = |turn: &Turn, status| Some(Box::new(Ending { told: told(status), output: turn.output.clone(), upstream: None }));
     let failing = TurnWrite { end: end(&failed, Status::Failed), ..failed.beginning(within(&failed)) };
     keep(&store, &anna(), failing).await;
     // An item without an id is passed over, and so is one that is there.
@@ -157,7 +157,7 @@ pub(crate) async fn racing_additions_all_arrive_in_order(store: Engine) {
                     ..turn.begin()
                 };
                 let output = json(&format!(r#"[{{"id":"{number}-b"}}]"#));
-                let end = Some(Box::new(Ending { told: told(Status::Completed), output }));
+                let end = Some(Box::new(Ending { told: told(Status::Completed), output, upstream: None }));
                 keep(&store, &anna(), TurnWrite { end, ..turn.beginning(begin) }).await;
             }
         });

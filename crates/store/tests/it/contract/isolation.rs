@@ -96,6 +96,11 @@ pub(crate) async fn ids_that_look_like_statements_are_only_ids(store: Engine) {
         assert_eq!(store.response(&anna(), text).await.unwrap(), None);
         assert_eq!(store.items(&anna(), &[text.to_owned()]).await.unwrap(), [None]);
         assert_eq!(store.conversation(&anna(), text).await.unwrap(), None);
+        assert_eq!(store.agent_session(&anna(), text).await.unwrap(), None);
+        assert_eq!(store.agent_turn(&anna(), text, text).await.unwrap(), None);
+        assert_eq!(store.delete_session(&anna(), text).await.unwrap(), None);
+        assert_eq!(store.file(&anna(), text, NOW).await.unwrap(), None);
+        assert!(!store.delete_file(&anna(), text).await.unwrap());
         assert_eq!(store.keys(operator(), None, Some(text), 9).await.unwrap(), []);
         assert_eq!(store.remembered(operator(), text).await.unwrap(), None);
         assert_eq!(store.revoke_key(operator(), None, text, NOW).await.unwrap(), None);

@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use amalgam_core::store::{Begin, Ending, TurnWrite, Written};
+use amalgam_core::{
+    UpstreamMemory,
+    store::{Begin, Ending, TurnWrite, Written},
+};
 use amalgam_protocol::Status;
 use tokio::task::JoinSet;
 
@@ -95,10 +98,32 @@ pub(crate) async fn a_turn_that_failed_is_in_the_line_with_its_status(store: Eng
     keep(&store, &anna(), turn.beginning(Begin { parent, ..turn.begin() })).await;
     let lineage = store.lineage(&anna(), &turn.id).await.unwrap().unwrap();
     assert_eq!((lineage.status, &lineage.turns[1].output), (Status::InProgress, &json("[]")));
-    let failed = Ending { told: told(Status::Failed), output: json("[]") };
+    let failed = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
     keep(&store, &anna(), TurnWrite { end: Some(Box::new(failed)), ..turn.step() }).await;
     let lineage = store.lineage(&anna(), &turn.id).await.unwrap().unwrap();
     assert_eq!((lineage.status, lineage.turns.len()), (Status::Failed, 2));
+}
+
+pub(crate) async fn what_an_upstream_keeps_is_told_with_the_response_itself(store: Engine) {
+    let kept = r#"{"upstream":"up","model":"m","id":"resp_\"é","entries":2,"digest":"0a"}"#;
+    let memory = UpstreamMemory::read(json(kept).raw());
+    assert!(memory.is_some());
+    let ends = |turn: &Turn| Some(Box::new(Ending { upstream: memory.clone(), ..turn.completed() }));
+    let known = async |id: &str| store.lineage(&anna(), id).await.unwrap().unwrap().upstream;
+    // In one step, and in two.
+    let root = Turn::new("root");
+    keep(&store, &anna(), TurnWrite { end: ends(&root), ..root.beginning(root.begin()) }).await;
+    assert_eq!(known(&root.id).await, memory);
+    let next = Turn::new("next");
+    let parent = Some(place(&store, &anna(), &root.id).await);
+    keep(&store, &anna(), next.beginning(Begin { parent, ..next.begin() })).await;
+    assert_eq!(known(&next.id).await, None);
+    keep(&store, &anna(), TurnWrite { end: ends(&next), ..next.step() }).await;
+    assert_eq!(known(&next.id).await, memory);
+    // What was said in between, and what forks off, is not what the upstream knows.
+    let on = say(&store, &anna(), Some(&next), "on").await;
+    let fork = say(&store, &anna(), Some(&root), "fork").await;
+    assert_eq!((known(&on.id).await, known(&fork.id).await, known(&root.id).await), (None, None, memory.clone()));
 }
 
 pub(crate) async fn what_was_deleted_in_the_middle_is_still_built_on(store: Engine) {

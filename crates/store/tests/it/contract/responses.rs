@@ -32,6 +32,7 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
             }),
         },
         output: turn.output.clone(),
+        upstream: None,
     };
     let begin = Begin { streamed: true, conversation: Some("conv_1".into()), ..turn.begin() };
     let whole = TurnWrite { end: Some(Box::new(end.clone())), ..turn.beginning(begin.clone()) };
@@ -90,7 +91,7 @@ pub(crate) async fn a_write_that_comes_twice_is_kept_once(store: Engine) {
 pub(crate) async fn a_response_that_has_ended_takes_no_more(store: Engine) {
     let turn = say(&store, &anna(), None, "hi").await;
     let before = store.response(&anna(), &turn.id).await.unwrap();
-    let other = Ending { told: told(Status::Failed), output: json("[]") };
+    let other = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
     let again = TurnWrite { end: Some(Box::new(other)), transcripts: vec![call(0)], ..turn.step() };
     for write in [again, turn.saying(5, 6, "late"), turn.starting()] {
         assert_eq!(store.write(&anna(), write).await.unwrap(), Written::Lost);
@@ -317,6 +318,7 @@ pub(crate) async fn a_call_that_others_build_on_stays_as_long_as_they_do(store: 
         transcripts_before_ms: NOW + 100,
         claims_before_ms: 0,
         responses_before_ms: None,
+        files_before_ms: 0,
     };
     for _ in 0..3 {
         store.prune(operator(), retention).await.unwrap();

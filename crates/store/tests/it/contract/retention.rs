@@ -11,8 +11,13 @@ use amalgam_protocol::Status;
 
 use crate::given::*;
 
-const KEEP_ALL: Retention =
-    Retention { events_before_ms: 0, transcripts_before_ms: 0, claims_before_ms: 0, responses_before_ms: None };
+pub(crate) const KEEP_ALL: Retention = Retention {
+    events_before_ms: 0,
+    transcripts_before_ms: 0,
+    claims_before_ms: 0,
+    responses_before_ms: None,
+    files_before_ms: 0,
+};
 
 /// Prunes until nothing is left to go.
 async fn prune(store: &Engine, retention: Retention) -> u64 {
@@ -91,6 +96,7 @@ pub(crate) async fn what_has_not_ended_stays(store: Engine) {
         transcripts_before_ms: later,
         claims_before_ms: later,
         responses_before_ms: Some(later),
+        files_before_ms: later,
     };
     assert_eq!(prune(&store, all).await, 0);
     assert_eq!(events(&store, &turn).await, 1);

@@ -111,6 +111,7 @@ pub(crate) async fn threads_outlive_their_responses(store: Engine) {
         transcripts_before_ms: NOW + 1000,
         claims_before_ms: NOW + 1000,
         responses_before_ms: Some(NOW + 1000),
+        files_before_ms: NOW + 1000,
     };
     assert!(store.prune(operator(), all).await.unwrap().rows > 0);
     assert_eq!(store.prune(operator(), all).await.unwrap().rows, 0);

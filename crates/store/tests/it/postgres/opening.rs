@@ -63,8 +63,14 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
     let database = Fresh::make();
     runtime().block_on(async {
         let turn = say(&database.store().await, &anna(), None, "hi").await;
-        let before = "DROP TABLE agent_tools, tool_runs, approvals, agent_configs, agent_profiles, profile_versions,
-                sessions, session_line, messages, message_metadata, courses;
+        // Whatever came later goes.
+        let before = "DO $$ DECLARE later name; BEGIN
+                FOR later IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('responses',
+                    'items', 'stream_events', 'transcripts', 'idempotency', 'conversations', 'conversation_items',
+                    'tenants', 'api_keys', 'processes', 'memory', 'amalgam_migrations')
+                LOOP EXECUTE format('DROP TABLE %I CASCADE', later); END LOOP;
+            END $$;
+            ALTER TABLE responses DROP COLUMN upstream;
             DELETE FROM amalgam_migrations WHERE version >= 2";
         database.aside().await.run(before).await;
         let status = Postgres::status(database.url(), &Options::default()).await.unwrap();

@@ -4,7 +4,7 @@ use amalgam_core::{Fault, store::AgentProfile};
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::wires::admin::fields::{Fields, mistyped, wrong};
+use crate::wires::admin::fields::{Fields, wrong};
 
 /// The largest profile that is read: a prompt may be long, and written in escapes.
 pub(super) const LARGEST: usize = 1024 * 1024;
@@ -15,10 +15,6 @@ const SLUG: usize = 100;
 const PROMPT: usize = 100_000;
 /// The longest name of a model.
 const MODEL: usize = 200;
-/// The most tools.
-const TOOLS: usize = 128;
-/// The longest name of a tool.
-const TOOL: usize = 64;
 
 /// What may be said. The last ones change nothing: what is shown may be sent back.
 const KNOWN: [&str; 11] = [
@@ -47,7 +43,7 @@ pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile
     Ok(AgentProfile {
         slug: slug.to_owned(),
         prompt: prompt(&fields)?,
-        tools: tools(&fields)?,
+        tools: fields.tool_names("tools")?,
         model: fields.text("model", MODEL)?.map(str::to_owned),
         active: fields.boolean("active")?.unwrap_or(true),
         version: 1,
@@ -69,28 +65,6 @@ fn prompt(fields: &Fields) -> Result<String, Fault> {
         Some(Value::String(text)) if text.trim().is_empty() => Ok(String::new()),
         Some(_) => Ok(fields.prose("prompt", PROMPT)?.unwrap_or_default().to_owned()),
     }
-}
-
-/// Names that a tool could have; the bank need not have them yet.
-fn tools(fields: &Fields) -> Result<Vec<String>, Fault> {
-    let named = fields.texts("tools")?.unwrap_or_default();
-    let is_name = |name: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-        !name.is_empty() && name.len() <= TOOL && name.bytes().all(plain)
-    };
-    if named.len() > TOOLS {
-        return Err(wrong("tools", &format!("at most {TOOLS} tools")));
-    }
-    let mut tools: Vec<String> = Vec::with_capacity(named.len());
-    for name in named {
-        if !is_name(name) {
-            return Err(mistyped("tools", &format!("names of 1 to {TOOL} letters, digits, dashes and underscores")));
-        }
-        if !tools.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-            tools.push(name.to_owned());
-        }
-    }
-    Ok(tools)
 }
 
 #[cfg(test)]

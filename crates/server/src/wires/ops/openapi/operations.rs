@@ -5,6 +5,10 @@ mod agents;
 mod assistant;
 mod bank;
 mod conversations;
+mod execute;
+mod files;
+mod knowledge;
+mod modes;
 mod responses;
 
 use serde_json::{Value, json};
@@ -29,6 +33,13 @@ pub(crate) use conversations::{
     add_items, create_conversation, delete_conversation, delete_item, get_conversation, get_item, list_items,
     update_conversation,
 };
+pub(crate) use files::{delete_file, get_file, get_file_content, list_files, upload_file};
+pub(crate) use execute::{
+    delete_agent_session, execute_turn, get_agent_session, get_agent_turn, list_agent_sessions, list_agent_turns,
+    open_agent_session,
+};
+pub(crate) use knowledge::{delete_knowledge, get_knowledge, list_knowledge, list_knowledge_documents};
+pub(crate) use modes::{delete_mode, get_mode, list_modes, put_mode};
 pub(crate) use responses::{
     cancel_response, compact_response, count_input_tokens, create_response, delete_response, get_response,
     list_input_items, open_socket,
@@ -132,6 +143,7 @@ pub(super) fn parameters() -> Value {
             "schema": {"type": "string", "maxLength": 128},
         },
         "ResponseId": path_id("The response, by the id that it was created with."),
+        "FileId": path_id("The file, by the id that it was uploaded as."),
         "ConversationId": path_id("The conversation, by the id that it was created with."),
         "Include": {
             "name": "include[]",

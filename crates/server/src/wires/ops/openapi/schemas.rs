@@ -7,9 +7,13 @@ mod bank;
 mod content;
 mod errors;
 mod events;
+mod execute;
+mod files;
 mod items;
 mod kept;
+mod knowledge;
 mod models;
+mod modes;
 mod request;
 mod response;
 mod tools;
@@ -30,11 +34,15 @@ pub(super) fn all() -> Value {
         response::schemas(),
         events::schemas(),
         kept::schemas(),
+        files::schemas(),
         models::schemas(),
         admin::schemas(),
         bank::schemas(),
         agents::schemas(),
+        modes::schemas(),
+        knowledge::schemas(),
         assistant::schemas(),
+        execute::schemas(),
         errors::schemas(),
     ] {
         for (name, schema) in group {

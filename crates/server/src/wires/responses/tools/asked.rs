@@ -1,9 +1,12 @@
 //! What a request's tools ask of the server, by their words alone.
 
-use amalgam_core::{AllowedNames, AskedApproval, AskedServer, AskedTool, BANK_LABEL, Fault, SecretText};
+use amalgam_core::{
+    AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText, file_search::FILE_SEARCH_RESULTS,
+    is_house_label,
+};
 use amalgam_protocol::{CreateResponse, HostedTool, McpTool, Raw, Shape, ShapeError, ToolKind};
 
-use super::super::error;
+use super::{super::error, search};
 
 /// Tools that may be the server's to run, each with its place in the request.
 #[derive(Debug, Default)]
@@ -35,6 +38,14 @@ pub(in crate::wires::responses) fn asked(request: &CreateResponse<'_>) -> Result
                 asked.has_secrets |= server.authorization.is_some() || !server.headers.is_empty();
                 asked.tools.push((index, AskedTool::Mcp(server)));
             }
+            ToolKind::Hosted(HostedTool::FileSearch, _) => {
+                let named = |fault: ShapeError| error::shape(fault.at(index).under("tools"));
+                let results = request.include.iter().any(|name| name == FILE_SEARCH_RESULTS);
+                let path = format!("tools[{index}]");
+                if let Some(search) = search::asked(tool.raw, path, results).map_err(named)? {
+                    asked.tools.push((index, AskedTool::FileSearch(search)));
+                }
+            }
             _ => {}
         }
     }
@@ -46,9 +57,9 @@ fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
     if mcp.server_label.is_empty() || mcp.server_label.len() > 64 || !mcp.server_label.chars().all(plain) {
         return Err(ShapeError::value("server_label", "must be 1 to 64 letters, digits, `_`, `-` or `.`"));
     }
-    // Calls, histories and approvals tell tools apart by their label: nobody else's may pass for the bank's.
-    if mcp.server_label.eq_ignore_ascii_case(BANK_LABEL) {
-        return Err(ShapeError::value("server_label", "must not be `bank`, which is taken"));
+    // Calls, histories and approvals tell tools apart by their label: nobody else's may pass for one of the house's.
+    if is_house_label(&mcp.server_label) {
+        return Err(ShapeError::value("server_label", "must not be `bank` or `amalgam`, which are taken"));
     }
     let text =
         |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned);

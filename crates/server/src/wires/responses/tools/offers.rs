@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use amalgam_core::{AskedTool, Equipped, Fault, Loss, ServerTool, wire_name};
+use amalgam_core::{AskedTool, Equipped, Fault, Loss, ServerTool, ShownAs, file_search::FILE_SEARCH, wire_name};
 use amalgam_protocol::{Json, Tool, ToolChoice, ToolKind, Writer};
 
 /// What becomes of each tool of a request.
@@ -57,7 +57,7 @@ impl<'a> Offers<'a> {
                 self.of_bank = true;
                 Offer::Ours(vec![function(name, description.as_deref(), &parameters)])
             }
-            (AskedTool::Mcp(_), Equipped::Client { .. }) => return,
+            (AskedTool::Mcp(_) | AskedTool::FileSearch(_), Equipped::Client { .. }) => return,
             (asked, Equipped::Server(tool)) => {
                 if let AskedTool::Named(name) = asked {
                     self.of_client.remove(name);
@@ -74,6 +74,12 @@ impl<'a> Offers<'a> {
         if let Some(place) = self.tools.get_mut(index) {
             *place = offer;
         }
+    }
+
+    /// Adds a tool that the request does not name.
+    pub(super) fn bring(&mut self, tool: ServerTool) {
+        let brought = self.add(self.tools.len(), tool);
+        self.tools.push(Offer::Ours(brought.into_iter().collect()));
     }
 
     /// Whether anything is other than it was sent.
@@ -117,7 +123,7 @@ impl<'a> Offers<'a> {
     pub(super) fn choice(&self, choice: &ToolChoice<'_>) -> Result<Json, Fault> {
         let mut writer = Writer::default();
         match choice {
-            ToolChoice::Mcp { .. } => {
+            choice @ (ToolChoice::Mcp { .. } | ToolChoice::Hosted(_)) if self.is_ours(choice) => {
                 let names = self.chosen(choice);
                 match names.as_slice() {
                     [] => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
@@ -129,11 +135,9 @@ impl<'a> Offers<'a> {
             }
             ToolChoice::Allowed(allowed) => write_allowed(&mut writer, allowed.required, |writer| {
                 for choice in &allowed.tools {
-                    match choice {
-                        ToolChoice::Mcp { .. } => {
-                            self.chosen(choice).into_iter().for_each(|name| write_function(writer, name));
-                        }
-                        choice => choice.write(writer),
+                    match self.is_ours(choice) {
+                        true => self.chosen(choice).into_iter().for_each(|name| write_function(writer, name)),
+                        false => choice.write(writer),
                     }
                 }
             }),
@@ -142,11 +146,23 @@ impl<'a> Offers<'a> {
         Ok(Json::from_writer(writer))
     }
 
-    /// The names of the tools that a choice of an MCP server's means.
+    /// Whether a choice is about what only this server has under such a name: tools of an MCP server, or a search of ours.
+    fn is_ours(&self, choice: &ToolChoice<'_>) -> bool {
+        match choice {
+            ToolChoice::Mcp { .. } => true,
+            ToolChoice::Hosted(_) => !self.chosen(choice).is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The names of the tools that a choice of an MCP server's or of a search means.
     fn chosen(&self, choice: &ToolChoice<'_>) -> Vec<&str> {
-        let ToolChoice::Mcp { server_label, name } = choice else { return Vec::new() };
-        let means = |tool: &ServerTool| {
-            tool.label == **server_label && name.as_ref().is_none_or(|name| tool.own_name == **name)
+        let means = |tool: &ServerTool| match choice {
+            ToolChoice::Mcp { server_label, name } => {
+                tool.label == **server_label && name.as_ref().is_none_or(|name| tool.own_name == **name)
+            }
+            ToolChoice::Hosted(kind) => **kind == *FILE_SEARCH && matches!(tool.shown, ShownAs::FileSearch { .. }),
+            _ => false,
         };
         let mut names: Vec<&str> =
             self.server.values().filter(|tool| means(tool)).map(|tool| tool.name.as_str()).collect();

@@ -46,6 +46,9 @@ fn setting(name: &str) -> Value {
         "max_input_chars" => number("integer", 1, 1_000_000, "The longest message of a user, in characters."),
         "history_max_messages" => number("integer", 0, 10_000, "How many earlier messages the model is reminded of."),
         "history_max_chars" => number("integer", 0, 10_000_000, "How many characters these may have altogether."),
+        "expose_raw_responses" => {
+            json!({"type": ["boolean", "null"], "description": "Whether answers of `/api/agent/execute` show the response itself as `RawResponseJson`."})
+        }
         "metadata_max_bytes" => number("integer", 2, 1_048_576, "The largest metadata of a request, in bytes."),
         "safety_salt" => text_or_null("What users are hashed with before an upstream hears of them; shown as `***`."),
         other => text_or_null(other),

@@ -76,7 +76,7 @@ fn image() -> Value {
                 "description": "`https://…` or `data:image/…;base64,…`; an object with `url` is read too.",
                 "anyOf": [{"type": ["string", "null"]}, {"type": "object", "required": ["url"]}],
             },
-            "file_id": text_or_null("The id of a file at the upstream."),
+            "file_id": text_or_null("The id of an uploaded file, or of one at an upstream of kind `responses`."),
             "detail": text_or_null("`low`, `high`, `auto`, `original`."),
         }),
     )
@@ -90,7 +90,7 @@ fn file() -> Value {
             "type": {"const": "input_file"},
             "file_data": text_or_null("Base64, with or without `data:…;base64,` before it."),
             "file_url": text_or_null("`https://…`"),
-            "file_id": text_or_null("The id of a file at the upstream."),
+            "file_id": text_or_null("The id of an uploaded file, or of one at an upstream of kind `responses`."),
             "filename": text_or_null("The name that the user knows it by."),
         }),
     )

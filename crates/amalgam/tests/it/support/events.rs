@@ -1,27 +1,45 @@
-//! The event stream of the assistant's door, read as it arrives: names, numbers and data.
+//! Event streams of doors with numbers of their own, read as they arrive: names, numbers and data.
 //!
-//! Frames of this door have ids and there may be comments between them, which the strict reader of the canonical door
+//! Frames of these doors have ids and there may be comments between them, which the strict reader of the canonical door
 //! refuses. HTTP is spoken by hand, so that a test can leave in the middle.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use amalgam_testkit::Client;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+/// How long a test waits for the next bytes. It is no promise: the machine may have other things to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Event {
-    pub(super) name: String,
-    pub(super) id: u64,
-    pub(super) data: Value,
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) id: u64,
+    pub(crate) data: Value,
+}
+
+impl Event {
+    /// A frame without the empty line behind it; nothing for a comment.
+    pub(crate) fn read(frame: &str) -> Option<Self> {
+        let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        if frame.lines().all(|line| line.starts_with(':')) {
+            return None;
+        }
+        Some(Self {
+            name: field("event").expect("a frame has a name").to_owned(),
+            id: field("id").and_then(|id| id.parse().ok()).expect("a frame has a number"),
+            data: serde_json::from_str(field("data").expect("a frame has data")).expect("the data is JSON"),
+        })
+    }
 }
 
 /// A stream that is being read. Dropping it closes the connection.
-pub(super) struct Events {
+pub(crate) struct Events {
     /// Status line and headers.
-    pub(super) head: String,
+    pub(crate) head: String,
     socket: TcpStream,
     /// Bytes of the body that belong to no whole frame yet.
     rest: String,
@@ -32,7 +50,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Asks and reads the head.
-    pub(super) async fn open(client: &Client, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Self {
+    pub(crate) async fn open(client: &Client, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Self {
         let mut socket = client.connect().await;
         let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
         for (name, value) in headers {
@@ -53,13 +71,13 @@ impl Events {
     }
 
     /// A header of the answer.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The next frame; nothing after the last one.
-    pub(super) async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
@@ -72,7 +90,7 @@ impl Events {
     }
 
     /// All frames that are left.
-    pub(super) async fn rest(mut self) -> Vec<Event> {
+    pub(crate) async fn rest(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
             events.push(event);
@@ -92,7 +110,7 @@ impl Events {
         // The server writes whole frames.
         self.rest.push_str(std::str::from_utf8(&chunk).expect("a chunk holds whole characters"));
         while let Some((frame, rest)) = self.rest.split_once("\n\n") {
-            self.ready.extend(read(frame));
+            self.ready.extend(Event::read(frame));
             self.rest = rest.to_owned();
         }
         true
@@ -100,18 +118,6 @@ impl Events {
 }
 
 async fn more(socket: &mut TcpStream, raw: &mut Vec<u8>) -> bool {
-    let read = tokio::time::timeout(super::campus::QUICK * 4, socket.read_buf(raw)).await;
+    let read = tokio::time::timeout(PATIENCE, socket.read_buf(raw)).await;
     read.expect("the stream goes on").expect("the server ends its answer in order") > 0
-}
-
-fn read(frame: &str) -> Option<Event> {
-    let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-    if frame.lines().all(|line| line.starts_with(':')) {
-        return None;
-    }
-    Some(Event {
-        name: field("event").expect("a frame has a name").to_owned(),
-        id: field("id").and_then(|id| id.parse().ok()).expect("a frame has a number"),
-        data: serde_json::from_str(field("data").expect("a frame has data")).expect("the data is JSON"),
-    })
 }

@@ -1,0 +1,206 @@
+//! `amalgam knowledge`: what a tenant's agents can look up. A running server finds what was imported at once.
+
+mod bring;
+mod look;
+
+use std::process::ExitCode;
+
+use amalgam_core::{
+    Operator, Store,
+    store::{Collection, DocumentListing, DocumentRecord, Within},
+};
+use amalgam_server::{forget_knowledge, show_collection, show_document};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::cli::ConfigArgs;
+use crate::desk::{Desk, now_ms};
+use crate::progress::Progress;
+use crate::table::{moment, table};
+use crate::terminal::{say, say_as_written, say_json};
+
+/// How many documents are asked for at once.
+const PAGE: usize = 500;
+
+#[derive(Debug, Args)]
+pub(crate) struct KnowledgeArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Bring in the text files of folders; what has not changed is left alone, what is gone is forgotten
+    Import(bring::ImportArgs),
+    /// List the collections of a tenant, or the documents of one of them
+    List(ListArgs),
+    /// Look something up as agents do, the best first
+    Search(look::SearchArgs),
+    /// Forget a collection, or what one source has brought into it
+    Delete(DeleteArgs),
+}
+
+/// Whose knowledge is meant, and what every command on it takes.
+#[derive(Debug, Args)]
+struct Place {
+    /// The tenant, by its number; may be left out where there is only one
+    #[arg(long, value_name = "ID", alias = "tenant")]
+    company_id: Option<i64>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// List the documents of this collection
+    #[arg(long, value_name = "NAME")]
+    collection: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+struct DeleteArgs {
+    /// The collection
+    #[arg(long, value_name = "NAME")]
+    collection: String,
+    /// Only the documents of this source
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(crate) async fn run(args: KnowledgeArgs) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::Import(args) => bring::run(args).await,
+        Action::List(ListArgs { collection: None, place }) => list(place).await,
+        Action::List(ListArgs { collection: Some(collection), place }) => documents(&collection, place).await,
+        Action::Search(args) => look::run(args).await,
+        Action::Delete(args) => delete(args).await,
+    }
+}
+
+/// Where a command deals with the knowledge of one tenant.
+struct Shelf {
+    desk: Desk,
+    tenant_id: i64,
+}
+
+impl Shelf {
+    async fn open(company_id: Option<i64>, config: ConfigArgs) -> anyhow::Result<Self> {
+        let desk = Desk::open(config).await?;
+        let operator = Operator::of_this_process();
+        let tenant_id = match company_id {
+            Some(id) => desk.store.tenant(operator, id).await?.with_context(|| format!("there is no tenant {id}"))?.id,
+            None => match desk.store.tenants(operator, None, 2).await?.as_slice() {
+                [only] => only.id,
+                [] => bail!("there is no tenant yet; the first start of the server makes one"),
+                _ => bail!("there are several tenants: say with --company-id which one is meant"),
+            },
+        };
+        Ok(Self { desk, tenant_id })
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.desk.store
+    }
+
+    fn within(&self) -> Within<'static> {
+        Within::Named(Operator::of_this_process(), self.tenant_id)
+    }
+
+    async fn collection(&self, name: &str) -> anyhow::Result<Option<Collection>> {
+        let collections = self.store().collections_within(self.within()).await?;
+        Ok(collections.into_iter().find(|collection| collection.name == name))
+    }
+}
+
+async fn list(place: Place) -> anyhow::Result<ExitCode> {
+    let shelf = Shelf::open(place.company_id, place.config).await?;
+    let collections = shelf.store().collections_within(shelf.within()).await?;
+    match place.json {
+        true => {
+            let shown: Vec<String> =
+                collections.iter().map(|one| show_collection(one).raw().text().to_owned()).collect();
+            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
+        }
+        false => {
+            let row = |one: &Collection| {
+                [
+                    one.name.clone(),
+                    one.documents.to_string(),
+                    one.chunks.to_string(),
+                    one.embedding_model.clone().unwrap_or_else(|| "-".to_owned()),
+                    moment(Some(one.updated_at_ms)),
+                ]
+            };
+            let headings = ["collection", "documents", "chunks", "embeddings", "updated"];
+            say(table(headings, &collections.iter().map(row).collect::<Vec<_>>()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn documents(collection: &str, place: Place) -> anyhow::Result<ExitCode> {
+    let shelf = Shelf::open(place.company_id, place.config).await?;
+    shelf.collection(collection).await?.with_context(|| no_such(collection))?;
+    let mut documents: Vec<DocumentRecord> = Vec::new();
+    loop {
+        let after = documents.last().map(|document| (document.source.clone(), document.path.clone()));
+        let after = after.as_ref().map(|(source, path)| (source.as_str(), path.as_str()));
+        let listing = DocumentListing { source: None, after, limit: PAGE };
+        let page = shelf.store().documents_within(shelf.within(), collection, listing).await?;
+        let last = page.len() < PAGE;
+        documents.extend(page);
+        if last {
+            break;
+        }
+    }
+    match place.json {
+        true => {
+            let shown: Vec<String> = documents.iter().map(|one| show_document(one).raw().text().to_owned()).collect();
+            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
+        }
+        false => {
+            let row = |one: &DocumentRecord| {
+                let (source, path, language) = (one.source.clone(), one.path.clone(), one.language.clone());
+                [source, path, language, one.chunks.to_string(), moment(Some(one.updated_at_ms))]
+            };
+            let headings = ["source", "path", "language", "chunks", "updated"];
+            say(table(headings, &documents.iter().map(row).collect::<Vec<_>>()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
+    let DeleteArgs { collection, source, place } = args;
+    let shelf = Shelf::open(place.company_id, place.config).await?;
+    let known = shelf.collection(&collection).await?.with_context(|| no_such(&collection))?;
+    let mut progress = Progress::of("documents", usize::try_from(known.documents).unwrap_or(usize::MAX));
+    let mut deleted = 0;
+    let told = |more: u64| {
+        deleted += more;
+        progress.add(usize::try_from(more).unwrap_or(usize::MAX));
+    };
+    let was = forget_knowledge(shelf.store(), shelf.within(), &collection, source.as_deref(), now_ms(), told).await?;
+    drop(progress);
+    if !was {
+        bail!(no_such(&collection));
+    }
+    match (place.json, &source) {
+        (true, _) => say_json(&json!({"collection": collection, "source": source, "deleted": deleted}))?,
+        (false, None) => say(format_args!("{collection} is gone, with {deleted} documents"))?,
+        (false, Some(source)) => say(format_args!("{deleted} documents of {source} are gone from {collection}"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_such(collection: &str) -> String {
+    format!("there is no collection {collection}")
+}

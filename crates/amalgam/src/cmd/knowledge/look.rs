@@ -1,0 +1,131 @@
+//! `amalgam knowledge search`
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use amalgam_core::{
+    Found, Lookup, Retrieval as _, Seal,
+    execute::request::{Condition, Operator},
+    store::FoundChunk,
+};
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::{Place, Shelf};
+use crate::knowledge::explained;
+use crate::terminal::{say, say_json, tell};
+use crate::wire_up::{self, SystemClock};
+
+/// How many lines of a piece are shown.
+const LINES: usize = 6;
+/// How much of a line is shown.
+const LINE: usize = 120;
+
+#[derive(Debug, Args)]
+pub(super) struct SearchArgs {
+    /// What is looked for, in words
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Only in these collections
+    #[arg(long = "collection", value_name = "NAME")]
+    collections: Vec<String>,
+    /// Only documents of which this holds, such as 'language == rust' or 'path contains src/'; may be given several times
+    #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
+    conditions: Vec<Condition<'static>>,
+    /// So many pieces
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=50))]
+    limit: u8,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
+    let shelf = Shelf::open(args.place.company_id, args.place.config).await?;
+    let scope = shelf.desk.administrator(shelf.tenant_id).await?;
+    let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&shelf.desk.config)?);
+    let names = wire_up::names(&shelf.desk.config, &seal, &SystemClock)?;
+    let lookup = Lookup {
+        text: &args.text,
+        collections: &args.collections,
+        conditions: &args.conditions,
+        limit: usize::from(args.limit),
+    };
+    let found = wire_up::knowledge(&shelf.desk.store, &names).find(&scope, lookup).await;
+    let Found { chunks, warnings } = found.map_err(explained)?;
+    match args.place.json {
+        true => {
+            let data: Vec<Value> = chunks.iter().map(as_json).collect();
+            say_json(&json!({"object": "list", "data": data, "warnings": warnings}))?;
+        }
+        false => {
+            warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
+            match chunks.is_empty() {
+                true => tell("nothing was found"),
+                false => say(chunks.iter().map(as_text).collect::<Vec<_>>().join("\n\n"))?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A condition as it is written on the command line: key, operator, and the rest is the value.
+fn condition(text: &str) -> Result<Condition<'static>, String> {
+    let mut parts = text.trim().splitn(3, char::is_whitespace);
+    let read = (|| {
+        let (key, operator, value) = (parts.next()?, parts.next()?, parts.next()?.trim());
+        let operator = Operator::ALL.into_iter().find(|known| known.name() == operator)?;
+        let filled = !key.is_empty() && !value.is_empty();
+        filled.then(|| Condition { key: key.to_owned().into(), operator, values: vec![value.to_owned().into()] })
+    })();
+    read.ok_or_else(|| "a condition is a key, one of == != contains does_not_contain, and a value".to_owned())
+}
+
+fn as_text(chunk: &FoundChunk) -> String {
+    let symbol = chunk.symbol.as_ref().map(|symbol| format!(" {symbol}")).unwrap_or_default();
+    let head = format!(
+        "{:.3}  {}:{}-{}{symbol}  ({})",
+        chunk.score, chunk.path, chunk.start_line, chunk.end_line, chunk.collection
+    );
+    let lines = chunk.content.lines().filter(|line| !line.trim().is_empty()).take(LINES);
+    let shown = lines.map(|line| format!("    {}", line.chars().take(LINE).collect::<String>()));
+    [head].into_iter().chain(shown).collect::<Vec<_>>().join("\n")
+}
+
+fn as_json(chunk: &FoundChunk) -> Value {
+    let attributes: Map<String, Value> =
+        chunk.attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "id": chunk.id,
+        "collection": chunk.collection,
+        "path": chunk.path,
+        "language": chunk.language,
+        "attributes": attributes,
+        "symbol": chunk.symbol,
+        "start_line": chunk.start_line,
+        "end_line": chunk.end_line,
+        "content": chunk.content,
+        "score": chunk.score,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_a_key_an_operator_and_a_value() {
+        let read = |text: &str| {
+            let condition = condition(text).ok()?;
+            Some((condition.key.into_owned(), condition.operator, condition.values.concat()))
+        };
+        assert_eq!(read("language == rust"), Some(("language".to_owned(), Operator::Equals, "rust".to_owned())));
+        assert_eq!(
+            read("path contains my docs/"),
+            Some(("path".to_owned(), Operator::Contains, "my docs/".to_owned()))
+        );
+        assert_eq!(read("path does_not_contain x").map(|read| read.1), Some(Operator::DoesNotContain));
+        for wrong in ["", "path", "path ==", "path == ", "path = x", "path like x"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `amalgam modes`: the modes of a tenant. Sessions follow a change from their next turn on.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use amalgam_core::Scope;
+use amalgam_server::{ListedMode, Modes};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::cli::ConfigArgs;
+use crate::desk::{Desk, now_ms, read_text};
+use crate::table::{moment, table};
+use crate::terminal::{say, say_as_written, say_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct ModesArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the modes of a tenant, its own and those that every tenant has
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Show a mode, as JSON
+    Show {
+        /// The mode's name
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Keep the mode that a file describes, in the place of the one of its name
+    Put {
+        /// A file with the JSON of one mode, as `modes show` tells it; - for standard input
+        #[arg(value_name = "FILE.json")]
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Take a mode of the tenant's own away; one that every tenant has comes back
+    Delete {
+        /// The mode's name
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Whose modes are meant, and what every command on them takes.
+#[derive(Debug, Args)]
+struct Place {
+    /// The tenant, by its number
+    #[arg(long, value_name = "ID", alias = "tenant")]
+    company_id: i64,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::List { place } => {
+            let (counter, json) = Counter::open(place).await?;
+            list(&counter, json).await?;
+        }
+        Action::Show { name, place } => {
+            let (counter, _) = Counter::open(place).await?;
+            let found = counter.modes().mode(&counter.scope, &name).await?;
+            say_as_written(found.show().raw().text())?;
+        }
+        Action::Put { file, place } => {
+            let text = read_text(&file)?;
+            let (counter, json) = Counter::open(place).await?;
+            let (kept, new) = counter.modes().put(&counter.scope, None, &text.into()).await?;
+            match (json, new) {
+                (true, _) => say_as_written(kept.show().raw().text())?,
+                (false, true) => say(format_args!("{} is a mode of the tenant", kept.mode.name))?,
+                (false, false) => {
+                    say(format_args!("{} is a mode of the tenant, in the place of the one before", kept.mode.name))?;
+                }
+            }
+        }
+        Action::Delete { name, place } => {
+            let (counter, json) = Counter::open(place).await?;
+            let seeded = counter.modes().delete(&counter.scope, &name).await?;
+            match (json, seeded) {
+                (true, _) => say_json(&json!({"id": name, "object": "mode.deleted", "deleted": true}))?,
+                (false, false) => say(format_args!("{name} is gone"))?,
+                (false, true) => say(format_args!("{name} is gone; the one that every tenant has is back"))?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where a command deals with the modes of a tenant.
+struct Counter {
+    desk: Desk,
+    scope: Scope,
+}
+
+impl Counter {
+    /// Opens the store; whether JSON is to be printed.
+    async fn open(place: Place) -> anyhow::Result<(Self, bool)> {
+        let desk = Desk::open(place.config).await?;
+        let scope = desk.administrator(place.company_id).await?;
+        Ok((Self { desk, scope }, place.json))
+    }
+
+    fn modes(&self) -> Modes<'_> {
+        Modes { store: &*self.desk.store, now_ms: now_ms() }
+    }
+}
+
+async fn list(counter: &Counter, json: bool) -> anyhow::Result<()> {
+    let found = counter.modes().list(&counter.scope, None, usize::MAX).await?;
+    match json {
+        true => {
+            let shown: Vec<String> = found.iter().map(|listed| listed.show().raw().text().to_owned()).collect();
+            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
+        }
+        false => say(as_table(&found))?,
+    }
+    Ok(())
+}
+
+fn as_table(found: &[ListedMode]) -> String {
+    let row = |listed: &ListedMode| {
+        let ListedMode { mode, seeded, unknown_tools } = listed;
+        let tools = mode.tools.iter().map(|tool| match unknown_tools.contains(tool) {
+            true => format!("{tool} (in no bank)"),
+            false => tool.clone(),
+        });
+        let tools = tools.collect::<Vec<_>>().join(", ");
+        [
+            mode.name.clone(),
+            mode.display_name.clone(),
+            if *seeded { "seeded" } else { "own" }.to_owned(),
+            if tools.is_empty() { "-".to_owned() } else { tools },
+            moment((!seeded).then_some(mode.updated_at_ms)),
+        ]
+    };
+    table(["name", "display name", "from", "tools", "updated"], &found.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,31 @@
+//! Brings files into a tenant's knowledge: folders become sources, files become documents, and only what changed is written.
+//!
+//! The command says what is meant; everything between a folder and the store is here.
+
+mod document;
+mod import;
+mod sources;
+
+use amalgam_core::Fault;
+
+pub(crate) use document::Settings;
+pub(crate) use import::{Import, Totals};
+pub(crate) use sources::{Rules, gather};
+
+/// A fault for whoever runs the installation, who may read what callers may not.
+pub(crate) fn explained(fault: Fault) -> anyhow::Error {
+    let message = fault.to_string();
+    match fault.detail {
+        Some(detail) => anyhow::anyhow!("{message} ({detail})"),
+        None => anyhow::anyhow!(message),
+    }
+}
+
+/// Whether something may be the name of a collection or of a source.
+pub(crate) fn is_name(name: &str) -> bool {
+    const LONGEST: usize = 64;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=LONGEST).contains(&name.len())
+        && name.bytes().all(plain)
+        && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+}

@@ -1,0 +1,15 @@
+//! The strict turn contract from outside: what IDE clients send and read, what models are told, and what outlives a process.
+//!
+//! Labels such as R034-15 name the rule that a test proves.
+
+mod continuations;
+mod deaths;
+mod desk;
+mod guide;
+mod inputs;
+mod knowledge;
+mod mishaps;
+mod sessions;
+mod streams;
+mod turns;
+mod validation;

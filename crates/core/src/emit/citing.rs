@@ -1,0 +1,130 @@
+//! Citations: markers of what was found become annotations, and leave the text.
+//!
+//! A marker may come in pieces. What may yet become one is kept back until it is clear, so that a stream never shows half
+//! of it.
+
+use std::collections::HashMap;
+
+use amalgam_protocol::{Json, Literal, Raw, Writer};
+
+use super::{Emitter, Open, items::OpenPart};
+use crate::file_search::{Marker, Source};
+
+/// What may be cited, and the text that may yet become a citation.
+#[derive(Debug, Default)]
+pub(super) struct Citing {
+    /// By the id in the marker.
+    sources: HashMap<String, Source>,
+    held: String,
+    /// Of the text that is kept back.
+    logprobs: Vec<Json>,
+}
+
+enum Piece {
+    Text(String),
+    Citation(Source),
+}
+
+impl Citing {
+    /// Takes text in, and gives what is clear by now.
+    fn take(&mut self, text: &str) -> Vec<Piece> {
+        self.held.push_str(text);
+        let held = std::mem::take(&mut self.held);
+        let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), held.as_str());
+        while let Some(start) = rest.find('[') {
+            let (before, bracket) = rest.split_at(start);
+            plain.push_str(before);
+            match Marker::at(bracket) {
+                Marker::Begun => {
+                    self.held = bracket.to_owned();
+                    rest = "";
+                    break;
+                }
+                Marker::Whole(id, length) if let Some(source) = self.sources.get(id) => {
+                    if !plain.is_empty() {
+                        pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    }
+                    pieces.push(Piece::Citation(source.clone()));
+                    rest = bracket.split_at(length).1;
+                }
+                // What nobody has found stays what it is: text.
+                Marker::Whole(..) | Marker::No => {
+                    plain.push('[');
+                    rest = bracket.split_at(1).1;
+                }
+            }
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        pieces
+    }
+}
+
+impl Emitter {
+    /// Lets the results of a search be cited from now on.
+    pub(super) fn may_cite(&mut self, output: Raw<'_>) {
+        let sources = Source::all(output);
+        if !sources.is_empty() {
+            let citing = self.citing.get_or_insert_default();
+            citing.sources.extend(sources.into_iter().map(|source| (source.id.clone(), source)));
+        }
+    }
+
+    /// Text of a model, with its citations.
+    pub(super) fn text(&mut self, delta: &Literal, logprobs: Option<&Json>) {
+        let Some(citing) = &mut self.citing else { return self.say(delta, logprobs) };
+        let text = delta.decode();
+        if citing.held.is_empty() && !text.contains('[') {
+            return self.say(delta, logprobs);
+        }
+        citing.logprobs.extend(logprobs.into_iter().flat_map(|list| list.raw().elements()).map(Json::from));
+        let pieces = citing.take(&text);
+        // Out of the way: what is said opens and closes parts, and a part that closes says what is kept back.
+        let held = std::mem::take(&mut citing.held);
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => self.say_late(&text),
+                Piece::Citation(source) => self.cite(&source),
+            }
+        }
+        if let Some(citing) = &mut self.citing {
+            citing.held = held;
+        }
+    }
+
+    /// Says what was kept back: it is no marker, or never became one.
+    pub(super) fn release(&mut self) {
+        if let Some(citing) = &mut self.citing
+            && !citing.held.is_empty()
+        {
+            let held = std::mem::take(&mut citing.held);
+            self.say_late(&held);
+        }
+    }
+
+    /// Says text whose tokens were heard before.
+    fn say_late(&mut self, text: &str) {
+        let logprobs = self.citing.as_mut().map(|citing| std::mem::take(&mut citing.logprobs)).unwrap_or_default();
+        let list = (!logprobs.is_empty()).then(|| {
+            let mut writer = Writer::default();
+            writer.array(|writer| logprobs.iter().for_each(|one| writer.valid(one.bytes())));
+            Json::from_writer(writer)
+        });
+        self.say(&Literal::from_text(text), list.as_ref());
+    }
+
+    fn cite(&mut self, source: &Source) {
+        self.ensure_part(OpenPart::text);
+        let index = match &self.open {
+            Some(Open::Message(message)) => message.chars(),
+            _ => 0,
+        };
+        self.annotation(source.annotation(index));
+    }
+}
+
+#[cfg(test)]
+#[path = "citing_tests.rs"]
+mod tests;

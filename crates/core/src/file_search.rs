@@ -1,0 +1,240 @@
+//! `file_search`: how its calls are told, shown and kept, and how what was found is cited.
+//!
+//! To a model it is a function with queries; its output is the list of results as the published item has it, each with a
+//! marker. A caller sees the queries, and the results if it asks for them. What the model was told is kept with the item either
+//! way, so that later turns know it.
+
+use std::borrow::Cow;
+
+use amalgam_protocol::{Json, Raw, Shape, Writer};
+use sha2::{Digest as _, Sha256};
+
+use crate::store::FoundChunk;
+
+/// The function's name, and the type of the tool.
+pub const FILE_SEARCH: &str = "file_search";
+/// What a caller includes to see the results.
+pub const FILE_SEARCH_RESULTS: &str = "file_search_call.results";
+
+/// Where an item keeps what the model was told, if that is not what its caller sees. It never leaves the server.
+const KEPT: &str = "kept_output";
+/// The attribute that tells where a document was brought in from.
+const SOURCE: &str = "source";
+/// What markers begin with.
+const MARKER: &str = "[kb:";
+/// What stands for results that a caller was not shown and therefore cannot send back.
+const NOT_KEPT: &[u8] =
+    br#""The results of this search are not part of the conversation any more. Search again to see them.""#;
+/// The longest id in a marker.
+const LONGEST_ID: usize = 64;
+
+/// The queries that a call's arguments hold: `queries`, or a single `query`.
+pub fn queries(arguments: Raw<'_>) -> Vec<Cow<'_, str>> {
+    let texts = |raw: Raw<'_>| matches!(raw.shape(), Shape::Array | Shape::String);
+    let said = arguments.get("queries").filter(|said| texts(*said)).or_else(|| arguments.get("query"));
+    let Some(said) = said else { return Vec::new() };
+    match said.as_str() {
+        Some(query) => vec![query.decode()],
+        None => said.elements().filter_map(Raw::as_str).map(|query| query.decode()).collect(),
+    }
+}
+
+/// Writes a piece that was found as one of the results, with a score from 0 to 1.
+pub fn write_result(writer: &mut Writer, chunk: &FoundChunk, score: f64) {
+    let lines = format!("{}-{}", chunk.start_line, chunk.end_line);
+    let marker = format!("{MARKER}{}]", chunk.id);
+    let ours = [
+        ("marker", Some(&marker)),
+        ("collection", Some(&chunk.collection)),
+        ("lines", Some(&lines)),
+        ("language", Some(&chunk.language)),
+        ("symbol", chunk.symbol.as_ref()),
+    ];
+    writer.object(|writer| {
+        writer.key("file_id").string(&file_id(chunk));
+        writer.key("filename").string(&chunk.path);
+        writer.key("score").float(score);
+        writer.key("attributes").object(|writer| {
+            for (name, value) in ours {
+                if let Some(value) = value {
+                    writer.key(name).string(value);
+                }
+            }
+            for (name, value) in &chunk.attributes {
+                // Where a document was brought in from is a place on somebody's disk.
+                if name != SOURCE && !ours.iter().any(|(known, _)| known == name) {
+                    writer.key_text(name).string(value);
+                }
+            }
+        });
+        writer.key("text").string(&chunk.content);
+    });
+}
+
+/// What a document is cited by: the same as long as it stays where it is, however often it is brought in.
+fn file_id(chunk: &FoundChunk) -> String {
+    let source = chunk.attributes.iter().find(|(name, _)| name == SOURCE).map_or("", |(_, value)| value);
+    let mut digest = Sha256::new();
+    for part in [chunk.collection.as_str(), source, &chunk.path] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let hex = digest.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("kb_{hex}")
+}
+
+/// A result that can be cited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// The id in its marker.
+    pub(crate) id: String,
+    pub(crate) file_id: String,
+    pub(crate) filename: String,
+}
+
+impl Source {
+    /// All that an output of a search holds.
+    pub(crate) fn all(output: Raw<'_>) -> Vec<Self> {
+        let source = |result: Raw<'_>| {
+            let marker = result.get("attributes")?.get_str("marker")?;
+            let Marker::Whole(id, _) = Marker::at(&marker) else { return None };
+            Some(Self {
+                id: id.to_owned(),
+                file_id: result.get_str("file_id")?.into_owned(),
+                filename: result.get_str("filename")?.into_owned(),
+            })
+        };
+        match output.shape() {
+            Shape::Array => output.elements().filter_map(source).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The annotation that cites it at a place of the text.
+    pub(crate) fn annotation(&self, index: usize) -> Json {
+        let mut writer = Writer::with_capacity(self.file_id.len() + self.filename.len() + 80);
+        writer.object(|writer| {
+            writer.key("type").string("file_citation");
+            writer.key("index").number(index as u64);
+            writer.key("file_id").string(&self.file_id);
+            writer.key("filename").string(&self.filename);
+        });
+        Json::from_writer(writer)
+    }
+}
+
+/// What a text that begins with a bracket begins with.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Marker<'a> {
+    /// The marker of this id, so many bytes long.
+    Whole(&'a str, usize),
+    /// The beginning of a marker, as far as it can be told.
+    Begun,
+    /// Something else.
+    No,
+}
+
+impl<'a> Marker<'a> {
+    /// The marker that the text begins with.
+    pub(crate) fn at(text: &'a str) -> Self {
+        let Some(rest) = text.strip_prefix(MARKER) else {
+            return if MARKER.starts_with(text) { Self::Begun } else { Self::No };
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let end = rest.find(|c: char| !plain(c)).unwrap_or(rest.len());
+        let (id, behind) = rest.split_at(end);
+        match behind.chars().next() {
+            _ if id.len() > LONGEST_ID => Self::No,
+            None => Self::Begun,
+            Some(']') if !id.is_empty() => Self::Whole(id, MARKER.len() + id.len() + 1),
+            Some(_) => Self::No,
+        }
+    }
+}
+
+/// What an item tells about a search.
+pub(crate) struct Search<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) call_id: Option<&'a str>,
+    pub(crate) status: &'a str,
+    pub(crate) queries: &'a [Cow<'a, str>],
+    /// What the model was told, once it is known.
+    pub(crate) output: Option<Raw<'a>>,
+    /// Whether its caller sees the results.
+    pub(crate) results: bool,
+}
+
+impl Search<'_> {
+    /// The item as its caller sees it, and as it is kept where that is something else.
+    pub(crate) fn items(&self) -> (Json, Option<Json>) {
+        let list = self.output.filter(|output| output.shape() == Shape::Array);
+        let shown = list.filter(|_| self.results);
+        let hidden = self.output.filter(|_| shown.is_none());
+        (self.item(shown, None), hidden.map(|output| self.item(shown, Some(output))))
+    }
+
+    fn item(&self, results: Option<Raw<'_>>, kept: Option<Raw<'_>>) -> Json {
+        let mut writer = Writer::with_capacity(results.or(kept).map_or(0, |raw| raw.text().len()) + 256);
+        writer.object(|writer| {
+            writer.key("type").string("file_search_call");
+            writer.key("id").string(self.id);
+            writer.key("status").string(self.status);
+            if let Some(call_id) = self.call_id {
+                writer.key("call_id").string(call_id);
+            }
+            writer.key("queries").array(|writer| self.queries.iter().for_each(|query| writer.string(query)));
+            match results {
+                Some(results) => writer.key("results").raw(results),
+                None => writer.key("results").null(),
+            }
+            if let Some(kept) = kept {
+                writer.key(KEPT).raw(kept);
+            }
+        });
+        Json::from_writer(writer)
+    }
+}
+
+/// What the model is told that an item of ours has found.
+pub(crate) fn told(item: Raw<'_>) -> Raw<'_> {
+    let results = || item.get("results").filter(|results| results.shape() == Shape::Array);
+    item.get(KEPT).or_else(results).unwrap_or_else(|| Raw::parse(NOT_KEPT).expect("a quoted sentence is JSON"))
+}
+
+/// Whether somebody who reads an item again sees results that its first caller did not ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Results {
+    /// As the first caller.
+    Hidden,
+    /// All of them.
+    Shown,
+}
+
+/// An item that was kept, as whoever reads it again sees it.
+pub fn shown(kept: Json, results: Results) -> Json {
+    if kept.raw().get(KEPT).is_none() {
+        return kept;
+    }
+    let mut writer = Writer::with_capacity(kept.bytes().len());
+    write_shown(&mut writer, kept.raw(), results);
+    Json::from_writer(writer)
+}
+
+/// Writes an item that was kept as whoever reads it again sees it.
+pub(crate) fn write_shown(writer: &mut Writer, item: Raw<'_>, results: Results) {
+    let Some(kept) = item.get(KEPT) else { return writer.raw(item) };
+    let found = Some(kept).filter(|kept| results == Results::Shown && kept.shape() == Shape::Array);
+    writer.object(|writer| {
+        for (name, value) in item.fields() {
+            match (&*name.decode(), found) {
+                (KEPT, _) => {}
+                ("results", Some(found)) => writer.key("results").raw(found),
+                (name, _) => writer.key_text(name).raw(value),
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+#[path = "file_search_tests.rs"]
+mod tests;

@@ -1,0 +1,199 @@
+//! What an upstream that keeps state itself knows of a conversation, and whether that is what was said.
+//!
+//! Nothing is assumed about why the two might differ: a turn that was shortened, a call that got no output, a fork, a tool
+//! that ran on this side. What was said up to an answer is digested together with the answer. A later history goes on from
+//! that answer only if it begins with exactly the same; else everything is told anew.
+
+use amalgam_protocol::{Content, HostedItem, ItemKind, Json, PartKind, Raw, Role, Writer};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Entry, History,
+    normalise::{call_of, is_ours},
+};
+use crate::{items::read_items, model::Remembers};
+
+/// An answer that an upstream has kept, and what it knows with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamMemory {
+    /// The operator's name of the upstream.
+    pub upstream: String,
+    /// The model that it was asked for.
+    pub model: String,
+    /// The upstream's own id of the answer.
+    pub id: String,
+    /// How many entries a history has up to there, the answer's among them.
+    entries: usize,
+    /// What they say, in hexadecimal digits.
+    digest: String,
+}
+
+impl UpstreamMemory {
+    /// How many entries of a history the upstream knows; nothing if it knows something else, or there is nothing new.
+    pub fn known(&self, history: &History<'_>, remembers: Remembers) -> Option<usize> {
+        let (known, new) = history.entries.split_at_checked(self.entries)?;
+        if new.is_empty() {
+            return None;
+        }
+        let said = SaidSoFar::begin(history, remembers)?.and(known);
+        (said.digest() == self.digest).then_some(self.entries)
+    }
+
+    /// As it is kept: a JSON object.
+    pub fn to_json(&self) -> Json {
+        let mut writer = Writer::with_capacity(256);
+        writer.object(|writer| {
+            writer.key("upstream").string(&self.upstream);
+            writer.key("model").string(&self.model);
+            writer.key("id").string(&self.id);
+            writer.key("entries").number(self.entries as u64);
+            writer.key("digest").string(&self.digest);
+        });
+        Json::from_writer(writer)
+    }
+
+    /// Reads what was kept; nothing where that is something else.
+    pub fn read(kept: Raw<'_>) -> Option<Self> {
+        let text = |name: &str| kept.get_str(name).map(std::borrow::Cow::into_owned);
+        Some(Self {
+            upstream: text("upstream")?,
+            model: text("model")?,
+            id: text("id")?,
+            entries: usize::try_from(kept.get("entries")?.as_u64()?).ok()?,
+            digest: text("digest")?,
+        })
+    }
+}
+
+/// A digest of what is said to an upstream, and then of what it answers.
+#[derive(Debug, Clone)]
+pub struct SaidSoFar {
+    entries: usize,
+    hash: Sha256,
+}
+
+impl SaidSoFar {
+    /// All of a history; nothing for an upstream that remembers nothing, or not all of this.
+    pub fn of(history: &History<'_>, remembers: Remembers) -> Option<Self> {
+        Some(Self::begin(history, remembers)?.and(&history.entries))
+    }
+
+    /// Adds the upstream's answer; nothing where some of it is not the upstream's, such as a call that was run here.
+    #[must_use]
+    pub fn answered(self, items: &[Json]) -> Option<Self> {
+        let items = read_items(items.iter().map(Json::raw)).ok()?;
+        let mut entries = Vec::with_capacity(items.len());
+        for item in &items {
+            entries.push(match (&item.kind, call_of(item)) {
+                (_, Some(call)) => Entry::Call(call),
+                // Shown before the model speaks; it never hears of it.
+                (ItemKind::Hosted(kind @ HostedItem::McpListTools), _) if is_ours(*kind, item) => continue,
+                (ItemKind::Hosted(kind), _) if is_ours(*kind, item) => return None,
+                (ItemKind::Message(message), _) => {
+                    Entry::Message { role: message.role, content: message.content.clone(), item: Some(item.raw) }
+                }
+                (ItemKind::Reasoning(_), _) => Entry::Reasoning(item.clone()),
+                _ => Entry::Opaque(item.clone()),
+            });
+        }
+        Some(self.and(&entries))
+    }
+
+    /// What is known from here on about an answer of this id.
+    pub fn memory(self, upstream: String, model: String, id: String) -> UpstreamMemory {
+        UpstreamMemory { upstream, model, id, entries: self.entries, digest: self.digest() }
+    }
+
+    fn begin(history: &History<'_>, remembers: Remembers) -> Option<Self> {
+        let mut said = Self { entries: 0, hash: Sha256::new() };
+        match (remembers, history.instructions.as_slice()) {
+            (Remembers::Nothing, _) => return None,
+            (Remembers::Everything, instructions) => {
+                said.number(instructions.len());
+                instructions.iter().for_each(|entry| said.entry(entry));
+            }
+            // One text is told with every call, and is no part of what is remembered.
+            (Remembers::Items, [] | [Entry::Message { role: Role::System, content: Content::Text(_), item: None }]) => {
+            }
+            // Anything richer stands among the items, where it would be told twice.
+            (Remembers::Items, _) => return None,
+        }
+        Some(said)
+    }
+
+    fn and(mut self, entries: &[Entry<'_>]) -> Self {
+        self.entries += entries.len();
+        entries.iter().for_each(|entry| self.entry(entry));
+        self
+    }
+
+    /// What an entry says, whatever it was written like: ids and states of items say nothing.
+    fn entry(&mut self, entry: &Entry<'_>) {
+        match entry {
+            Entry::Message { role, content, .. } => {
+                self.text("message");
+                self.text(role.name());
+                self.content(content);
+            }
+            Entry::Note(text) => self.texts(["note", text]),
+            Entry::Summary(text) => self.texts(["summary", text]),
+            Entry::Call(call) => {
+                self.texts(["call", &format!("{:?}", call.kind), &call.call_id, &call.name]);
+                self.text(call.namespace.as_deref().unwrap_or_default());
+                self.text(&call.payload.text());
+            }
+            Entry::Output(output) => {
+                self.texts(["output", &format!("{:?}", output.kind), &output.call_id]);
+                self.content(&output.content);
+            }
+            Entry::Reasoning(item) | Entry::Opaque(item) => {
+                self.text("item");
+                for (key, value) in item.raw.fields().filter(|(key, _)| !key.is("id") && !key.is("status")) {
+                    self.texts([&key.decode(), value.text()]);
+                }
+            }
+        }
+    }
+
+    /// A text is the same as one part of it.
+    fn content(&mut self, content: &Content<'_>) {
+        match content {
+            Content::Text(text) => {
+                self.number(1);
+                self.texts(["text", &text.decode()]);
+            }
+            Content::Value(value) => self.texts(["value", value.text()]),
+            Content::Parts(parts) => {
+                self.number(parts.len());
+                for part in parts {
+                    match &part.kind {
+                        PartKind::Text { text, .. } => self.texts(["text", &text.decode()]),
+                        _ => self.texts(["part", part.raw.text()]),
+                    }
+                }
+            }
+        }
+    }
+
+    fn texts<const N: usize>(&mut self, texts: [&str; N]) {
+        texts.into_iter().for_each(|text| self.text(text));
+    }
+
+    /// With its length, so that no two lists of texts are the same bytes.
+    fn text(&mut self, text: &str) {
+        self.number(text.len());
+        self.hash.update(text.as_bytes());
+    }
+
+    fn number(&mut self, number: usize) {
+        self.hash.update((number as u64).to_le_bytes());
+    }
+
+    fn digest(&self) -> String {
+        self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "remembered_tests.rs"]
+mod tests;

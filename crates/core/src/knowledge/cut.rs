@@ -1,0 +1,285 @@
+//! Cuts a document into pieces that can be found and read by themselves.
+//!
+//! A piece consists of whole lines. It begins where something begins: at a heading, at a declaration, behind a blank line.
+//! Only where there is no such border do two pieces share a few lines, so that what stands at the cut is in one of them.
+//! The work is in proportion to the text, whatever the text.
+
+use std::collections::HashMap;
+
+use super::{declared, words::words};
+use crate::store::NewChunk;
+
+/// Changes whenever the same text is cut or described in another way.
+pub const CUT_VERSION: u32 = 1;
+
+/// A piece has at most so many lines, and so many characters.
+const MOST_LINES: usize = 60;
+const MOST_CHARS: usize = 2000;
+/// From this size on, a piece ends before the next declaration.
+const GOOD_LINES: usize = 24;
+const GOOD_CHARS: usize = 1000;
+/// What pieces share where there is no border, if it is not more than a tenth of a piece.
+const SHARED_LINES: usize = 3;
+const SHARED_CHARS: usize = MOST_CHARS / 10;
+/// A document has at most so many pieces; what is behind them is left out.
+const MOST_PIECES: usize = 1 << 16;
+/// Text that has the character of number 0 so near to its beginning is none.
+const LOOKED_AT: usize = 8192;
+const SYMBOL_CHARS: usize = 160;
+
+/// The pieces of a document in order, with their words and without embeddings; none for a document without words, and for
+/// one that is no text.
+pub fn cut(path: &str, language: &str, text: &str) -> Vec<NewChunk> {
+    if text.bytes().take(LOOKED_AT).any(|byte| byte == 0) {
+        return Vec::new();
+    }
+    // An editor's mark at the beginning is not part of the text.
+    let rows = rows(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let marks = match language {
+        "markdown" => headings(&rows),
+        _ => declarations(&rows, language),
+    };
+    let named = words(path.rsplit(['/', '\\']).next().unwrap_or(path));
+    let mut symbols = Symbols::default();
+    let mut pieces = Vec::new();
+    let mut from = 0;
+    while let Some(begun) = marks.get(from..).and_then(|rest| rest.iter().position(|mark| !mark.blank)) {
+        if pieces.len() == MOST_PIECES {
+            break;
+        }
+        let begin = from + begun;
+        let (end, next) = end_of(&rows, &marks, begin);
+        from = next;
+        let (Some(rows), Some(marks)) = (rows.get(begin..end), marks.get(begin..end)) else { break };
+        if let Some(piece) = piece(rows, &named, || symbols.of(marks)) {
+            pieces.push(piece);
+        }
+    }
+    pieces
+}
+
+/// A line, or a part of one that is too long for a piece.
+struct Row<'a> {
+    text: &'a str,
+    chars: usize,
+    /// From 1.
+    line: u64,
+}
+
+fn rows(text: &str) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    for (line, mut text) in (1..).zip(text.lines()) {
+        while let Some((end, _)) = text.char_indices().nth(MOST_CHARS) {
+            let (most, _) = text.split_at(end);
+            let good = |c: char| c.is_whitespace() || ";,}>".contains(c);
+            let at = most.char_indices().rev().take(MOST_CHARS / 4).find(|(_, c)| good(*c));
+            let (part, rest) = text.split_at(at.map_or(end, |(at, c)| at + c.len_utf8()));
+            rows.push(Row { text: part, chars: part.chars().count(), line });
+            text = rest;
+        }
+        rows.push(Row { text, chars: text.chars().count(), line });
+    }
+    rows
+}
+
+/// How good it is to begin a piece at a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Border {
+    None,
+    /// Behind a blank line.
+    Gap,
+    /// The same, at the left edge; or a declaration inside another.
+    Part,
+    /// A declaration.
+    Declaration,
+    /// A heading.
+    Heading,
+}
+
+/// What is known about a row.
+struct Mark {
+    blank: bool,
+    border: Border,
+    /// What is declared here, with what it is in; or a heading with those above it.
+    declares: Option<String>,
+    /// What the row is in.
+    within: Option<String>,
+}
+
+fn declarations(rows: &[Row<'_>], language: &str) -> Vec<Mark> {
+    let mut marks: Vec<Mark> = Vec::with_capacity(rows.len());
+    // What is declared around, with its indentation.
+    let mut around: Vec<(usize, &str)> = Vec::new();
+    let path = |around: &[(usize, &str)]| {
+        let names: Vec<&str> = around.iter().rev().take(3).rev().map(|(_, name)| *name).collect();
+        (!names.is_empty()).then(|| names.join("."))
+    };
+    let mut within: Option<String> = None;
+    for (at, row) in rows.iter().enumerate() {
+        let trimmed = row.text.trim();
+        let blank = trimmed.is_empty();
+        let behind_gap = at.checked_sub(1).and_then(|before| marks.get(before)).is_none_or(|before| before.blank);
+        let indent = row.text.chars().take_while(|c| c.is_whitespace()).count();
+        let mut border = match (blank, behind_gap) {
+            (false, true) if indent == 0 => Border::Part,
+            (false, true) => Border::Gap,
+            _ => Border::None,
+        };
+        let declared = if blank { None } else { declared::name(language, trimmed) };
+        let mut declares = None;
+        if let Some(name) = declared {
+            around.retain(|(outer, _)| *outer < indent);
+            around.push((indent, name));
+            declares = path(&around);
+            within.clone_from(&declares);
+            let own = if indent == 0 { Border::Declaration } else { Border::Part };
+            // It begins with the comments and attributes that stand right above it.
+            let attached = |before: &usize| {
+                let row = rows.get(*before).map_or("", |row| row.text.trim());
+                declared::is_attached(row)
+            };
+            let head = (0..at).rev().take(MOST_LINES / 2).take_while(attached).last();
+            match head.and_then(|head| marks.get_mut(head)) {
+                Some(head) => head.border = head.border.max(own),
+                None => border = border.max(own),
+            }
+        } else if !blank && around.last().is_some_and(|(outer, _)| *outer >= indent && !is_closing(trimmed)) {
+            around.retain(|(outer, _)| *outer < indent);
+            within = path(&around);
+        }
+        marks.push(Mark { blank, border, declares, within: within.clone() });
+    }
+    marks
+}
+
+/// Ends what is around it, or goes on with its head.
+fn is_closing(trimmed: &str) -> bool {
+    trimmed.starts_with(['}', ')', ']', '{']) || declared::is_attached(trimmed) || trimmed == "end"
+}
+
+fn headings(rows: &[Row<'_>]) -> Vec<Mark> {
+    let mut marks: Vec<Mark> = Vec::with_capacity(rows.len());
+    let mut above: Vec<(usize, String)> = Vec::new();
+    let mut fence: Option<(char, usize)> = None;
+    let mut within: Option<String> = None;
+    for (at, row) in rows.iter().enumerate() {
+        let trimmed = row.text.trim();
+        let blank = trimmed.is_empty();
+        let behind_gap = at.checked_sub(1).and_then(|before| marks.get(before)).is_none_or(|before| before.blank);
+        let mut border = match (blank, behind_gap) {
+            (false, true) if fence.is_none() => Border::Part,
+            (false, true) => Border::Gap,
+            _ => Border::None,
+        };
+        let mut declares = None;
+        let run = |c: char| trimmed.chars().take_while(|one| *one == c).count();
+        match fence {
+            Some((c, length)) => {
+                if run(c) >= length && trimmed.trim_start_matches(c).is_empty() {
+                    fence = None;
+                }
+            }
+            None if run('`') >= 3 => fence = Some(('`', run('`'))),
+            None if run('~') >= 3 => fence = Some(('~', run('~'))),
+            None => {
+                if let Some((level, title)) = heading(row.text) {
+                    above.retain(|(outer, _)| *outer < level);
+                    above.push((level, title.to_owned()));
+                    let titles: Vec<&str> = above.iter().map(|(_, title)| title.as_str()).collect();
+                    within = Some(titles.join(" > "));
+                    declares.clone_from(&within);
+                    // A heading right below another one is not parted from it.
+                    let alone = (0..at).rev().find(|before| marks.get(*before).is_some_and(|mark| !mark.blank));
+                    let follows =
+                        alone.and_then(|before| marks.get(before)).is_some_and(|mark| mark.declares.is_some());
+                    border = if follows { Border::None } else { Border::Heading };
+                }
+            }
+        }
+        marks.push(Mark { blank, border, declares, within: within.clone() });
+    }
+    marks
+}
+
+fn heading(line: &str) -> Option<(usize, &str)> {
+    let level = line.bytes().take_while(|byte| *byte == b'#').count();
+    let rest = line.trim_start_matches('#');
+    let title = rest.trim().trim_end_matches('#').trim_end();
+    ((1..=6).contains(&level) && rest.starts_with([' ', '\t']) && !title.is_empty()).then_some((level, title))
+}
+
+/// Where the piece that begins at a row ends, and where the next one begins.
+fn end_of(rows: &[Row<'_>], marks: &[Mark], begin: usize) -> (usize, usize) {
+    let (mut lines, mut chars) = (0, 0);
+    let mut best: Option<(Border, usize)> = None;
+    for (at, (row, mark)) in rows.iter().zip(marks).enumerate().skip(begin) {
+        let border = if at == begin { Border::None } else { mark.border };
+        let good = lines >= GOOD_LINES || chars >= GOOD_CHARS;
+        if border == Border::Heading || (border == Border::Declaration && good) {
+            return (at, at);
+        }
+        let enough = lines >= MOST_LINES / 4 || chars >= MOST_CHARS / 4;
+        if border > Border::None && enough && best.is_none_or(|(before, _)| border >= before) {
+            best = Some((border, at));
+        }
+        if lines == MOST_LINES || (at > begin && chars + row.chars > MOST_CHARS) {
+            if let Some((_, end)) = best {
+                return (end, end);
+            }
+            let shared = rows.get(begin + 1..at).unwrap_or_default().iter().rev().take(SHARED_LINES);
+            let mut room = SHARED_CHARS;
+            let shared = shared.take_while(|shared| {
+                let fits = shared.chars <= room && shared.line != row.line;
+                room = room.saturating_sub(shared.chars);
+                fits
+            });
+            return (at, at - shared.count());
+        }
+        lines += 1;
+        chars += row.chars + 1;
+    }
+    (rows.len(), rows.len())
+}
+
+/// Nothing where there is no word.
+fn piece(rows: &[Row<'_>], named: &[String], symbol: impl FnOnce() -> Option<String>) -> Option<NewChunk> {
+    let filled = rows.iter().rposition(|row| !row.text.trim().is_empty())?;
+    let rows = rows.get(..=filled)?;
+    let (first, last) = (rows.first()?, rows.last()?);
+    let mut content = String::with_capacity(rows.iter().map(|row| row.text.len() + 1).sum());
+    let mut line = first.line;
+    for row in rows {
+        if row.line != line {
+            content.push('\n');
+            line = row.line;
+        }
+        content.push_str(row.text);
+    }
+    let mut found = words(&content);
+    if found.is_empty() {
+        return None;
+    }
+    let symbol = symbol();
+    found.extend(words(symbol.as_deref().unwrap_or_default()));
+    found.extend_from_slice(named);
+    Some(NewChunk { symbol, start_line: first.line, end_line: last.line, content, words: found, embedding: None })
+}
+
+/// What pieces are; two of a document are never the same, whatever the case.
+#[derive(Default)]
+struct Symbols(HashMap<String, u32>);
+
+impl Symbols {
+    fn of(&mut self, marks: &[Mark]) -> Option<String> {
+        let declared = marks.iter().find_map(|mark| mark.declares.as_ref());
+        let symbol = declared.or_else(|| marks.first().and_then(|mark| mark.within.as_ref()))?;
+        let symbol: String = symbol.chars().filter(|c| !c.is_control()).take(SYMBOL_CHARS).collect();
+        let count = self.0.entry(symbol.to_lowercase()).or_default();
+        *count += 1;
+        Some(if *count == 1 { symbol } else { format!("{symbol} ({count})") })
+    }
+}
+
+#[cfg(test)]
+#[path = "cut_tests.rs"]
+mod tests;

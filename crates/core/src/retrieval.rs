@@ -1,0 +1,40 @@
+//! Looking things up in a tenant's knowledge, as whoever runs turns asks for it.
+
+use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::Scope, store::FoundChunk};
+
+/// What is looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Lookup<'a> {
+    /// In words, such as a question or an instruction.
+    pub text: &'a str,
+    /// In these collections; in all of the tenant's when there are none.
+    pub collections: &'a [String],
+    /// Of documents of which all of these hold.
+    pub conditions: &'a [Condition<'a>],
+    /// So many pieces, the best first.
+    pub limit: usize,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Found {
+    /// The best first; without their embeddings.
+    pub chunks: Vec<FoundChunk>,
+    /// What made it less than it could be, each in a sentence that a caller may read.
+    pub warnings: Vec<String>,
+}
+
+/// Looks things up.
+///
+/// An implementer promises that only a store which cannot be used is a fault; everything else that goes wrong finds less, and
+/// is told as a warning.
+pub trait Retrieval: Send + Sync {
+    /// The pieces of the caller's tenant that fit best.
+    fn find<'a>(&'a self, scope: &'a Scope, lookup: Lookup<'a>) -> BoxFuture<'a, Result<Found, Fault>>;
+}
+
+/// Gives texts a place in the space of a model, so that those which mean alike are near to each other.
+pub trait Embedder: Send + Sync {
+    /// One place for each text, in their order and with the same number of coordinates.
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>>;
+}

@@ -1,0 +1,27 @@
+//! What an upstream that keeps state itself will know once a turn has ended.
+
+use amalgam_core::{SaidSoFar, UpstreamMemory};
+use amalgam_protocol::Json;
+
+/// A call whose answer the upstream keeps.
+#[derive(Debug)]
+pub(crate) struct Remembering {
+    /// What it was told.
+    pub(crate) said: SaidSoFar,
+    /// The operator's name of the upstream.
+    pub(crate) upstream: String,
+    /// The model that it was asked for.
+    pub(crate) model: String,
+    /// Its own id of the answer, once it has said that.
+    pub(crate) id: Option<String>,
+}
+
+impl Remembering {
+    /// What is known from here on; nothing where the answer has no id, or is not all the upstream's. `answer` is what it has
+    /// said in this call.
+    pub(crate) fn memory(&self, answer: &[Json]) -> Option<UpstreamMemory> {
+        let id = self.id.clone().filter(|id| !id.is_empty())?;
+        let said = self.said.clone().answered(answer)?;
+        Some(said.memory(self.upstream.clone(), self.model.clone(), id))
+    }
+}

@@ -1,0 +1,58 @@
+//! Puts the content of uploaded files into what a model is asked, in every round of every turn that has them.
+
+use std::collections::HashMap;
+
+use amalgam_core::{
+    Fault, FaultKind, Fetched, History, Scope, Stem,
+    uploads::{self, Expanded, Upload},
+};
+
+use crate::{fitting::counted, run::Engine};
+
+/// The most different files of one turn.
+pub const FILES_PER_TURN: usize = 256;
+
+/// What is encoded at once; more of it nobody else should wait for.
+const ENCODED_AT_ONCE: usize = 64 * 1024;
+
+impl Engine {
+    /// Reads the caller's uploaded files that a history names; nothing where it names none. One that is not there any
+    /// more is told to the model as such: what was said before stays said.
+    pub async fn expand(&self, scope: &Scope, history: &History<'_>) -> Result<Option<Expanded>, Fault> {
+        let mut times: HashMap<&str, usize> = HashMap::new();
+        uploads::named(history).for_each(|id| *times.entry(id).or_default() += 1);
+        if times.is_empty() {
+            return Ok(None);
+        }
+        if times.len() > FILES_PER_TURN {
+            return Err(Fault::invalid(
+                "input",
+                format!("At most {FILES_PER_TURN} uploaded files can be in one turn."),
+            ));
+        }
+        let mut left = self.settings.upload_bytes;
+        let mut contents = HashMap::new();
+        for (id, times) in times {
+            // What has not the form of an id nothing has, and no store need look for it.
+            if Stem::of(id).is_none() {
+                continue;
+            }
+            let found = self.keeper.store.file_content(scope, id, self.clock.now_ms()).await?;
+            let Some((file, bytes)) = found else { continue };
+            // A file that is named twice is sent twice.
+            left = bytes.len().checked_mul(times).and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| {
+                let most = self.settings.upload_bytes;
+                Fault::new(FaultKind::TooLarge, format!("The uploaded files of one turn have more than {most} bytes."))
+                    .param("input")
+            })?;
+            let (filename, media_type) = (file.filename, file.media_type);
+            let fetched = Fetched { media_type: media_type.clone(), bytes };
+            let data_uri = match fetched.bytes.len() <= ENCODED_AT_ONCE {
+                true => fetched.data_uri(),
+                false => counted(move || fetched.data_uri()).await?,
+            };
+            contents.insert(id.to_owned(), Upload { filename, media_type, data_uri });
+        }
+        Ok(Some(Expanded::new(history, &contents)))
+    }
+}

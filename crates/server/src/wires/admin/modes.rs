@@ -1,0 +1,213 @@
+//! `/admin/modes`: what the agents of a tenant can be for a while, those that every tenant has among them.
+
+mod order;
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, FaultKind, Scope, Store,
+    execute::modes,
+    store::{Mode, Within},
+};
+use amalgam_protocol::{Json, Writer};
+use axum::{
+    Extension,
+    extract::{Path, Request, State, rejection::PathRejection},
+    response::Response,
+};
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{bank, fields, named_tenant, page, place};
+use crate::{
+    app::App,
+    wires::{
+        WireError, answer,
+        query::{Query, id_of, missing},
+    },
+};
+
+/// What a missing mode is called.
+const MODE: &str = "Mode";
+
+/// The modes of one tenant, for whoever administers it.
+#[derive(Clone, Copy)]
+pub struct Modes<'a> {
+    /// Keeps those that the tenant has defined.
+    pub store: &'a dyn Store,
+    /// Milliseconds since 1970.
+    pub now_ms: u64,
+}
+
+/// A mode, and what is told about it besides.
+pub struct ListedMode {
+    /// The mode itself.
+    pub mode: Mode,
+    /// Whether it is as every tenant has it.
+    pub seeded: bool,
+    /// Tools of its that no bank has.
+    pub unknown_tools: Vec<String>,
+}
+
+impl Modes<'_> {
+    /// Every mode by name, whatever its case, behind `after`.
+    pub async fn list(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<ListedMode>, Fault> {
+        let own = self.own(scope).await?;
+        let after = after.map(str::to_ascii_lowercase);
+        let is_behind = |mode: &Mode| after.as_ref().is_none_or(|after| mode.name.to_ascii_lowercase() > *after);
+        let listed = modes::all(&own).into_iter().filter(is_behind).take(limit).collect();
+        self.listed(scope, listed, &own).await
+    }
+
+    /// One mode.
+    pub async fn mode(&self, scope: &Scope, name: &str) -> Result<ListedMode, Fault> {
+        let own = self.own(scope).await?;
+        let mode = modes::find(name, &own).ok_or_else(|| missing(MODE, name))?;
+        self.one(scope, mode, &own).await
+    }
+
+    /// Keeps a mode as it is written in `body`, in the place of one that has its name; whether the tenant had none of its
+    /// own. Where `name` is none, the body says it.
+    pub async fn put(&self, scope: &Scope, name: Option<&str>, body: &Bytes) -> Result<(ListedMode, bool), Fault> {
+        let mut mode = order::read(body, name, self.now_ms)?;
+        let before = self.own(scope).await?.into_iter().find(|own| own.name.eq_ignore_ascii_case(&mode.name));
+        if let Some(before) = &before {
+            mode.created_at_ms = before.created_at_ms;
+        }
+        if !self.store.put_mode(within(scope)?, mode.clone()).await? {
+            return Err(missing("Tenant", &scope.tenant_id().to_string()));
+        }
+        let own = [mode.clone()];
+        Ok((self.one(scope, mode, &own).await?, before.is_none()))
+    }
+
+    /// Forgets a mode that the tenant has defined. A seeded one of its name is in force again; whether there is one.
+    pub async fn delete(&self, scope: &Scope, name: &str) -> Result<bool, Fault> {
+        let seeded = modes::seeded(name).is_some();
+        match (self.store.delete_mode(within(scope)?, name).await?, seeded) {
+            (true, seeded) => Ok(seeded),
+            (false, false) => Err(missing(MODE, name)),
+            (false, true) => {
+                let message = "This mode is part of every tenant and cannot be deleted. Keep one of your own under its \
+                               name to change what it is.";
+                Err(Fault::new(FaultKind::Conflict, message).param("name").code("mode_is_seeded"))
+            }
+        }
+    }
+
+    async fn own(&self, scope: &Scope) -> Result<Vec<Mode>, Fault> {
+        Ok(self.store.modes_within(within(scope)?).await?)
+    }
+
+    async fn one(&self, scope: &Scope, mode: Mode, own: &[Mode]) -> Result<ListedMode, Fault> {
+        let listed = self.listed(scope, vec![mode], own).await?;
+        listed.into_iter().next().ok_or_else(|| Fault::internal("a mode was lost on its way"))
+    }
+
+    async fn listed(&self, scope: &Scope, found: Vec<Mode>, own: &[Mode]) -> Result<Vec<ListedMode>, Fault> {
+        let names = found.iter().flat_map(|mode| &mode.tools).map(String::as_str);
+        let unknown = bank::unknown_tools(self.store, scope, names).await?;
+        let listed = found.into_iter().map(|mode| ListedMode {
+            seeded: !own.iter().any(|own| own.name.eq_ignore_ascii_case(&mode.name)),
+            unknown_tools: mode.tools.iter().filter(|tool| unknown.contains(*tool)).cloned().collect(),
+            mode,
+        });
+        Ok(listed.collect())
+    }
+}
+
+impl ListedMode {
+    /// As administrators see it: a JSON object.
+    pub fn show(&self) -> Json {
+        let Self { mode, seeded, unknown_tools } = self;
+        let mut writer = Writer::with_capacity(mode.system_prompt.len() + mode.rag_scope.bytes().len() + 512);
+        let names = |writer: &mut Writer, names: &[String]| {
+            writer.array(|writer| names.iter().for_each(|name| writer.string(name)));
+        };
+        // One of every tenant is as old as the program, which tells nobody anything.
+        let time = |writer: &mut Writer, at_ms: u64| match seeded {
+            true => writer.null(),
+            false => writer.number(at_ms / 1000),
+        };
+        writer.object(|writer| {
+            writer.key("name").string(&mode.name);
+            writer.key("object").string("mode");
+            writer.key("display_name").string(&mode.display_name);
+            writer.key("system_prompt").string(&mode.system_prompt);
+            names(writer.key("tools"), &mode.tools);
+            writer.key("rag_scope").raw(mode.rag_scope.raw());
+            writer.key("seeded").bool(*seeded);
+            names(writer.key("unknown_tools"), unknown_tools);
+            time(writer.key("created_at"), mode.created_at_ms);
+            time(writer.key("updated_at"), mode.updated_at_ms);
+        });
+        Json::from_writer(writer)
+    }
+}
+
+fn within(scope: &Scope) -> Result<Within<'_>, Fault> {
+    Ok(Within::Own(bank::admin(scope)?))
+}
+
+fn of(app: &App) -> Modes<'_> {
+    Modes { store: &*app.store, now_ms: app.clock.now_ms() }
+}
+
+/// Modes by name, the seeded ones too.
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+) -> Result<Response, WireError> {
+    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let asked = query.page()?;
+    let found = of(&app).list(&tenant, asked.after.as_deref(), asked.limit + 1).await?;
+    let name = |writer: &mut Writer, listed: &ListedMode| writer.string(&listed.mode.name);
+    Ok(page(&found, asked.limit, name, |writer, listed| writer.raw(listed.show().raw())))
+}
+
+pub(super) async fn retrieve(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    Ok(told(&of(&app).mode(&tenant, &id_of(MODE, name)?).await?))
+}
+
+/// Keeps a mode in the place of the one of its name.
+pub(super) async fn put(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, WireError> {
+    let name = id_of(MODE, name)?;
+    let body = fields::body(&app, request, order::LARGEST).await?;
+    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let (kept, new) = of(&app).put(&tenant, Some(&name), &body).await?;
+    let mut response = told(&kept);
+    if new {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    Ok(response)
+}
+
+/// Forgets a mode of the tenant's own.
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let name = id_of(MODE, name)?;
+    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    of(&app).delete(&tenant, &name).await?;
+    Ok(answer::deleted(&name, "mode.deleted"))
+}
+
+fn told(listed: &ListedMode) -> Response {
+    answer::json(listed.show().bytes().clone())
+}

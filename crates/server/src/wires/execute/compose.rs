@@ -1,0 +1,246 @@
+//! A submission as a request of the canonical door: composed by AGN-003's rules, and sent on as items.
+
+use amalgam_core::{
+    AskedTool, ComposeBlocks, ComposeRequest, Composition, ConversationContext, Equipped, Fault, Lookup, Scope,
+    assistant::settings::Origin,
+    execute::{
+        attach,
+        context::{self, Chunk, ContextBlock},
+        modes,
+        request::{Continuation, UserTurn},
+        results,
+    },
+    store::{AgentSession, FoundChunk, Mode},
+    tool_usage_block,
+};
+use amalgam_protocol::{Json, Writer};
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use super::{error::ExecuteError, told::Notes};
+use crate::{app::App, wires::assistant::Agent};
+
+/// The tool that changes a session's mode.
+pub(super) const CHANGE_MODE: &str = "change_mode";
+
+/// As much of an instruction as is looked up.
+const LOOKUP_CHARS: usize = 4_000;
+
+/// Who answers a turn: the agent in its mode.
+pub(super) struct Speaker {
+    pub(super) agent: Agent,
+    pub(super) mode: Mode,
+    /// Every mode of the tenant.
+    pub(super) modes: Vec<Mode>,
+    /// The names of the tools that somebody can run.
+    tools: Vec<String>,
+    /// What the model is told to be: a message.
+    system: Option<Json>,
+}
+
+impl Speaker {
+    /// The one that answers in a session. `asked` is the agent that a turn asks for in the place of the session's.
+    pub(super) async fn of(
+        app: &App,
+        scope: &Scope,
+        session: &AgentSession,
+        asked: Option<&str>,
+    ) -> Result<Self, ExecuteError> {
+        let agent = match asked.or(session.profile.as_deref()) {
+            None => Agent::with(app, scope, None).await?,
+            Some(slug) => match app.store.profile(scope, slug).await?.filter(|profile| profile.active) {
+                Some(profile) => Agent::with(app, scope, Some(profile)).await?,
+                None if asked.is_some() => {
+                    return Err(ExecuteError::field("AgentContextId", "names no active agent of this tenant"));
+                }
+                // The session's own agent was taken away: the tenant's usual one goes on.
+                None => Agent::with(app, scope, None).await?,
+            },
+        };
+        let agent = unhurried(app, agent);
+        let own = app.store.modes(scope).await?;
+        let usual = || modes::find(amalgam_core::DEFAULT_MODE, &own);
+        let mode = modes::find(&session.mode, &own).or_else(usual);
+        let mode = mode.ok_or_else(|| Fault::internal("there is no mode to begin with"))?;
+        let tools = known_tools(app, scope, &agent, &mode).await?;
+        let guided = app.store.tools_for(scope, Some(&tools)).await?;
+        let guidance = tools.iter().filter_map(|name| {
+            let tool = guided.iter().find(|tool| tool.name.eq_ignore_ascii_case(name))?;
+            Some((tool.name.as_str(), tool.guidance.as_deref()?))
+        });
+        let usage = tool_usage_block(guidance);
+        let prompt = agent.prompt(None).text;
+        let told = [prompt.as_str(), &mode.system_prompt, usage.as_deref().unwrap_or_default()];
+        let system = told.iter().any(|text| !text.trim().is_empty()).then(|| {
+            let composition = Composition {
+                context: ConversationContext { system: &prompt, ..ConversationContext::default() },
+                request: ComposeRequest { system_prompt: Some(&mode.system_prompt), ..ComposeRequest::default() },
+                blocks: ComposeBlocks { tool_usage_metadata_block: usage.as_deref(), ..ComposeBlocks::default() },
+                ..Composition::default()
+            };
+            composition.system_item()
+        });
+        Ok(Self { agent, mode, modes: modes::all(&own), tools, system })
+    }
+
+    /// The most rounds of tools, where somebody has set it.
+    pub(super) fn rounds(&self) -> Option<u32> {
+        let rounds = &self.agent.resolved.max_tool_iterations;
+        (rounds.origin != Origin::Default).then(|| u32::try_from(rounds.value).unwrap_or(u32::MAX))
+    }
+
+    /// A digest of what the model is told to be, so that a session knows whether it was told.
+    pub(super) fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        digest.update(self.system.as_ref().map_or(&[][..], |system| system.bytes()));
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A user's turn. The system message is there when the session was told something else, or nothing yet: what a chain was
+    /// told once it is told with every turn of it. C-05
+    pub(super) fn user_turn(
+        &self,
+        turn: &UserTurn<'_>,
+        files: &[Json],
+        solution_context: Option<&str>,
+        context: Option<&ContextBlock>,
+        tells_system: bool,
+        head: &Head<'_>,
+    ) -> Bytes {
+        let mut attachments = attach::parts(turn, solution_context);
+        attachments.extend_from_slice(files);
+        let composition = Composition {
+            request: ComposeRequest {
+                mode: &self.mode.name,
+                instruction: turn.instruction.as_deref().unwrap_or_default(),
+                ..ComposeRequest::default()
+            },
+            blocks: ComposeBlocks {
+                rag_context_block: context.map(|context| context.text.as_str()),
+                ..ComposeBlocks::default()
+            },
+            attachments: &attachments,
+            ..Composition::default()
+        };
+        let system = self.system.clone().filter(|_| tells_system);
+        let items: Vec<Json> = system.into_iter().chain([composition.user_item()]).collect();
+        self.body(&items, head)
+    }
+
+    /// The results of tools, and nothing else. C-07
+    pub(super) fn continuation(&self, continuation: &Continuation<'_>, head: &Head<'_>) -> Bytes {
+        let items: Vec<Json> = continuation.results.iter().map(results::output_item).collect();
+        self.body(&items, head)
+    }
+
+    fn body(&self, items: &[Json], head: &Head<'_>) -> Bytes {
+        let room: usize = items.iter().map(|item| item.bytes().len()).sum();
+        let mut writer = Writer::with_capacity(room + 1024);
+        writer.object(|writer| {
+            writer.key("model").string(&self.agent.resolved.model.value);
+            if let Some(parent) = head.parent {
+                writer.key("previous_response_id").string(parent);
+            }
+            writer.key("input").array(|writer| items.iter().for_each(|item| writer.raw(item.raw())));
+            self.agent.write_terms(writer);
+            writer.key("tools").array(|writer| {
+                for name in &self.tools {
+                    writer.object(|writer| {
+                        writer.key("type").string("function");
+                        writer.key("name").string(name);
+                    });
+                }
+            });
+            writer.key("stream").bool(head.streamed);
+            writer.key("metadata").object(|writer| {
+                writer.key("session_id").string(head.session_id);
+                writer.key("turn_id").string(head.turn_id);
+                writer.key("mode").string(&self.mode.name);
+            });
+        });
+        writer.into_bytes().into()
+    }
+}
+
+/// What is usual for a chat is too little for somebody who writes code: where nobody has set how long an answer may be, and
+/// how long it may take, it is left to the model and to the turn.
+fn unhurried(app: &App, mut agent: Agent) -> Agent {
+    let resolved = &mut agent.resolved;
+    if resolved.max_output_tokens.origin == Origin::Default {
+        resolved.max_output_tokens.value = None;
+    }
+    if resolved.request_timeout.origin == Origin::Default {
+        resolved.request_timeout.value = app.engine.turn_deadline();
+    }
+    agent
+}
+
+/// What a request says besides its items.
+pub(super) struct Head<'a> {
+    pub(super) session_id: &'a str,
+    pub(super) turn_id: &'a str,
+    pub(super) parent: Option<&'a str>,
+    pub(super) streamed: bool,
+}
+
+/// The tools of an agent in its mode, each once, without those that nobody knows.
+async fn known_tools(app: &App, scope: &Scope, agent: &Agent, mode: &Mode) -> Result<Vec<String>, Fault> {
+    let mut names: Vec<String> = Vec::new();
+    for name in agent.profile.iter().flat_map(|profile| &profile.tools).chain(&mode.tools) {
+        if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) && name != CHANGE_MODE {
+            names.push(name.clone());
+        }
+    }
+    if names.is_empty() {
+        return Ok(names);
+    }
+    let equipped = app.toolbox.equip(scope, names.iter().cloned().map(AskedTool::Named).collect()).await?;
+    let known = names.into_iter().zip(equipped).filter(|(_, equipped)| !matches!(equipped, Equipped::Unknown));
+    Ok(known.map(|(name, _)| name).collect())
+}
+
+/// What the tenant knows about an instruction; `notes` learn what was taken of it. The turn's own conditions go before those of
+/// the mode. R034-11
+pub(super) async fn look_up(
+    app: &App,
+    scope: &Scope,
+    turn: &UserTurn<'_>,
+    mode: &Mode,
+    notes: &mut Notes,
+) -> Result<Option<ContextBlock>, Fault> {
+    let Some(instruction) = turn.instruction.as_deref().filter(|_| app.execute.context_tokens > 0) else {
+        return Ok(None);
+    };
+    let of_mode;
+    let conditions = match turn.scope.as_slice() {
+        [] => {
+            of_mode = modes::conditions(mode.rag_scope.raw()).unwrap_or_default();
+            &of_mode
+        }
+        own => own,
+    };
+    let text = instruction.get(..instruction.floor_char_boundary(LOOKUP_CHARS)).unwrap_or_default();
+    let limit = context::candidates_for(context::DEFAULT_CHUNKS);
+    let found = app.knowledge.find(scope, Lookup { text, collections: &[], conditions, limit }).await?;
+    notes.warnings.extend(found.warnings);
+    let chosen = context::select(found.chunks.iter().map(chunk).collect(), context::DEFAULT_CHUNKS);
+    let block = context::block(&chosen, app.execute.context_tokens, |text| (text.len() as u64).div_ceil(4));
+    if let Some(block) = &block {
+        notes.sources.clone_from(&block.sources);
+        notes.warnings.extend(block.warning());
+    }
+    Ok(block)
+}
+
+fn chunk(found: &FoundChunk) -> Chunk<'_> {
+    Chunk {
+        id: found.id.as_str().into(),
+        path: found.path.as_str().into(),
+        symbol: found.symbol.as_deref().map(Into::into),
+        start_line: found.start_line,
+        end_line: found.end_line,
+        language: Some(found.language.as_str().into()),
+        content: found.content.as_str().into(),
+        score: found.score,
+    }
+}

@@ -1,0 +1,215 @@
+//! Refusals in the shape of this door: the envelope of a failed turn, and every fault with its field.
+
+use amalgam_core::{
+    Fault, FaultKind, StoreError,
+    execute::{
+        envelope::{AgentExecuteResponse, Casing, Identity, RawResponses},
+        request::{FieldFault, RequestFaults},
+        results::Difference,
+    },
+};
+use amalgam_protocol::Writer;
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+
+use crate::wires::responses::error as common;
+
+/// Why a request is not taken. What a turn that was taken failed with is no refusal, but its answer.
+#[derive(Debug)]
+pub(in crate::wires) struct ExecuteError {
+    status: u16,
+    code: String,
+    message: String,
+    errors: Vec<FieldError>,
+    retry_after: Option<u64>,
+    closes: bool,
+    identity: Box<Identity>,
+    casing: Casing,
+}
+
+/// One fault, and where it is.
+#[derive(Debug)]
+struct FieldError {
+    field: String,
+    code: String,
+    message: String,
+}
+
+impl ExecuteError {
+    fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code: code.to_owned(),
+            message: message.into(),
+            errors: Vec::new(),
+            retry_after: None,
+            closes: false,
+            identity: Box::default(),
+            casing: Casing::default(),
+        }
+    }
+
+    /// Another submission under a name that was used before.
+    pub(super) fn reused(turn_id: &str) -> Self {
+        Self::conflict("turn_id_reused", format!("Turn '{}' was begun with another request.", shown(turn_id)))
+    }
+
+    /// Results for a turn that waits for none.
+    pub(super) fn not_pending(turn_id: &str) -> Self {
+        Self::conflict("turn_not_pending", format!("Turn '{}' does not wait for tool results.", shown(turn_id)))
+    }
+
+    /// A turn that has to wait for another.
+    pub(super) fn busy(turn_id: &str) -> Self {
+        let message =
+            format!("Turn '{}' of this session is being worked on; try again when it is done.", shown(turn_id));
+        Self { retry_after: Some(1), ..Self::conflict("session_busy", message) }
+    }
+
+    fn conflict(code: &str, message: String) -> Self {
+        Self::new(409, code, message)
+    }
+
+    /// One field, for what only the store can know of it.
+    pub(super) fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let (field, message) = (field.into(), message.into());
+        let mut error = Self::new(400, "invalid_request", format!("{field} {message}"));
+        error.errors.push(FieldError { field, code: "invalid_value".to_owned(), message });
+        error
+    }
+
+    /// Says whose refusal it is, as far as that is known.
+    pub(super) fn of(mut self, identity: Identity) -> Self {
+        *self.identity = identity;
+        self
+    }
+
+    /// Says how names are written.
+    pub(in crate::wires) fn cased(mut self, casing: Casing) -> Self {
+        self.casing = casing;
+        self
+    }
+}
+
+impl From<RequestFaults> for ExecuteError {
+    fn from(faults: RequestFaults) -> Self {
+        let mut error = Self::new(400, "invalid_request", faults.to_string());
+        error.errors = faults.list().iter().map(FieldError::of).collect();
+        error
+    }
+}
+
+impl FieldError {
+    fn of(fault: &FieldFault) -> Self {
+        Self { field: fault.field.clone(), code: fault.kind.code().to_owned(), message: fault.message.clone() }
+    }
+}
+
+impl From<Vec<Difference>> for ExecuteError {
+    /// The turn goes on waiting: what is told here can be mended and sent again. C-13
+    fn from(differences: Vec<Difference>) -> Self {
+        let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        let message = format!("The results are not those that the turn waits for: {}.", told.join("; "));
+        let errors = differences.iter().zip(told).map(|(difference, message)| FieldError {
+            field: difference.field(),
+            code: difference.code().to_owned(),
+            message,
+        });
+        Self { errors: errors.collect(), ..Self::conflict("results_mismatch", message) }
+    }
+}
+
+impl From<Fault> for ExecuteError {
+    fn from(fault: Fault) -> Self {
+        let object = common::object(&fault);
+        let code = object.code.unwrap_or(object.kind);
+        let mut error = Self::new(common::status(&fault), &code, object.message);
+        error.retry_after = common::retry_after(&fault);
+        error.closes = common::closes(fault.kind);
+        if let Some(field) = fault.param {
+            error.errors.push(FieldError { field: field.into_owned(), code, message: error.message.clone() });
+        }
+        error
+    }
+}
+
+impl From<StoreError> for ExecuteError {
+    fn from(error: StoreError) -> Self {
+        Fault::from(error).into()
+    }
+}
+
+impl IntoResponse for ExecuteError {
+    fn into_response(self) -> Response {
+        let Self { status, code, message, errors, retry_after, closes, identity, casing } = self;
+        let envelope = AgentExecuteResponse::failed(*identity, code, message, None);
+        let mut writer = Writer::with_capacity(1024);
+        writer.object(|writer| {
+            envelope.write_fields(writer, casing, RawResponses::Hidden);
+            casing.key(writer, "Errors").array(|writer| {
+                for error in &errors {
+                    writer.object(|writer| {
+                        casing.key(writer, "Field").string(&error.field);
+                        casing.key(writer, "Code").string(&error.code);
+                        casing.key(writer, "Message").string(&error.message);
+                    });
+                }
+            });
+        });
+        let mut response = Response::new(Body::from(writer.into_bytes()));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if status == 401 {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Whether a fault is one of the turn itself: it was taken, and this is what came of it. Everything else is a refusal.
+pub(super) fn is_of_turn(kind: FaultKind) -> bool {
+    match kind {
+        FaultKind::UpstreamBusy
+        | FaultKind::UpstreamQuota
+        | FaultKind::UpstreamCredential
+        | FaultKind::UpstreamRejected
+        | FaultKind::ContextLength
+        | FaultKind::ContentPolicy
+        | FaultKind::UpstreamDown
+        | FaultKind::UpstreamBroken
+        | FaultKind::UpstreamTimeout
+        | FaultKind::ToolServer
+        | FaultKind::ToolFailed
+        | FaultKind::Deadline
+        | FaultKind::Cancelled => true,
+        FaultKind::Invalid
+        | FaultKind::Unauthenticated
+        | FaultKind::Forbidden
+        | FaultKind::NotFound
+        | FaultKind::MethodNotAllowed
+        | FaultKind::TooLarge
+        | FaultKind::UnsupportedMedia
+        | FaultKind::RequestTimeout
+        | FaultKind::Conflict
+        | FaultKind::Mismatch
+        | FaultKind::Overloaded
+        | FaultKind::ShuttingDown
+        | FaultKind::StoreDown
+        | FaultKind::Internal => false,
+    }
+}
+
+/// A name as it may be repeated to its caller.
+fn shown(name: &str) -> String {
+    name.chars().take(200).collect()
+}

@@ -1,0 +1,193 @@
+//! `/api/agent/sessions`: opens sessions, shows them, forgets them.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    DEFAULT_MODE, Fault, FaultKind, IdKind, Ids, Scope,
+    execute::{envelope::Casing, modes, request},
+    store::{AgentSession, ModeChange},
+};
+use amalgam_protocol::{Raw, Writer};
+use axum::{
+    Extension,
+    extract::{Path, Request, State, rejection::PathRejection},
+    response::Response,
+};
+
+use super::{ExecuteError, told};
+use crate::{
+    app::App,
+    body::read_json,
+    wires::{
+        answer,
+        query::{Query, id_of},
+        responses::error::syntax,
+    },
+};
+
+pub(super) const SESSION: &str = "Session";
+
+/// So many changes of a session's mode are shown.
+const MODE_CHANGES: usize = 100;
+
+/// Opens a session. C-11
+pub(super) async fn open(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    request: Request,
+) -> Result<Response, ExecuteError> {
+    let casing = app.execute.casing;
+    opened(&app, &scope, request).await.map_err(|error| error.cased(casing))
+}
+
+async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, ExecuteError> {
+    let (_, body) = read_json(request, app.limits.whole_body()).await?;
+    let raw = match body.is_empty() {
+        true => None,
+        false => Some(Raw::parse(&body).map_err(|error| syntax(&error))?),
+    };
+    let asked = match raw {
+        Some(raw) => request::read_session(raw, &app.execute.bounds)?,
+        None => request::SessionRequest::default(),
+    };
+    let profile = match asked.agent_context_id.as_deref() {
+        None => None,
+        Some(slug) => match app.store.profile(scope, slug).await?.filter(|profile| profile.active) {
+            Some(profile) => Some(profile.slug),
+            None => return Err(ExecuteError::field("AgentContextId", "names no active agent of this tenant")),
+        },
+    };
+    let own = app.store.modes(scope).await?;
+    let mode = asked.mode.as_deref().unwrap_or(DEFAULT_MODE);
+    let Some(mode) = modes::find(mode, &own) else {
+        return Err(ExecuteError::field("Mode", "names no mode of this tenant"));
+    };
+    let now_ms = app.clock.now_ms();
+    let session = AgentSession {
+        id: Ids::Unguessable.dated(IdKind::Session, now_ms),
+        profile,
+        mode: mode.name,
+        solution_context: None,
+        turns: 0,
+        created_at_ms: now_ms,
+        updated_at_ms: now_ms,
+    };
+    app.store.open_session(scope, session.clone()).await?;
+    Ok(object(|writer| write(writer, app.execute.casing, &session, None)))
+}
+
+/// The caller's sessions, the newest first.
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+) -> Result<Response, ExecuteError> {
+    let casing = app.execute.casing;
+    let page = query.page().map_err(|fault| ExecuteError::from(fault).cased(casing))?;
+    let listed = app.store.agent_sessions(&scope, page.after.as_deref(), page.limit + 1).await;
+    let mut sessions = listed.map_err(|error| ExecuteError::from(error).cased(casing))?;
+    let more = sessions.len() > page.limit;
+    sessions.truncate(page.limit);
+    Ok(object(|writer| {
+        casing.key(writer, "Sessions").array(|writer| {
+            for session in &sessions {
+                writer.object(|writer| write(writer, casing, session, None));
+            }
+        });
+        casing.key(writer, "HasMore").bool(more);
+    }))
+}
+
+/// One of them, with what it keeps.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, ExecuteError> {
+    let casing = app.execute.casing;
+    let shown = async {
+        let id = id_of(SESSION, id)?;
+        let session = found(&app, &scope, &id).await?;
+        let changes = app.store.mode_changes(&scope, &id, MODE_CHANGES).await?.unwrap_or_default();
+        let newest = app.store.agent_turns(&scope, &id, None, 1).await?.unwrap_or_default().pop();
+        let pending = match &newest {
+            Some(turn) if told::is_pending(&app, &scope, turn).await? => Some(turn.turn_id.as_str()),
+            _ => None,
+        };
+        Ok::<_, ExecuteError>(object(|writer| {
+            write(writer, casing, &session, pending);
+            match &session.solution_context {
+                Some(text) => casing.key(writer, "SolutionContextText").string(text),
+                None => casing.key(writer, "SolutionContextText").null(),
+            }
+            casing.key(writer, "ModeHistory").array(|writer| {
+                changes.iter().for_each(|change| write_change(writer, casing, change));
+            });
+        }))
+    };
+    shown.await.map_err(|error| error.cased(casing))
+}
+
+/// Forgets a session, and everything that was said in it.
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, ExecuteError> {
+    let casing = app.execute.casing;
+    let deleted = async {
+        let id = id_of(SESSION, id)?;
+        let responses = app.store.delete_session(&scope, &id).await?.ok_or_else(|| missing(&id))?;
+        for response in &responses {
+            app.store.delete_response(&scope, response).await?;
+        }
+        Ok::<_, ExecuteError>(object(|writer| {
+            casing.key(writer, "SessionId").string(&id);
+            casing.key(writer, "Deleted").bool(true);
+        }))
+    };
+    deleted.await.map_err(|error| error.cased(casing))
+}
+
+/// One of the caller's sessions.
+pub(super) async fn found(app: &App, scope: &Scope, id: &str) -> Result<AgentSession, ExecuteError> {
+    Ok(app.store.agent_session(scope, id).await?.ok_or_else(|| missing(id))?)
+}
+
+pub(super) fn missing(id: &str) -> Fault {
+    let shown: String = id.chars().take(200).collect();
+    Fault::new(FaultKind::NotFound, format!("{SESSION} '{shown}' not found.")).code("session_not_found")
+}
+
+fn write(writer: &mut Writer, casing: Casing, session: &AgentSession, pending: Option<&str>) {
+    casing.key(writer, "SessionId").string(&session.id);
+    match &session.profile {
+        Some(profile) => casing.key(writer, "AgentContextId").string(profile),
+        None => casing.key(writer, "AgentContextId").null(),
+    }
+    casing.key(writer, "Mode").string(&session.mode);
+    casing.key(writer, "Turns").number(session.turns);
+    match pending {
+        Some(turn_id) => casing.key(writer, "PendingTurnId").string(turn_id),
+        None => casing.key(writer, "PendingTurnId").null(),
+    }
+    casing.key(writer, "CreatedAt").number(session.created_at_ms / 1000);
+    casing.key(writer, "UpdatedAt").number(session.updated_at_ms / 1000);
+}
+
+fn write_change(writer: &mut Writer, casing: Casing, change: &ModeChange) {
+    writer.object(|writer| {
+        casing.key(writer, "Previous").string(&change.previous);
+        casing.key(writer, "Mode").string(&change.mode);
+        casing.key(writer, "Reason").string(&change.reason);
+        casing.key(writer, "TurnId").string(&change.turn_id);
+        casing.key(writer, "At").number(change.at_ms / 1000);
+    });
+}
+
+/// An object with these fields.
+pub(super) fn object(fill: impl FnOnce(&mut Writer)) -> Response {
+    let mut writer = Writer::default();
+    writer.object(fill);
+    answer::json(writer.into_bytes())
+}

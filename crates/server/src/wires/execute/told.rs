@@ -1,0 +1,210 @@
+//! What a step is answered with, from what is kept of it.
+
+use amalgam_core::{
+    Fault, Scope,
+    execute::{
+        context::SourceRef,
+        envelope::{AgentExecuteResponse, Identity, RawResponses},
+    },
+    store::{AgentStep, AgentTurn, StepState, StoredResponse},
+};
+use amalgam_protocol::{Json, Raw, Status, Writer};
+
+use crate::app::App;
+
+/// What a step's answer tells besides its response.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Notes {
+    pub(super) agent_context_id: Option<String>,
+    pub(super) conversation_context_id: Option<String>,
+    /// Exactly what of the tenant's knowledge was sent.
+    pub(super) sources: Vec<SourceRef>,
+    pub(super) warnings: Vec<String>,
+    /// Whether the response itself may be shown.
+    pub(super) hides_raw: bool,
+    /// A digest of what the model was told to be, by then.
+    pub(super) told: String,
+}
+
+impl Notes {
+    /// As they are kept.
+    pub(super) fn write(&self) -> Json {
+        let mut writer = Writer::default();
+        let maybe = |writer: &mut Writer, name: &'static str, value: &Option<String>| {
+            if let Some(value) = value {
+                writer.key(name).string(value);
+            }
+        };
+        writer.object(|writer| {
+            maybe(writer, "agent_context_id", &self.agent_context_id);
+            maybe(writer, "conversation_context_id", &self.conversation_context_id);
+            writer.key("sources").array(|writer| {
+                for source in &self.sources {
+                    writer.object(|writer| {
+                        writer.key("id").string(&source.id);
+                        writer.key("path").string(&source.path);
+                        writer.key("start_line").number(source.start_line);
+                        writer.key("end_line").number(source.end_line);
+                        writer.key("language").string(&source.language);
+                    });
+                }
+            });
+            writer.key("warnings").array(|writer| self.warnings.iter().for_each(|warning| writer.string(warning)));
+            writer.key("hides_raw").bool(self.hides_raw);
+            writer.key("told").string(&self.told);
+        });
+        Json::from_writer(writer)
+    }
+
+    /// As they were kept.
+    pub(super) fn read(notes: Raw<'_>) -> Self {
+        let text = |raw: Raw<'_>, name: &str| raw.get_str(name).map(|text| text.into_owned());
+        let number = |raw: Raw<'_>, name: &str| raw.get(name).and_then(Raw::as_u64).unwrap_or_default();
+        let source = |raw: Raw<'_>| SourceRef {
+            id: text(raw, "id").unwrap_or_default(),
+            path: text(raw, "path").unwrap_or_default(),
+            start_line: number(raw, "start_line"),
+            end_line: number(raw, "end_line"),
+            language: text(raw, "language").unwrap_or_default(),
+        };
+        let elements = |name: &str| notes.get(name).into_iter().flat_map(Raw::elements);
+        Self {
+            agent_context_id: text(notes, "agent_context_id"),
+            conversation_context_id: text(notes, "conversation_context_id"),
+            sources: elements("sources").map(source).collect(),
+            warnings: elements("warnings")
+                .filter_map(|raw| raw.as_str().map(|text| text.decode().into_owned()))
+                .collect(),
+            hides_raw: notes.get("hides_raw").and_then(Raw::as_bool).unwrap_or(false),
+            told: text(notes, "told").unwrap_or_default(),
+        }
+    }
+}
+
+/// A step, as far as its answer needs to know it.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) session_id: String,
+    pub(super) turn_id: String,
+    pub(super) response_id: String,
+    pub(super) mode: String,
+    pub(super) notes: Notes,
+}
+
+impl Asked {
+    /// A step that is kept.
+    pub(super) fn kept(session_id: &str, turn_id: &str, step: &AgentStep) -> Self {
+        Self {
+            session_id: session_id.to_owned(),
+            turn_id: turn_id.to_owned(),
+            response_id: step.response_id.clone(),
+            mode: step.mode.clone(),
+            notes: Notes::read(step.notes.raw()),
+        }
+    }
+
+    /// Whose answer it is.
+    pub(super) fn identity(&self) -> Identity {
+        Identity {
+            conversation_id: self.session_id.clone(),
+            turn_id: Some(self.turn_id.clone()),
+            agent_context_id: self.notes.agent_context_id.clone(),
+            conversation_context_id: self.notes.conversation_context_id.clone(),
+            mode: self.mode.clone(),
+        }
+    }
+}
+
+/// An answer that is ready to be written.
+pub(super) struct Told {
+    pub(super) envelope: AgentExecuteResponse,
+    raw: RawResponses,
+}
+
+impl Told {
+    /// What came of a step that has ended; nothing where its response is not there.
+    pub(super) async fn of(app: &App, scope: &Scope, asked: &Asked) -> Result<Option<Self>, Fault> {
+        let Some(response) = app.store.response(scope, &asked.response_id).await? else { return Ok(None) };
+        let mut told = Self::read(asked, &response)?;
+        if called(&response, super::compose::CHANGE_MODE) {
+            let changes = app.store.mode_changes(scope, &asked.session_id, 100).await?.unwrap_or_default();
+            let here = changes.iter().filter(|change| change.turn_id == asked.turn_id).count();
+            if here > 1 {
+                told.envelope
+                    .warnings
+                    .push(format!("the mode was changed {here} times in this turn: the last one counts"));
+            }
+        }
+        Ok(Some(told))
+    }
+
+    fn read(asked: &Asked, response: &StoredResponse) -> Result<Self, Fault> {
+        let (notes, object) = (&asked.notes, response.object());
+        let object = Raw::parse(&object).map_err(Fault::internal)?;
+        let mut envelope = AgentExecuteResponse::from_response(asked.identity(), object);
+        // Nobody waits for the results of calls that were cut off.
+        if response.status.status != Status::Completed && !envelope.tool_calls.is_empty() {
+            envelope.tool_calls.clear();
+            envelope
+                .warnings
+                .push("the turn ended before its tool calls were whole: they are not to be run".to_owned());
+        }
+        if let Some(reason) = &response.status.incomplete_reason {
+            envelope.warnings.push(format!("the answer is incomplete: {reason}"));
+        }
+        for approval in approvals(response) {
+            envelope.warnings.push(format!("a tool waits for somebody's approval: {approval}"));
+        }
+        envelope.sources.clone_from(&notes.sources);
+        envelope.warnings.extend(notes.warnings.iter().cloned());
+        Ok(Self { envelope, raw: if notes.hides_raw { RawResponses::Hidden } else { RawResponses::Exposed } })
+    }
+
+    /// The answer to a turn that failed before there was a response to tell of.
+    pub(super) fn failed(asked: &Asked, fault: &Fault) -> Self {
+        let error = crate::wires::responses::error::object_in_stream(fault);
+        let code = error.code.unwrap_or(error.kind);
+        let mut envelope = AgentExecuteResponse::failed(asked.identity(), code, error.message, None);
+        envelope.sources.clone_from(&asked.notes.sources);
+        envelope.warnings.clone_from(&asked.notes.warnings);
+        Self { envelope, raw: RawResponses::Exposed }
+    }
+
+    /// Whether the client has something to run.
+    pub(super) fn waits(&self) -> bool {
+        !self.envelope.tool_calls.is_empty()
+    }
+
+    pub(super) fn write(&self, app: &App, writer: &mut Writer) {
+        self.envelope.write(writer, app.execute.casing, self.raw);
+    }
+
+    pub(super) fn body(&self, app: &App) -> Vec<u8> {
+        let mut writer = Writer::with_capacity(2048);
+        self.write(app, &mut writer);
+        writer.into_bytes()
+    }
+}
+
+/// Whether the newest turn of a session waits for results.
+pub(super) async fn is_pending(app: &App, scope: &Scope, turn: &AgentTurn) -> Result<bool, Fault> {
+    match turn.steps.last() {
+        Some(step) if step.state == StepState::Ended(Status::Completed) => {
+            Ok(Told::of(app, scope, &Asked::kept("", "", step)).await?.is_some_and(|told| told.waits()))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Whether a tool of the server's was called.
+fn called(response: &StoredResponse, name: &str) -> bool {
+    let is_call = |item: Raw<'_>| item.get_str("type").as_deref() == Some("mcp_call");
+    response.output.raw().elements().any(|item| is_call(item) && item.get_str("name").as_deref() == Some(name))
+}
+
+/// The approvals that a response waits for.
+fn approvals(response: &StoredResponse) -> Vec<String> {
+    let is_request = |item: &Raw<'_>| item.get_str("type").as_deref() == Some("mcp_approval_request");
+    let items = response.output.raw().elements().filter(is_request);
+    items.filter_map(|item| item.get_str("id").map(|id| id.into_owned())).collect()
+}

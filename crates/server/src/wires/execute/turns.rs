@@ -1,0 +1,119 @@
+//! `/api/agent/sessions/{SessionId}/turns`: what has become of a session's turns.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, FaultKind, Scope,
+    store::{AgentTurn, StepState},
+};
+use amalgam_protocol::{Status, Writer};
+use axum::{
+    Extension,
+    extract::{Path, State, rejection::PathRejection},
+    response::Response,
+};
+
+use super::{
+    ExecuteError,
+    sessions::{self, object},
+    told::{self, Asked, Told},
+};
+use crate::{
+    app::App,
+    wires::query::{Query, is_id},
+};
+
+/// The turns of a session, the newest first.
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+    query: Query,
+) -> Result<Response, ExecuteError> {
+    let casing = app.execute.casing;
+    let listed = async {
+        let id = crate::wires::query::id_of(sessions::SESSION, id)?;
+        let (limit, before) = (query.page()?.limit, query.number("before")?);
+        let turns = app.store.agent_turns(&scope, &id, before, limit + 1).await?;
+        let mut turns = turns.ok_or_else(|| sessions::missing(&id))?;
+        let more = turns.len() > limit;
+        turns.truncate(limit);
+        let newest = newest(&app, &scope, &id).await?;
+        let mut statuses = Vec::with_capacity(turns.len());
+        for turn in &turns {
+            statuses.push(status(&app, &scope, turn, newest).await?);
+        }
+        Ok::<_, ExecuteError>(object(|writer| {
+            casing.key(writer, "Turns").array(|writer| {
+                for (turn, status) in turns.iter().zip(&statuses) {
+                    writer.object(|writer| write(&app, writer, turn, status));
+                }
+            });
+            casing.key(writer, "HasMore").bool(more);
+        }))
+    };
+    listed.await.map_err(|error| error.cased(casing))
+}
+
+/// One turn, with its answer.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    ids: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, ExecuteError> {
+    let casing = app.execute.casing;
+    let shown = async {
+        let Ok(Path((session_id, turn_id))) = ids else { return Err(missing("").into()) };
+        if !is_id(&session_id) || !is_id(&turn_id) {
+            return Err(missing(&turn_id).into());
+        }
+        let turn = app.store.agent_turn(&scope, &session_id, &turn_id).await?.ok_or_else(|| missing(&turn_id))?;
+        let newest = newest(&app, &scope, &session_id).await?;
+        let status = status(&app, &scope, &turn, newest).await?;
+        let told = match turn.steps.last() {
+            Some(step) => Told::of(&app, &scope, &Asked::kept(&session_id, &turn_id, step)).await?,
+            None => None,
+        };
+        Ok::<_, ExecuteError>(object(|writer| {
+            write(&app, writer, &turn, status);
+            match told.filter(|_| status != "running") {
+                Some(told) => told.write(&app, casing.key(writer, "Result")),
+                None => casing.key(writer, "Result").null(),
+            }
+        }))
+    };
+    shown.await.map_err(|error: ExecuteError| error.cased(casing))
+}
+
+pub(super) fn missing(turn_id: &str) -> Fault {
+    let shown: String = turn_id.chars().take(200).collect();
+    Fault::new(FaultKind::NotFound, format!("Turn '{shown}' not found.")).code("turn_not_found")
+}
+
+/// The number of a session's newest turn.
+async fn newest(app: &App, scope: &Scope, session_id: &str) -> Result<u64, Fault> {
+    let turns = app.store.agent_turns(scope, session_id, None, 1).await?.unwrap_or_default();
+    Ok(turns.first().map_or(0, |turn| turn.number))
+}
+
+async fn status(app: &App, scope: &Scope, turn: &AgentTurn, newest: u64) -> Result<&'static str, Fault> {
+    let Some(step) = turn.steps.last() else { return Ok("failed") };
+    Ok(match step.state {
+        StepState::Running => "running",
+        StepState::Gone | StepState::Ended(Status::Failed | Status::Cancelled) => "failed",
+        StepState::Ended(_) if !told::is_pending(app, scope, turn).await? => "completed",
+        StepState::Ended(_) if turn.number < newest => "given_up",
+        StepState::Ended(_) => "pending",
+    })
+}
+
+fn write(app: &App, writer: &mut Writer, turn: &AgentTurn, status: &str) {
+    let casing = app.execute.casing;
+    let first = turn.steps.first();
+    casing.key(writer, "TurnId").string(&turn.turn_id);
+    casing.key(writer, "Number").number(turn.number);
+    casing.key(writer, "Status").string(status);
+    casing.key(writer, "Mode").string(first.map_or("", |step| &step.mode));
+    casing.key(writer, "Steps").number(turn.steps.len() as u64);
+    casing.key(writer, "CreatedAt").number(first.map_or(0, |step| step.created_at_ms) / 1000);
+}

@@ -1,0 +1,198 @@
+//! `/v1/files`: files that callers upload and name in what they ask. They belong to a tenant's user, also where the tenant's
+//! responses are not kept: whoever uploads a file wants it kept.
+
+mod form;
+mod multipart;
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, FaultKind, IdKind, Ids, Scope,
+    store::{FileListing, FileRecord},
+};
+use amalgam_protocol::Writer;
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::{Path, Request, State, rejection::PathRejection},
+    response::Response,
+    routing::{get, post},
+};
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::{
+    WireError, answer,
+    query::{Query, id_of, missing},
+    responses::once::{self, Standing},
+};
+use crate::{
+    app::App,
+    body::{self, BodyLimits},
+};
+use form::Upload;
+
+/// What a missing file is called.
+const FILE: &str = "File";
+
+/// Bytes of a form besides its file.
+const FORM_BYTES: usize = 64 * 1024;
+
+/// The usual and the largest page of files.
+const PAGE: usize = 10_000;
+
+/// What stands for itself in `filename*` (RFC 8187).
+const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
+
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/files", post(upload).get(list))
+        .route("/v1/files/{id}", get(retrieve).delete(delete))
+        .route("/v1/files/{id}/content", get(content))
+}
+
+/// Keeps a file; under an `Idempotency-Key` once. S1
+async fn upload(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    request: Request,
+) -> Result<Response, WireError> {
+    let (head, body) = request.into_parts();
+    let boundary = multipart::expect_form(&head.headers)?;
+    let key = once::key(&head.headers)?.map(str::to_owned);
+    let most = app.limits.file_bytes;
+    let limits = BodyLimits { bytes: most.saturating_add(FORM_BYTES), pause: app.limits.body_pause };
+    let body = body::read(body, limits).await?;
+    let upload = Upload::read(&body, boundary.as_deref(), most)?;
+    let Some(key) = key else {
+        return Ok(answer::json(keep(&app, &scope, upload).await?));
+    };
+    match once::claim(&app, &scope, "POST /v1/files", &key, &upload.digest()).await? {
+        Standing::Told(response) => Ok(response),
+        Standing::First(first) => {
+            let work = async move { keep(&app, &scope, upload).await };
+            Ok(first.answer(work).await?)
+        }
+    }
+}
+
+async fn keep(app: &App, scope: &Scope, upload: Upload) -> Result<Bytes, Fault> {
+    let Upload { filename, purpose, media_type, content, lives_seconds } = upload;
+    let created_at_ms = app.clock.now_ms();
+    let file = FileRecord {
+        id: Ids::Unguessable.dated(IdKind::File, created_at_ms),
+        filename,
+        purpose,
+        media_type,
+        bytes: content.len() as u64,
+        created_at_ms,
+        expires_at_ms: lives_seconds.map(|seconds| created_at_ms.saturating_add(seconds * 1000)),
+    };
+    let told = told(&file);
+    let most = app.limits.files_bytes_per_tenant;
+    match app.store.put_file(scope, file, content, most).await? {
+        true => Ok(told),
+        false => {
+            let message = format!("All uploaded files together may have {most} bytes. Delete some of them first.");
+            Err(Fault::new(FaultKind::TooLarge, message).param("file").code("file_storage_exceeded"))
+        }
+    }
+}
+
+/// The caller's files.
+async fn list(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+) -> Result<Response, WireError> {
+    let page = query.page_of(PAGE, PAGE as u64)?;
+    let purpose = query.get("purpose");
+    // What no file can be for, no store need look for.
+    if purpose.is_some_and(|purpose| !form::is_purpose(purpose)) {
+        return Err(form::invalid("purpose", form::PURPOSE).into());
+    }
+    let listing = FileListing { purpose, after: page.after.as_deref(), order: page.order, limit: page.limit + 1 };
+    let mut files = app.store.files(&scope, listing, app.clock.now_ms()).await?;
+    let has_more = files.len() > page.limit;
+    files.truncate(page.limit);
+    let mut writer = Writer::with_capacity(files.len() * 256 + 128);
+    writer.object(|writer| {
+        writer.key("object").string("list");
+        writer.key("data").array(|writer| files.iter().for_each(|file| write_file(writer, file)));
+        for (name, file) in [("first_id", files.first()), ("last_id", files.last())] {
+            match file {
+                Some(file) => writer.key(name).string(&file.id),
+                None => writer.key(name).null(),
+            }
+        }
+        writer.key("has_more").bool(has_more);
+    });
+    Ok(answer::json(writer.into_bytes()))
+}
+
+async fn retrieve(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let id = id_of(FILE, id)?;
+    let file = app.store.file(&scope, &id, app.clock.now_ms()).await?;
+    Ok(answer::json(told(&file.ok_or_else(|| missing(FILE, &id))?)))
+}
+
+/// What is in a file. No browser shows it as a page of ours: whoever uploaded it may not be who follows a link to it.
+async fn content(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let id = id_of(FILE, id)?;
+    let found = app.store.file_content(&scope, &id, app.clock.now_ms()).await?;
+    let (file, content) = found.ok_or_else(|| missing(FILE, &id))?;
+    let mut response = Response::new(Body::from(content));
+    let headers = response.headers_mut();
+    let media_type = HeaderValue::try_from(file.media_type);
+    headers.insert(header::CONTENT_TYPE, media_type.unwrap_or(HeaderValue::from_static(amalgam_core::media::UNKNOWN)));
+    let name = utf8_percent_encode(&file.filename, ATTRIBUTE);
+    let disposition = HeaderValue::try_from(format!("attachment; filename*=UTF-8''{name}"));
+    headers.insert(header::CONTENT_DISPOSITION, disposition.unwrap_or(HeaderValue::from_static("attachment")));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
+    Ok(response)
+}
+
+/// Forgets a file. What named it keeps its id, and the model is told that it is gone.
+async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, WireError> {
+    let id = id_of(FILE, id)?;
+    match app.store.delete_file(&scope, &id).await? {
+        true => Ok(answer::deleted(&id, "file")),
+        false => Err(missing(FILE, &id).into()),
+    }
+}
+
+fn told(file: &FileRecord) -> Bytes {
+    let mut writer = Writer::with_capacity(256);
+    write_file(&mut writer, file);
+    writer.into_bytes().into()
+}
+
+/// The file object.
+fn write_file(writer: &mut Writer, file: &FileRecord) {
+    writer.object(|writer| {
+        writer.key("id").string(&file.id);
+        writer.key("object").string("file");
+        writer.key("bytes").number(file.bytes);
+        writer.key("created_at").number(file.created_at_ms / 1000);
+        if let Some(expires_at_ms) = file.expires_at_ms {
+            writer.key("expires_at").number(expires_at_ms / 1000);
+        }
+        writer.key("filename").string(&file.filename);
+        writer.key("purpose").string(&file.purpose);
+        writer.key("status").string("processed");
+    });
+}

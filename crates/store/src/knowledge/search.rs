@@ -1,0 +1,481 @@
+//! One search, step by step. It says what to ask the index and is told the answers; it never waits.
+//!
+//! A word that is in hundreds of thousands of pieces must not cost more than one that is in ten. So it is first estimated how
+//! frequent the words are, from samples. Pieces with rare words are read whole; of frequent words only the pieces that they
+//! say most about; a word that is in most pieces only if nothing else is asked. The best of what was read are then ranked
+//! exactly, by all words, with BM25. What a tenant has is all that counts: numbers of pieces, frequencies, samples.
+
+use std::collections::{HashMap, HashSet};
+
+use amalgam_core::{
+    execute::request::{Condition, Operator},
+    knowledge::Facts,
+    store::{FoundChunk, KnowledgeQuery},
+};
+
+use super::index::{
+    SAMPLED, STEPS, Terms, WORTH, belongs_to, document_of, has, id_of, indexed, is_word, sample, short,
+};
+
+/// So many words are looked for: the rarest of those that are asked.
+const MOST_WORDS: usize = 64;
+/// About so many entries of the index are read for words that are read whole.
+const READ: u64 = 16_384;
+/// Of a frequent word so many pieces are read, those that it says most about, and of so many frequent words.
+const CHAMPIONS: u64 = 4096;
+const MOST_CHAMPIONS: usize = 8;
+/// So many samples are counted.
+const MOST_SAMPLES: u64 = 8192;
+/// So many pieces are ranked exactly; also the most that can be found.
+const RANKED: usize = 512;
+/// Of so many documents is looked up whether conditions hold that the index does not know about, so many at a time.
+const CHECKED: usize = 4096;
+const CHECKED_AT_ONCE: usize = 512;
+/// With more values a condition is not asked of the index.
+const MOST_VALUES: usize = 64;
+
+/// A collection of the tenant that searches.
+#[derive(Debug, Clone)]
+pub(crate) struct SearchedCollection {
+    pub(crate) number: i64,
+    pub(crate) name: String,
+    pub(crate) chunks: u64,
+}
+
+/// What is known about a document.
+#[derive(Debug, Clone)]
+pub(crate) struct DocumentFacts {
+    pub(crate) number: i64,
+    pub(crate) collection: i64,
+    pub(crate) path: String,
+    pub(crate) language: String,
+    pub(crate) attributes: Vec<(String, String)>,
+}
+
+/// A piece that is ranked.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) number: i64,
+    pub(crate) start_line: u64,
+    pub(crate) terms: Vec<u8>,
+    pub(crate) document: DocumentFacts,
+}
+
+/// What a piece that was picked is made of.
+#[derive(Debug)]
+pub(crate) struct Picked {
+    pub(crate) number: i64,
+    pub(crate) symbol: Option<String>,
+    pub(crate) end_line: u64,
+    pub(crate) content: String,
+    pub(crate) embedding: Option<Vec<f32>>,
+}
+
+/// In which language an index is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Fts5,
+    TsQuery,
+}
+
+/// What the index is asked: which pieces have the word, so many of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) text: String,
+    pub(crate) most: u64,
+}
+
+/// A search.
+pub(crate) struct Search<'a> {
+    dialect: Dialect,
+    query: &'a KnowledgeQuery<'a>,
+    /// Those that are searched in, by number.
+    collections: HashMap<i64, &'a str>,
+    filter: Filter,
+    /// Whether documents have to be looked at, because the index does not know all of what is asked.
+    looks: bool,
+    /// Pieces of the tenant.
+    total: f64,
+    /// About so many pieces pass the filter.
+    passing: u64,
+    words: Vec<Word<'a>>,
+    reads: Vec<Read>,
+    scores: HashMap<i64, f64>,
+    /// Pieces, the best first, of which it is not known whether they are admitted; those behind are looked at first.
+    unchecked: Vec<i64>,
+    admitted: Vec<i64>,
+    checked: HashMap<i64, bool>,
+}
+
+struct Word<'a> {
+    text: &'a str,
+    /// How many samples have it; for each step how many it says so much about.
+    samples: u64,
+    strong: [u64; STEPS.len()],
+    /// In how many pieces it is, as far as is known.
+    frequency: f64,
+}
+
+impl Word<'_> {
+    fn estimate(&self) -> u64 {
+        self.samples * SAMPLED
+    }
+}
+
+/// A word with a step, read from the index.
+struct Read {
+    word: usize,
+    step: usize,
+    /// The lowest step that is read of the word.
+    base: usize,
+    most: u64,
+}
+
+impl<'a> Search<'a> {
+    /// Nothing where nothing can be found. `collections` are all of the tenant's.
+    pub(crate) fn new(
+        dialect: Dialect,
+        query: &'a KnowledgeQuery<'a>,
+        collections: &'a [SearchedCollection],
+    ) -> Option<Self> {
+        let mut seen = HashSet::new();
+        let words = query.words.iter().filter(|word| is_word(word) && seen.insert(word.as_str()));
+        let words = words.take(amalgam_core::knowledge::MOST_ASKED);
+        let words: Vec<Word<'_>> =
+            words.map(|word| Word { text: word, samples: 0, strong: [0; STEPS.len()], frequency: 0.0 }).collect();
+        let named = |collection: &&SearchedCollection| {
+            query.collections.is_empty() || query.collections.contains(&collection.name)
+        };
+        // Which collection a piece is in is known without the index.
+        let (of_collection, others): (Vec<_>, Vec<_>) =
+            query.conditions.iter().partition(|condition| condition.key.eq_ignore_ascii_case("collection"));
+        let admitted = |collection: &&SearchedCollection| {
+            of_collection.iter().all(|condition| condition.admits(Some(&collection.name)))
+        };
+        let chosen: Vec<&SearchedCollection> =
+            collections.iter().filter(named).filter(admitted).filter(|collection| collection.chunks > 0).collect();
+        if words.is_empty() || chosen.is_empty() || query.limit == 0 {
+            return None;
+        }
+        let sum = |collections: &mut dyn Iterator<Item = u64>| collections.fold(0_u64, u64::saturating_add);
+        let total = sum(&mut collections.iter().map(|collection| collection.chunks));
+        let within = sum(&mut chosen.iter().map(|collection| collection.chunks));
+        let (filter, known) = Filter::new(&chosen, within < total, &others);
+        Some(Self {
+            dialect,
+            query,
+            collections: chosen.iter().map(|collection| (collection.number, collection.name.as_str())).collect(),
+            looks: !known,
+            filter,
+            total: total as f64,
+            passing: within,
+            words,
+            reads: Vec::new(),
+            scores: HashMap::new(),
+            unchecked: Vec::new(),
+            admitted: Vec::new(),
+            checked: HashMap::new(),
+        })
+    }
+
+    /// First: how frequent each word is among the samples, and how many samples pass the filter.
+    pub(crate) fn samples(&self) -> Vec<Question> {
+        let ask = |text: String| Question { text, most: MOST_SAMPLES };
+        let words = self.words.iter().map(|word| ask(self.quoted(&sample(word.text, 0))));
+        let passing = (!self.filter.is_empty()).then(|| ask(self.filtered(&sample("", 0))));
+        words.chain(passing).collect()
+    }
+
+    /// Takes the counts, and asks second: how much frequent words say about samples, and in how many pieces rare ones are.
+    pub(crate) fn strengths(&mut self, counts: &[u64]) -> Vec<Question> {
+        for (word, samples) in self.words.iter_mut().zip(counts) {
+            word.samples = *samples;
+            word.frequency = word.estimate() as f64;
+        }
+        if let Some(samples) = counts.get(self.words.len()) {
+            // One more: a filter that no sample passes may let hundreds of pieces pass.
+            self.passing = self.passing.min((samples + 1) * SAMPLED);
+        }
+        // Whether one sample or none has a word says little: of the rarest ones the first come first.
+        self.words.sort_by_key(|word| word.samples / 2);
+        self.words.truncate(MOST_WORDS);
+        self.asked_strengths().map(|(_, question)| question).collect()
+    }
+
+    /// The word and what is asked about it.
+    fn asked_strengths(&self) -> impl Iterator<Item = (usize, Question)> {
+        let filtered = !self.filter.is_empty();
+        self.words.iter().enumerate().flat_map(move |(number, word)| {
+            let mut asked = Vec::new();
+            if word.estimate() > CHAMPIONS {
+                for step in 1..=STEPS.len() {
+                    asked.push(Question { text: self.quoted(&sample(word.text, step)), most: MOST_SAMPLES });
+                }
+            } else if filtered {
+                // Without a filter reading tells.
+                asked.push(Question { text: self.quoted(&indexed(word.text, 0)), most: 2 * CHAMPIONS });
+            }
+            asked.into_iter().map(move |question| (number, question))
+        })
+    }
+
+    /// Takes the counts, and asks third: the pieces that have the words.
+    pub(crate) fn reads(&mut self, counts: &[u64]) -> Vec<Question> {
+        let words: Vec<usize> = self.asked_strengths().map(|(word, _)| word).collect();
+        let mut steps = vec![0; self.words.len()];
+        for (number, count) in words.into_iter().zip(counts) {
+            let (Some(word), Some(step)) = (self.words.get_mut(number), steps.get_mut(number)) else { continue };
+            match word.estimate() > CHAMPIONS {
+                true => {
+                    if let Some(strong) = word.strong.get_mut(*step) {
+                        *strong = *count;
+                    }
+                }
+                false => word.frequency = *count as f64,
+            }
+            *step += 1;
+        }
+        self.plan();
+        self.questions()
+    }
+
+    fn plan(&mut self) {
+        let is_common = |word: &Word<'_>| word.estimate() as f64 > self.total / 2.0;
+        let only_common = self.words.iter().all(is_common);
+        let (mut room, mut champions) = (READ, 0);
+        for (number, word) in self.words.iter().enumerate() {
+            let estimate = word.estimate().min(self.passing);
+            if estimate <= room {
+                room -= estimate;
+                // With few pieces all of them are ranked, and nobody has to know how much the word says about them.
+                let steps = if word.samples < 2 { 0 } else { STEPS.len() };
+                let read = |step| Read { word: number, step, base: 0, most: READ };
+                self.reads.extend((0..=steps).map(read));
+            } else if champions < MOST_CHAMPIONS && (only_common || !is_common(word)) {
+                champions += 1;
+                // The lowest step of which not too many are left.
+                let few = |samples: &u64| samples * SAMPLED <= CHAMPIONS;
+                let base = word.strong.iter().position(few).map_or(STEPS.len(), |at| at + 1);
+                let read = |step| Read { word: number, step, base, most: CHAMPIONS };
+                self.reads.extend((base..=STEPS.len()).map(read));
+            }
+        }
+    }
+
+    fn questions(&self) -> Vec<Question> {
+        let word = |read: &Read| self.words.get(read.word).map_or("", |word| word.text);
+        let ask = |read: &Read| Question { text: self.filtered(&indexed(word(read), read.step)), most: read.most };
+        self.reads.iter().map(ask).collect()
+    }
+
+    /// Takes the pieces. Where that is not enough, the rarest of the words of which not all pieces were read is asked for
+    /// once more: any of its pieces, as long as there are some.
+    pub(crate) fn more(&mut self, lists: &[Vec<i64>]) -> Vec<Question> {
+        self.take(lists);
+        self.reads.clear();
+        if self.scores.len() >= self.query.limit {
+            return Vec::new();
+        }
+        let whole = |word: &Word<'_>| word.estimate().min(self.passing) <= READ;
+        let Some(word) = self.words.iter().position(|word| !whole(word)) else { return Vec::new() };
+        self.reads.push(Read { word, step: 0, base: 0, most: CHAMPIONS });
+        self.questions()
+    }
+
+    /// Takes what was asked for once more.
+    pub(crate) fn take(&mut self, lists: &[Vec<i64>]) {
+        let filtered = !self.filter.is_empty();
+        for (read, list) in self.reads.iter().zip(lists) {
+            let Some(word) = self.words.get_mut(read.word) else { continue };
+            let whole = (list.len() as u64) < read.most;
+            if read.step == 0 && whole && !filtered {
+                word.frequency = list.len() as f64;
+            }
+            let idf = rarity(word.frequency, self.total);
+            let worth = |step: usize| WORTH.get(step).copied().unwrap_or_default();
+            let below = if read.step == read.base { 0.0 } else { worth(read.step - 1) };
+            for number in list {
+                *self.scores.entry(*number).or_default() += idf * (worth(read.step) - below);
+            }
+        }
+    }
+
+    /// Puts what was read in its order. Behind this, documents are looked at for as long as [`Search::to_check`] names some.
+    pub(crate) fn order(&mut self) {
+        let mut all: Vec<(f64, i64)> = self.scores.drain().map(|(number, score)| (score, number)).collect();
+        let best_first = |one: &(f64, i64), other: &(f64, i64)| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1));
+        // Of documents that need not be looked at, no more than those that are ranked have to be in order.
+        if !self.looks && all.len() > RANKED {
+            all.select_nth_unstable_by(RANKED, best_first);
+            all.truncate(RANKED);
+        }
+        all.sort_unstable_by(best_first);
+        let numbers = all.into_iter().map(|(_, number)| number);
+        match self.looks {
+            true => self.unchecked = numbers.rev().collect(),
+            false => self.admitted = numbers.collect(),
+        }
+    }
+
+    /// Documents that have to be looked at next; none when it is known enough.
+    pub(crate) fn to_check(&mut self) -> Vec<i64> {
+        let mut documents = Vec::new();
+        while self.admitted.len() < RANKED && self.checked.len() + documents.len() < CHECKED {
+            let Some(number) = self.unchecked.last().copied() else { break };
+            let document = document_of(number);
+            match self.checked.get(&document) {
+                Some(true) => self.admitted.push(number),
+                Some(false) => {}
+                // The same document may be named twice, a piece after the other.
+                None if documents.len() == CHECKED_AT_ONCE => break,
+                None => {
+                    if documents.last() != Some(&document) {
+                        documents.push(document);
+                    }
+                    self.admitted.push(number);
+                }
+            }
+            self.unchecked.pop();
+        }
+        documents
+    }
+
+    /// Takes what is known about documents; one that is gone is not admitted.
+    pub(crate) fn judge(&mut self, asked: &[i64], documents: &[DocumentFacts]) {
+        self.checked.extend(asked.iter().map(|document| (*document, false)));
+        for document in documents {
+            self.checked.insert(document.number, self.admits(document));
+        }
+        let checked = &self.checked;
+        self.admitted.retain(|number| checked.get(&document_of(*number)) == Some(&true));
+    }
+
+    /// The pieces that are ranked.
+    pub(crate) fn candidates(&self) -> &[i64] {
+        self.admitted.get(..RANKED).unwrap_or(&self.admitted)
+    }
+
+    /// The best of them, in their order: by score, path and line.
+    pub(crate) fn pick(&self, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
+        let words: Vec<(u32, f64)> =
+            self.words.iter().map(|word| (short(word.text), rarity(word.frequency, self.total))).collect();
+        let mut ranked: Vec<(f64, Candidate)> = Vec::with_capacity(candidates.len());
+        for candidate in candidates.into_iter().filter(|candidate| self.admits(&candidate.document)) {
+            let terms = Terms::new(&candidate.terms);
+            let score: f64 = words.iter().filter_map(|(word, idf)| Some(idf * terms.impact_of(*word)?)).sum();
+            ranked.push((score, candidate));
+        }
+        ranked.sort_by(|(one, first), (other, second)| {
+            let place = |candidate: &Candidate| (candidate.start_line, candidate.number);
+            other
+                .total_cmp(one)
+                .then_with(|| first.document.path.cmp(&second.document.path))
+                .then_with(|| place(first).cmp(&place(second)))
+        });
+        ranked.truncate(self.query.limit);
+        ranked
+    }
+
+    /// What was found, from the pieces that were picked and what they are made of.
+    pub(crate) fn found(&self, picked: Vec<(f64, Candidate)>, made_of: Vec<Picked>) -> Vec<FoundChunk> {
+        let mut made_of: HashMap<i64, Picked> = made_of.into_iter().map(|one| (one.number, one)).collect();
+        let found = picked.into_iter().filter_map(|(score, candidate)| {
+            // A document may have been replaced meanwhile.
+            let made_of = made_of.remove(&candidate.number)?;
+            let Candidate { number, start_line, document, .. } = candidate;
+            Some(FoundChunk {
+                id: id_of(number),
+                collection: (*self.collections.get(&document.collection)?).to_owned(),
+                path: document.path,
+                language: document.language,
+                attributes: document.attributes,
+                symbol: made_of.symbol,
+                start_line,
+                end_line: made_of.end_line,
+                content: made_of.content,
+                score,
+                embedding: made_of.embedding,
+            })
+        });
+        found.collect()
+    }
+
+    fn admits(&self, document: &DocumentFacts) -> bool {
+        let Some(collection) = self.collections.get(&document.collection) else { return false };
+        let DocumentFacts { path, language, attributes, .. } = document;
+        Facts { collection, path, language, attributes }.fit(self.query.conditions)
+    }
+
+    fn quoted(&self, word: &str) -> String {
+        // Nothing in a word can end its quotes.
+        match self.dialect {
+            Dialect::Fts5 => format!("\"{word}\""),
+            Dialect::TsQuery => format!("'{word}'"),
+        }
+    }
+
+    /// Pieces that have a word and pass the filter.
+    fn filtered(&self, word: &str) -> String {
+        let any = |words: &[String]| {
+            let or = if self.dialect == Dialect::Fts5 { " OR " } else { " | " };
+            let words: Vec<String> = words.iter().map(|word| self.quoted(word)).collect();
+            format!("({})", words.join(or))
+        };
+        let (and, not) = match self.dialect {
+            Dialect::Fts5 => (" AND ", " NOT "),
+            Dialect::TsQuery => (" & ", " & !"),
+        };
+        let mut question = self.quoted(word);
+        for group in &self.filter.any_of {
+            question = format!("({question}{and}{})", any(group));
+        }
+        if !self.filter.none_of.is_empty() {
+            question = format!("({question}{not}{})", any(&self.filter.none_of));
+        }
+        question
+    }
+}
+
+/// What the index is asked besides the words.
+#[derive(Debug, Default)]
+struct Filter {
+    /// One of each group.
+    any_of: Vec<Vec<String>>,
+    none_of: Vec<String>,
+}
+
+impl Filter {
+    /// The filter, and whether it says all that is asked.
+    fn new(chosen: &[&SearchedCollection], some: bool, conditions: &[&Condition<'_>]) -> (Self, bool) {
+        let (mut filter, mut known) = (Self::default(), true);
+        if some {
+            match chosen.len() <= MOST_VALUES {
+                true => filter.any_of.push(chosen.iter().map(|collection| belongs_to(collection.number)).collect()),
+                false => known = false,
+            }
+        }
+        for condition in conditions {
+            let values = condition.values.iter().map(|value| has(&condition.key, value));
+            match condition.operator {
+                Operator::Equals if condition.values.len() <= MOST_VALUES => filter.any_of.push(values.collect()),
+                Operator::Differs if filter.none_of.len() + condition.values.len() <= MOST_VALUES => {
+                    filter.none_of.extend(values);
+                }
+                _ => known = false,
+            }
+        }
+        // The longest group last: it is cheapest to ask of what is left.
+        filter.any_of.sort_by_key(Vec::len);
+        (filter, known)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.any_of.is_empty() && self.none_of.is_empty()
+    }
+}
+
+/// How much it says that a piece has a word that is in so many of all (idf).
+fn rarity(frequency: f64, total: f64) -> f64 {
+    let frequency = frequency.clamp(1.0, total.max(1.0));
+    (1.0 + (total - frequency + 0.5).max(0.0) / (frequency + 0.5)).ln()
+}

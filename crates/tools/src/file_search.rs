@@ -1,0 +1,125 @@
+//! `file_search`: a search over collections that a request names, as a function that the model calls.
+//!
+//! What is found is told as the list of results that the published item has, so that the item can show what the model saw.
+
+use std::{collections::HashMap, sync::Arc};
+
+use amalgam_core::{
+    ArgumentCheck, AskedSearch, BoxFuture, Equipped, Fault, Handler, Lookup, OWN_LABEL, Policy, Scope, ServerTool,
+    ShownAs, ToolCall, ToolError, ToolOutput,
+    file_search::{FILE_SEARCH, queries, write_result},
+    store::FoundChunk,
+};
+use amalgam_protocol::{Json, Raw, Writer};
+
+use crate::{
+    knowledge::{KnowledgePorts, broken},
+    text,
+};
+
+/// The most queries of one call; the schema says the same.
+const MOST_QUERIES: usize = 5;
+/// The longest query.
+const QUERY_BYTES: usize = 4096;
+
+const PARAMETERS: &str = r#"{"type":"object","properties":{"queries":{"type":"array","description":"What is looked for: one to five short queries of names and terms, each about one thing.","items":{"type":"string"},"minItems":1,"maxItems":5}},"required":["queries"],"additionalProperties":false}"#;
+
+const DESCRIPTION: &str = "Searches the documents that the user has made available, and gives the pieces that fit best. Use it \
+                           before answering anything that the documents may tell. Every result has a `marker` among its \
+                           attributes: put it, exactly as it is and without a space before it, behind each statement that \
+                           relies on the result.";
+
+const CITE: &str = "Cite the results that you rely on: put the marker of the result, such as [kb:12], directly behind the \
+                    statement. Cite nothing else.";
+
+/// The search that a request asks for; a collection that is not there is refused.
+pub(crate) async fn equip(ports: &KnowledgePorts, scope: &Scope, asked: AskedSearch) -> Result<Equipped, Fault> {
+    if let Some((name, _)) = ports.missing(scope, &asked.collections).await? {
+        let name = text::printable(name, 64);
+        let path = format!("{}.vector_store_ids", asked.path);
+        return Err(Fault::invalid(path, format!("There is no collection '{name}'.")).code("collection_not_found"));
+    }
+    let parameters = Json::parse(&PARAMETERS.into()).expect("the schema is JSON; a test reads it");
+    Ok(Equipped::Server(Box::new(ServerTool {
+        name: FILE_SEARCH.to_owned(),
+        label: OWN_LABEL.to_owned(),
+        own_name: FILE_SEARCH.to_owned(),
+        description: Some(DESCRIPTION.to_owned()),
+        parameters,
+        policy: Policy { idempotent: true, after_call_instruction: Some(CITE.to_owned()), ..Policy::default() },
+        shown: ShownAs::FileSearch { results: asked.results },
+        check: Arc::new(Queries),
+        handler: Arc::new(FileSearch { ports: ports.clone(), asked }),
+    })))
+}
+
+/// Takes what the schema asks for, and the single `query` that models write as well: other wires have no word for either.
+struct Queries;
+
+impl ArgumentCheck for Queries {
+    fn check(&self, arguments: Raw<'_>) -> Result<(), String> {
+        let queries = queries(arguments);
+        match queries.len() {
+            1..=MOST_QUERIES if queries.iter().any(|query| query.trim().is_empty() || query.len() > QUERY_BYTES) => {
+                Err(format!("queries: each must have between 1 and {QUERY_BYTES} bytes"))
+            }
+            1..=MOST_QUERIES => Ok(()),
+            _ => Err(format!("queries: must be a list of 1 to {MOST_QUERIES} strings")),
+        }
+    }
+}
+
+struct FileSearch {
+    ports: KnowledgePorts,
+    asked: AskedSearch,
+}
+
+impl FileSearch {
+    /// What all queries find together, each piece once, the best first.
+    async fn find(&self, scope: &Scope, queries: &[&str]) -> Result<Vec<FoundChunk>, ToolError> {
+        let AskedSearch { collections, conditions, limit, .. } = &self.asked;
+        let mut best: HashMap<String, FoundChunk> = HashMap::new();
+        for text in queries {
+            let lookup = Lookup { text, collections, conditions, limit: *limit };
+            for chunk in self.ports.retrieval.find(scope, lookup).await.map_err(broken)?.chunks {
+                match best.get(&chunk.id) {
+                    Some(known) if known.score >= chunk.score => {}
+                    _ => drop(best.insert(chunk.id.clone(), chunk)),
+                }
+            }
+        }
+        let mut found: Vec<FoundChunk> = best.into_values().collect();
+        found.sort_by(|one, other| {
+            let place = |chunk: &FoundChunk| (chunk.collection.clone(), chunk.path.clone(), chunk.start_line);
+            other.score.total_cmp(&one.score).then_with(|| place(one).cmp(&place(other)))
+        });
+        found.retain(|chunk| shown_score(chunk.score) >= self.asked.least_score);
+        found.truncate(*limit);
+        Ok(found)
+    }
+}
+
+impl Handler for FileSearch {
+    fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let queries = queries(call.arguments);
+            let queries: Vec<&str> = queries.iter().map(|query| &**query).collect();
+            let found = self.find(call.scope, &queries).await?;
+            let mut writer = Writer::with_capacity(4096);
+            writer.array(|writer| {
+                found.iter().for_each(|chunk| write_result(writer, chunk, shown_score(chunk.score)));
+            });
+            Ok(ToolOutput { output: Json::from_writer(writer) })
+        })
+    }
+}
+
+/// A score as it is published: from 0 to 1, in the same order.
+fn shown_score(score: f64) -> f64 {
+    let score = if score.is_finite() { score.max(0.0) } else { 0.0 };
+    score / (1.0 + score)
+}
+
+#[cfg(test)]
+#[path = "file_search_tests.rs"]
+mod tests;
