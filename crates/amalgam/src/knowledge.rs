@@ -2,12 +2,14 @@
 //!
 //! The command says what is meant; everything between a folder and the store is here.
 
+mod courtesy;
 mod document;
 mod import;
 mod sources;
 
 use amalgam_core::Fault;
 
+pub(crate) use courtesy::Courtesy;
 pub(crate) use document::Settings;
 pub(crate) use import::{Import, Totals};
 pub(crate) use sources::{Rules, gather};

@@ -10,7 +10,7 @@ mod items;
 mod passing;
 mod said;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Literal, Raw, Settings, Snapshot, Status, Usage, Writer};
 
@@ -34,6 +34,7 @@ pub struct Emitter {
     delivery: Delivery,
     ids: Ids,
     call_ids: bool,
+    used_calls: HashSet<String>,
     sequence: u64,
     frames: Writer,
     output: Vec<Json>,
@@ -97,6 +98,7 @@ impl Emitter {
             delivery: start.delivery,
             ids: start.ids,
             call_ids: start.call_ids,
+            used_calls: HashSet::new(),
             sequence: 0,
             frames: Writer::default(),
             output: Vec::new(),

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared, Scope, UpstreamMemory,
-    uploads,
+    Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared, Scope, UpstreamMemory, uploads,
 };
 use amalgam_protocol::{Content, CreateResponse, PartKind};
 use tracing::{debug, warn};

@@ -1,6 +1,6 @@
 //! One turn from request to answer: a place, images that must be fetched, a model that accepts, and then its events.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelStream, Start, Stem, Store,
@@ -74,6 +74,8 @@ pub struct Ask<'a> {
     pub tooling: Option<Box<Tooling>>,
     /// Whether the items of such calls show the model's id for them.
     pub call_ids: bool,
+    /// Ids that no call of the client's may have.
+    pub used_calls: HashSet<String>,
 }
 
 /// A turn that a model has accepted.
@@ -218,7 +220,7 @@ impl Engine {
             }
             None => (Now::Model(Box::pin(futures_util::stream::pending())), Vec::new(), String::new(), None),
         };
-        let emitter = Emitter::new(Start {
+        let mut emitter = Emitter::new(Start {
             ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
             response_id,
             created_at: created_at_ms / 1000,
@@ -226,6 +228,7 @@ impl Engine {
             delivery: ask.question.delivery,
             call_ids: ask.call_ids,
         });
+        emitter.avoid_calls(ask.used_calls);
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
         let allowed = Allowed::by(ask.question.request.tool_choice.as_ref());

@@ -7,8 +7,8 @@ use std::{
 };
 
 use amalgam_core::{
-    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, UpstreamMemory, compaction,
-    joined, normalise, read_items,
+    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, UpstreamMemory,
+    compaction, joined, normalise, read_items,
     store::Approval,
     turn::{Caps, Told},
 };

@@ -14,8 +14,8 @@ use amalgam_core::{
 };
 use futures_util::future::join_all;
 
+pub use keep::{Forgetting, show_collection, show_document};
 pub(crate) use keep::{document_id, write_collection, write_document};
-pub use keep::{forget_knowledge, show_collection, show_document};
 
 /// How many pieces meaning chooses from.
 const CANDIDATES: usize = 200;

@@ -16,7 +16,7 @@ pub use auth::{
     is_user, issue, memory_context,
 };
 pub use body::{BodyLimits, expect_json, read as read_body};
-pub use knowledge::{Knowledge, forget_knowledge, show_collection, show_document};
+pub use knowledge::{Forgetting, Knowledge, show_collection, show_document};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
 pub use wires::{

@@ -1,9 +1,9 @@
 //! What a search costs in a large collection: CPU time of this process for each, and of the server where there is one.
 //!
 //! `cargo run --release -p amalgam-store --example knowledge [PIECES] [postgres://…]`, in a folder on a real disk with some
-//! gigabytes of room; a million pieces unless told otherwise. With the address of an empty database that is used, and its
-//! server has to run on this machine for its time to be seen; else SQLite in the folder. What is made is kept in SQLite, and
-//! used again the next time, if `keep` is among the arguments.
+//! gigabytes of room; a million pieces unless told otherwise. With the address of a database that is used, whose server has to
+//! run on this machine and whose name has to be its own for its time to be seen; else SQLite in the folder. Pieces that are
+//! there already are used again: a folder stays if `keep` is among the arguments.
 
 use std::{
     path::Path,
@@ -50,7 +50,7 @@ fn main() {
     let known = runtime.block_on(store.collections(&caller())).expect("it can be read");
     let known: u64 = known.iter().map(|collection| collection.chunks).sum();
     if known < pieces {
-        let (begun, spent) = (Instant::now(), Spent::now());
+        let (begun, spent) = (Instant::now(), Spent::by(url));
         runtime.block_on(import(&store, known / PIECES..pieces / PIECES));
         let (took, [own, server]) = (begun.elapsed(), spent.since());
         println!("{} pieces in {took:.0?}: CPU {own:.0?} here, {server:.0?} in the server", pieces - known);
@@ -77,7 +77,7 @@ fn main() {
         // Statements are prepared and pages are read.
         let found = (0..3).map(|_| search().len()).max().unwrap_or_default();
         let times = 40;
-        let (begun, spent) = (Instant::now(), Spent::now());
+        let (begun, spent) = (Instant::now(), Spent::by(url));
         (0..times).for_each(|_| drop(search()));
         let (took, [own, server]) = (begun.elapsed() / times, spent.since().map(|time| time / times));
         println!(
@@ -151,22 +151,34 @@ fn caller() -> Scope {
     Scope::authenticated(1, "anna", TenantState::Stored, Rights::USE)
 }
 
-/// User and system time so far, of this process and of every PostgreSQL server on this machine, in steps of 10 ms.
-struct Spent([Duration; 2]);
+/// User and system time so far, of this process and of what serves it, in steps of 10 ms.
+struct Spent<'a> {
+    /// Processes of the server say which database they work for.
+    database: Option<&'a str>,
+    before: [Duration; 2],
+}
 
-impl Spent {
-    fn now() -> Self {
+impl<'a> Spent<'a> {
+    fn by(url: Option<&'a String>) -> Self {
+        let database = url.and_then(|url| url.rsplit('/').next());
+        Self { database, before: Self::now(database) }
+    }
+
+    fn now(database: Option<&str>) -> [Duration; 2] {
         let own = cpu_time(Path::new("/proc/self")).unwrap_or_default();
-        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let servers = all
-            .map(|entry| entry.path())
-            .filter(|path| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "postgres"));
-        Self([own, servers.filter_map(|path| cpu_time(&path)).sum()])
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+        let works = |name: &str| database.is_some_and(|database| name.contains(&format!(" {database} ")));
+        let servers = all.filter(|path| {
+            let name = std::fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+            name.starts_with("postgres:") && works(&name)
+        });
+        [own, servers.filter_map(|path| cpu_time(&path)).sum()]
     }
 
     fn since(&self) -> [Duration; 2] {
-        let Self([own, servers]) = Self::now();
-        [own.saturating_sub(self.0[0]), servers.saturating_sub(self.0[1])]
+        let [own, server] = Self::now(self.database);
+        let [own_before, server_before] = self.before;
+        [own.saturating_sub(own_before), server.saturating_sub(server_before)]
     }
 }
 

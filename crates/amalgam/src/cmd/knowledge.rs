@@ -9,13 +9,14 @@ use amalgam_core::{
     Operator, Store,
     store::{Collection, DocumentListing, DocumentRecord, Within},
 };
-use amalgam_server::{forget_knowledge, show_collection, show_document};
+use amalgam_server::{Forgetting, show_collection, show_document};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
 use crate::desk::{Desk, now_ms};
+use crate::knowledge::Courtesy;
 use crate::progress::Progress;
 use crate::table::{moment, table};
 use crate::terminal::{say, say_as_written, say_json};
@@ -183,16 +184,14 @@ async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     let shelf = Shelf::open(place.company_id, place.config).await?;
     let known = shelf.collection(&collection).await?.with_context(|| no_such(&collection))?;
     let mut progress = Progress::of("documents", usize::try_from(known.documents).unwrap_or(usize::MAX));
+    let mut courtesy = Courtesy::on(&shelf.desk.config.store);
+    let mut forgetting = Forgetting::of(&collection, source.as_deref());
     let mut deleted = 0;
-    let told = |more: u64| {
+    while let Some(more) = courtesy.write(forgetting.go_on(shelf.store(), shelf.within(), now_ms())).await? {
         deleted += more;
         progress.add(usize::try_from(more).unwrap_or(usize::MAX));
-    };
-    let was = forget_knowledge(shelf.store(), shelf.within(), &collection, source.as_deref(), now_ms(), told).await?;
-    drop(progress);
-    if !was {
-        bail!(no_such(&collection));
     }
+    drop(progress);
     match (place.json, &source) {
         (true, _) => say_json(&json!({"collection": collection, "source": source, "deleted": deleted}))?,
         (false, None) => say(format_args!("{collection} is gone, with {deleted} documents"))?,

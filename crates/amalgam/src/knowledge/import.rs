@@ -16,16 +16,16 @@ use anyhow::{Context as _, bail};
 use tokio::sync::mpsc;
 
 use super::document::{Contents, Draft, Settings, read};
-use super::explained;
 use super::sources::Source;
+use super::{Courtesy, explained};
 use crate::desk::now_ms;
 use crate::progress::Progress;
 use crate::terminal::tell;
 
-/// How much text is written at once: little enough that a server beside us can write in between.
-const BATCH_BYTES: usize = 512 * 1024;
+/// How much text is written at once: a server beside us waits for as long as that takes.
+const BATCH_BYTES: usize = 128 * 1024;
 /// How many documents are written or forgotten at once.
-const BATCH_DOCUMENTS: usize = 500;
+const BATCH_DOCUMENTS: usize = 200;
 /// How many files are looked at before somebody hears of it.
 const BATCH_FILES: usize = 1_000;
 /// How many documents are asked for at once.
@@ -77,6 +77,7 @@ pub(crate) struct Import<'a> {
     pub(crate) collection: &'a str,
     pub(crate) embedder: &'a dyn Embedder,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) courtesy: Courtesy,
 }
 
 /// Some documents that have changed.
@@ -96,7 +97,7 @@ struct Looked {
 impl Import<'_> {
     /// Brings one source up to date.
     pub(crate) async fn bring(
-        &self,
+        &mut self,
         mut source: Source,
         totals: &mut Totals,
         progress: &mut Progress,
@@ -123,7 +124,7 @@ impl Import<'_> {
         if whole && complete {
             for paths in gone.chunks(BATCH_DOCUMENTS) {
                 let deleted = self.store.delete_documents(self.within, self.collection, &name, paths, now_ms());
-                totals.deleted += deleted.await?;
+                totals.deleted += self.courtesy.write(deleted).await?;
             }
         }
         Ok(())
@@ -146,16 +147,22 @@ impl Import<'_> {
         }
     }
 
-    async fn write(&self, source: &str, mut documents: Vec<NewDocument>, totals: &mut Totals) -> anyhow::Result<()> {
+    async fn write(
+        &mut self,
+        source: &str,
+        mut documents: Vec<NewDocument>,
+        totals: &mut Totals,
+    ) -> anyhow::Result<()> {
         if documents.is_empty() {
             return Ok(());
         }
-        let model = self.settings.model.as_deref();
+        let settings = Arc::clone(&self.settings);
+        let model = settings.model.as_deref();
         if let Some(model) = model {
             self.place(model, &mut documents).await?;
         }
         let put = self.store.put_documents(self.within, self.collection, source, model, documents, now_ms());
-        let imported = put.await?.context("the tenant is gone")?;
+        let imported = self.courtesy.write(put).await?.context("the tenant is gone")?;
         totals.created += imported.created;
         totals.updated += imported.updated;
         totals.unchanged += imported.unchanged;

@@ -1,5 +1,7 @@
 //! Calls while they are written: the first that is not complete is written as it comes, the others wait.
 
+use std::collections::HashSet;
+
 use amalgam_protocol::{EventKind, Literal};
 
 use super::{
@@ -14,8 +16,15 @@ use crate::{
 };
 
 impl Emitter {
+    /// Names ids that no call may have: one that the model uses once more gets another in its place. For whoever tells
+    /// results apart by nothing but the call that they name.
+    pub fn avoid_calls(&mut self, used: HashSet<String>) {
+        self.used_calls = used;
+    }
+
     pub(super) fn start_call(&mut self, key: u64, call: CallHead) {
-        let call_id = call.call_id.filter(|id| !id.is_empty()).unwrap_or_else(|| self.ids.make(IdKind::Call));
+        let given = call.call_id.filter(|id| !id.is_empty() && !self.used_calls.contains(id));
+        let call_id = given.unwrap_or_else(|| self.ids.make(IdKind::Call));
         let id = self.ids.make(id_kind(call.kind));
         let call = OpenCall::new(key, id, call_id, call.kind, call.name, call.namespace);
         match &self.open {

@@ -75,7 +75,7 @@ fn pieces_share_lines_only_where_there_is_no_border() {
 
 #[test]
 fn a_line_without_end_is_cut_and_stays_one_line() {
-    let line: String = (0..1_000_000).map(|number| format!("a{number};")).collect();
+    let line: String = (0..100_000).map(|number| format!("a{number};")).collect();
     let found = cut("bundle.min.js", "javascript", &format!("// first\n{line}\nlast = 1\n"));
     assert!(found.iter().all(|piece| piece.content.chars().count() <= MOST_CHARS + 1));
     let joined: String = found.iter().map(|piece| piece.content.as_str()).collect::<Vec<_>>().concat();
@@ -102,7 +102,7 @@ fn line_ends_of_other_systems_and_odd_characters_do_no_harm() {
 #[test]
 fn a_piece_is_found_by_its_file_its_symbol_and_its_parts() {
     let found = cut("src/turnStore.rs", "rust", "fn commit_turn() {\n    write(everything);\n}\n");
-    for word in ["turn", "store", "turnstore", "commit", "committurn", "write", "everyth"] {
+    for word in ["turn", "stor", "turnstore", "commit", "committurn", "writ", "everyth"] {
         assert!(found[0].words.iter().any(|own| own == word), "{word}: {:?}", found[0].words);
     }
 }
@@ -110,7 +110,7 @@ fn a_piece_is_found_by_its_file_its_symbol_and_its_parts() {
 proptest! {
     #[test]
     fn every_word_of_a_text_is_in_a_piece(
-        lines in prop::collection::vec("[ ]{0,4}(fn [a-z]{2,4}\\(\\) \\{|[a-z]{2,9}( [a-z]{2,9}){0,40}|#{1,3} [a-z]{3}|```|\\}|)", 0..300),
+        lines in prop::collection::vec("[ ]{0,4}(fn [a-z]{2,4}\\(\\) \\{|[a-z]{2,9}( [a-z]{2,9}){0,40}|#{1,3} [a-z]{3}|```|\\}|)", 0..150),
         path in prop::sample::select(vec!["a.rs", "a.md", "a.py", "a.c", "a.txt", "a.ts", "a.toml"]),
     ) {
         let text = lines.join("\n");

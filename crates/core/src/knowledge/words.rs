@@ -210,11 +210,11 @@ mod tests {
     #[test]
     fn a_name_is_found_by_its_parts_and_as_a_whole() {
         for (text, expected) in [
-            ("putDocuments", &["put", "document", "putdocuments"][..]),
-            ("put_documents", &["put", "document", "putdocuments"]),
-            ("PUT_DOCUMENTS", &["put", "document", "putdocuments"]),
+            ("putDocuments", &["put", "docu", "putdocuments"][..]),
+            ("put_documents", &["put", "docu", "putdocuments"]),
+            ("PUT_DOCUMENTS", &["put", "docu", "putdocuments"]),
             ("__init__", &["init"]),
-            ("HTTPServer2Go", &["http", "server", "go", "httpserver2go"]),
+            ("HTTPServer2Go", &["http", "serv", "go", "httpserver2go"]),
             ("parseJSON", &["parse", "json", "parsejson"]),
             ("userIDs", &["user", "id", "userids"]),
             ("sha256", &["sha", "256", "sha256"]),

@@ -284,6 +284,7 @@ pub(crate) async fn start_kept(
         },
         tooling: None,
         call_ids: false,
+        used_calls: std::collections::HashSet::new(),
     };
     engine.start(ask, tell).await
 }

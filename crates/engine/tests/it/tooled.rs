@@ -87,6 +87,7 @@ impl Tooled<'_> {
             },
             tooling: Some(Box::new(tooling)),
             call_ids: false,
+            used_calls: std::collections::HashSet::new(),
         };
         engine.start(ask, tell).await
     }

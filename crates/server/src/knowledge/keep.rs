@@ -9,37 +9,48 @@ use amalgam_protocol::{Json, Writer};
 /// How many documents are forgotten at once: others write in between.
 const AT_ONCE: usize = 100;
 
-/// Forgets a collection, or the documents of one source of it, bit by bit; `told` hears how many documents are gone. Whether there
-/// was such a collection.
-pub async fn forget_knowledge(
-    store: &dyn Store,
-    within: Within<'_>,
-    collection: &str,
-    source: Option<&str>,
-    now_ms: u64,
-    mut told: impl FnMut(u64),
-) -> Result<bool, StoreError> {
-    if !store.collections_within(within).await?.iter().any(|known| known.name == collection) {
-        return Ok(false);
+/// Forgets a collection, or the documents of one source of it, bit by bit.
+pub struct Forgetting<'a> {
+    collection: &'a str,
+    source: Option<&'a str>,
+    /// The last document that is gone.
+    last: Option<(String, String)>,
+    over: bool,
+}
+
+impl<'a> Forgetting<'a> {
+    /// All of the collection, or with a source what that has brought into it.
+    pub fn of(collection: &'a str, source: Option<&'a str>) -> Self {
+        Self { collection, source, last: None, over: false }
     }
-    let mut last: Option<(String, String)> = None;
-    loop {
-        let after = last.as_ref().map(|(source, path)| (source.as_str(), path.as_str()));
-        let listing = DocumentListing { source, after, limit: AT_ONCE };
-        let page = store.documents_within(within, collection, listing).await?;
+
+    /// Forgets some documents, and behind the last of them the collection itself; how many, or nothing once all are gone.
+    pub async fn go_on(
+        &mut self,
+        store: &dyn Store,
+        within: Within<'_>,
+        now_ms: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        if self.over {
+            return Ok(None);
+        }
+        let after = self.last.as_ref().map(|(source, path)| (source.as_str(), path.as_str()));
+        let listing = DocumentListing { source: self.source, after, limit: AT_ONCE };
+        let page = store.documents_within(within, self.collection, listing).await?;
+        let mut gone = 0;
         for documents in page.chunk_by(|one, other| one.source == other.source) {
             let paths: Vec<String> = documents.iter().map(|document| document.path.clone()).collect();
             let Some(first) = documents.first() else { continue };
-            told(store.delete_documents(within, collection, &first.source, &paths, now_ms).await?);
+            gone += store.delete_documents(within, self.collection, &first.source, &paths, now_ms).await?;
         }
-        match page.into_iter().next_back() {
-            Some(document) => last = Some((document.source, document.path)),
-            None => break,
+        if page.len() < AT_ONCE {
+            self.over = true;
+            if self.source.is_none() {
+                store.delete_collection(within, self.collection).await?;
+            }
         }
-    }
-    match source {
-        Some(_) => Ok(true),
-        None => store.delete_collection(within, collection).await,
+        self.last = page.into_iter().next_back().map(|document| (document.source, document.path));
+        Ok(Some(gone))
     }
 }
 

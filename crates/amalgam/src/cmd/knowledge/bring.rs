@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Place, Shelf};
-use crate::knowledge::{Import, Rules, Settings, Totals, gather, is_name};
+use crate::knowledge::{Courtesy, Import, Rules, Settings, Totals, gather, is_name};
 use crate::progress::Progress;
 use crate::terminal::{say, say_json, tell};
 use crate::wire_up::{self, SystemClock};
@@ -80,12 +80,13 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
         ));
     }
     let settings = Settings { attributes, model: model.clone(), most_bytes: args.max_file_kib * 1024 };
-    let import = Import {
+    let mut import = Import {
         store: shelf.store(),
         within: shelf.within(),
         collection: &args.collection,
         embedder: &*names,
         settings: Arc::new(settings),
+        courtesy: Courtesy::on(&shelf.desk.config.store),
     };
     let told: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let mut progress = Progress::of("files", sources.iter().map(|source| source.files.len()).sum());
@@ -119,7 +120,8 @@ fn attributes(args: &ImportArgs) -> anyhow::Result<Vec<(String, String)>> {
     if attributes.len() > ATTRIBUTES {
         bail!("at most {ATTRIBUTES} attributes are kept");
     }
-    let twice = attributes.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one.eq_ignore_ascii_case(other)));
+    let twice =
+        attributes.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one.eq_ignore_ascii_case(other)));
     match twice.and_then(<[_]>::first) {
         Some((key, _)) => bail!("--attribute {key} is there twice"),
         None => Ok(attributes),

@@ -62,6 +62,9 @@ fn sorted<'a>(mut lines: Vec<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
     lines
 }
 
+/// The calls that are named, and the field and code of every difference.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
+
 #[tokio::test]
 async fn any_mismatch_is_told_in_full_and_a_corrected_submission_still_works() {
     // R034-15, R034-18, C-13
@@ -71,7 +74,7 @@ async fn any_mismatch_is_told_in_full_and_a_corrected_submission_still_works() {
         let id = open(&ana, Wire::Responses).await;
         desk.says(Wire::Responses, [both()]);
         taken(&ana, &turn(&id, "t1", "Check it")).await;
-        let cases: [(&[&str], &[(&str, &str)]); 7] = [
+        let cases: [Case<'_>; 7] = [
             (&["call_a"], &[("ToolResults", "missing_result")]),
             (
                 &["call_b", "call_a"],

@@ -1,6 +1,8 @@
 //! A server for IDE clients: an agent for each wire, with tools that the client runs and one that the server runs, and the
 //! scripted models behind them.
 
+#![expect(clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

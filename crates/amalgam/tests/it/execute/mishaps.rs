@@ -229,12 +229,9 @@ async fn a_model_that_cannot_be_asked_is_a_failed_turn_and_says_nothing_of_its_s
                 .with_json(json!({"error": {"message": INSIDE, "type": kind, "code": kind, "param": null}}))
         };
         // What an upstream says about the request itself is for the caller; what it says about its operator is not.
-        for (status, kind) in [
-            (401, "invalid_api_key"),
-            (429, "insufficient_quota"),
-            (500, "server_error"),
-            (503, "overloaded"),
-        ] {
+        for (status, kind) in
+            [(401, "invalid_api_key"), (429, "insufficient_quota"), (500, "server_error"), (503, "overloaded")]
+        {
             for streams in [false, true] {
                 desk.replies(Wire::Responses, error(status, kind));
                 let mut body = turn(&id, "t1", "Hello");

@@ -1,5 +1,7 @@
 //! Turns that are told event by event, and streams that break off and are taken up again.
 
+#![expect(clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
+
 use amalgam_testkit::{Answer, Gate, Reply, check};
 use serde_json::{Value, json};
 

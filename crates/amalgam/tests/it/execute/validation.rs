@@ -77,8 +77,8 @@ async fn what_belongs_to_the_server_is_refused_by_name() {
             "CorrelationId",
             "Diagnostics",
         ] {
-            let mut camel = name.to_owned();
-            camel[..1].make_ascii_lowercase();
+            let (first, rest) = name.split_at(1);
+            let camel = format!("{}{rest}", first.to_lowercase());
             for name in [name, &camel] {
                 let found = faults(&ana, &with(&body, json!({name: "x"}))).await;
                 assert_eq!(found, pairs(&[(name, "forbidden_field")]), "{name}");

@@ -16,7 +16,7 @@ use axum::{
 use super::{bank::admin, named_tenant, page, place};
 use crate::{
     app::App,
-    knowledge::{document_id, forget_knowledge, show_collection, write_collection, write_document},
+    knowledge::{Forgetting, document_id, show_collection, write_collection, write_document},
     wires::{
         WireError, answer,
         query::{Query, id_of, missing, no_such_cursor},
@@ -64,11 +64,10 @@ pub(super) async fn delete(
     let name = id_of(COLLECTION, name)?;
     let tenant = place(&app, &scope, named_tenant(&query)?).await?;
     let within = Within::Own(admin(&tenant)?);
-    let forgotten = forget_knowledge(&*app.store, within, &name, None, app.clock.now_ms(), |_| ());
-    match forgotten.await.map_err(Fault::from)? {
-        true => Ok(answer::deleted(&name, "knowledge.collection.deleted")),
-        false => Err(missing(COLLECTION, &name).into()),
-    }
+    find(&app, &tenant, &name).await?;
+    let mut forgetting = Forgetting::of(&name, None);
+    while forgetting.go_on(&*app.store, within, app.clock.now_ms()).await.map_err(Fault::from)?.is_some() {}
+    Ok(answer::deleted(&name, "knowledge.collection.deleted"))
 }
 
 /// Documents of a collection, by source and path; with `source` those of one source.

@@ -114,6 +114,7 @@ async fn compacted(
         },
         tooling: None,
         call_ids: false,
+        used_calls: std::collections::HashSet::new(),
     };
     let run = app.engine.start(ask, error::object_in_stream).await?;
     let mut losses = run.losses().to_vec();

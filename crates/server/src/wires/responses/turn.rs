@@ -1,9 +1,9 @@
 //! From a body to a turn: read, understood, looked up, and then run or put in the queue.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Delivery, Emitter, Fault, FaultKind, History, Ids, Route, Scope, ServerTool, Start, Stem, TenantState,
+    Delivery, Emitter, Entry, Fault, FaultKind, History, Ids, Route, Scope, ServerTool, Start, Stem, TenantState,
     compaction::{self, Unopened},
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
@@ -280,10 +280,23 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
             losses,
         },
         tooling,
-        call_ids: settled.is_some_and(|settled| settled.thread.is_some()),
+        call_ids: settled.as_ref().is_some_and(|settled| settled.thread.is_some()),
+        used_calls: match settled.is_some_and(|settled| settled.keeps) {
+            true => calls_of(&history),
+            false => HashSet::new(),
+        },
     };
     let run = app.engine.start(ask, error::object_in_stream).await?;
     Ok(Begun::Running(Box::new(Running { run, delivery: meaning.delivery, kept, unkept })))
+}
+
+/// The ids of all calls so far.
+fn calls_of(history: &History<'_>) -> HashSet<String> {
+    let calls = history.entries.iter().filter_map(|entry| match entry {
+        Entry::Call(call) => Some(call.call_id.clone().into_owned()),
+        _ => None,
+    });
+    calls.collect()
 }
 
 /// The request as it waits: sealed where it holds what a server of the caller's is authorised by. P12

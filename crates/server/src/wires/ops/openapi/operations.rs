@@ -148,7 +148,7 @@ pub(super) fn parameters() -> Value {
         "Include": {
             "name": "include[]",
             "in": "query",
-            "description": "Known names are accepted, and change nothing: what is kept is always sent.",
+            "description": "`file_search_call.results` shows what searches have found. The other known names are accepted, and change nothing: what is kept is always sent.",
             "schema": {"type": "array", "items": {"type": "string"}},
         },
         "Limit": {

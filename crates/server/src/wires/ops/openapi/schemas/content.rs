@@ -52,7 +52,7 @@ fn output_text() -> Value {
         json!({
             "type": {"const": "output_text"},
             "text": {"type": "string"},
-            "annotations": {"type": "array", "items": {"type": "object"}, "description": "As the upstream wrote them."},
+            "annotations": {"type": "array", "items": {"type": "object"}, "description": "As the upstream wrote them; and a `file_citation` (`index`, `file_id`, `filename`) for each result of a search of this server's that the text cites."},
             "logprobs": {"type": "array", "items": {"type": "object"}, "description": "Empty unless asked for."},
         }),
     )

@@ -86,8 +86,9 @@ pub(super) fn schemas() -> Schemas {
         (
             "HostedItem",
             object(
-                "A step of a tool that an upstream ran, as the upstream wrote it. Upstreams that speak Responses \
-                 are handed it; for others it is a loss.",
+                "A step of a tool that this server ran (`mcp_call`, `file_search_call` and what belongs to them), which \
+                 every upstream is told as a call and its output; or of one that an upstream ran, as the upstream wrote it, \
+                 which upstreams that speak Responses are handed and which is a loss for others.",
                 &["type"],
                 json!({"type": {"enum": HostedItem::ALL.map(|(name, _)| name)}}),
             ),

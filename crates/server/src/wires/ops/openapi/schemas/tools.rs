@@ -7,13 +7,16 @@ use super::{Schemas, any_of, list_of, object, reference, text, text_or_null};
 const CLIENT_TOOLS: [&str; 6] =
     ["shell", "local_shell", "apply_patch", "tool_search", "computer", "computer_use_preview"];
 
+const TOOLS: [&str; 6] = ["FunctionTool", "CustomTool", "NamespaceTool", "ClientTool", "FileSearchTool", "OtherTool"];
+
 pub(super) fn schemas() -> Schemas {
     vec![
-        ("Tool", json!({"anyOf": any_of(&["FunctionTool", "CustomTool", "NamespaceTool", "ClientTool", "OtherTool"])})),
+        ("Tool", json!({"anyOf": any_of(&TOOLS)})),
         ("FunctionTool", function()),
         ("CustomTool", custom()),
         ("NamespaceTool", namespace()),
         ("ClientTool", client()),
+        ("FileSearchTool", file_search()),
         ("OtherTool", other()),
         ("ToolChoice", choice()),
         ("NamedToolChoice", named_choice()),
@@ -79,10 +82,31 @@ fn client() -> Value {
     )
 }
 
-fn other() -> Value {
-    let listed = [&["function", "custom", "namespace"][..], &CLIENT_TOOLS].concat();
+fn file_search() -> Value {
     object(
-        "A tool that a server runs (`web_search`, `file_search`, `mcp`, `code_interpreter` …) or a kind that is not \
+        "A search over collections of the tenant's, which this server makes on every upstream. Over stores of an upstream \
+         (`vs_…`) it is that upstream's, and a loss for those that do not speak Responses.",
+        &["type"],
+        json!({
+            "type": {"const": "file_search"},
+            "vector_store_ids": {"type": "array", "items": {"type": "string"}, "description": "Names of collections."},
+            "max_num_results": {"type": ["integer", "null"], "minimum": 1, "maximum": 50, "default": 10},
+            "filters": {
+                "type": ["object", "null"],
+                "description": "`{\"type\", \"key\", \"value\"}` with `eq`, `ne`, `in` or `nin`, or `{\"type\", \"filters\"}` with `and`; with `or` for `eq` and `in` of one key.",
+            },
+            "ranking_options": {
+                "type": ["object", "null"],
+                "description": "Of these, `score_threshold` is honoured: the least score of a result, from 0 to 1.",
+            },
+        }),
+    )
+}
+
+fn other() -> Value {
+    let listed = [&["function", "custom", "namespace", "file_search"][..], &CLIENT_TOOLS].concat();
+    object(
+        "A tool that a server runs (`web_search`, `mcp`, `code_interpreter` …) or a kind that is not \
          listed here. Upstreams that speak Responses are handed it; for others it is a loss.",
         &["type"],
         json!({"type": {"type": "string", "not": {"enum": listed}}}),
