@@ -12,7 +12,7 @@ use std::{
 };
 
 use amalgam_core::{
-    Operator as Installation, Rights, Scope, Store, TenantState,
+    Rights, Scope, Store, TenantState,
     execute::request::{Condition, Operator},
     knowledge::{cut, question},
     store::{KnowledgeQuery, NewDocument, Within},
@@ -97,9 +97,10 @@ fn main() {
 async fn import(store: &Arc<dyn Store>, documents: std::ops::Range<u64>) {
     for first in documents.clone().step_by(AT_ONCE as usize) {
         let batch = (first..(first + AT_ONCE).min(documents.end)).map(document).collect();
-        let within = Within::Named(Installation::of_this_process(), 1);
+        let caller = caller();
+        let within = Within::Own(caller.admin().expect("the caller may"));
         let put = store.put_documents(within, "code", "here", None, batch, 1_700_000_000_000).await;
-        put.expect("there is room");
+        put.expect("there is room").expect("the tenant is there");
     }
 }
 
@@ -148,7 +149,7 @@ fn word(rank: u64) -> String {
 
 #[expect(clippy::disallowed_methods, reason = "nobody is asked here")]
 fn caller() -> Scope {
-    Scope::authenticated(1, "anna", TenantState::Stored, Rights::USE)
+    Scope::authenticated(1, "anna", TenantState::Stored, Rights::USE.and(Rights::ADMIN))
 }
 
 /// User and system time so far, of this process and of what serves it, in steps of 10 ms.

@@ -110,7 +110,7 @@ async fn the_model_is_told_how_to_search_and_how_to_cite() {
     for good in [r#"{"queries": ["a"]}"#, r#"{"query": "a"}"#, r#"{"queries": "a"}"#] {
         assert!(check(good), "{good}");
     }
-    let (many, long) = (json!({"queries": ["a"; 6]}).to_string(), json!({"query": "a".repeat(5000)}).to_string());
+    let (many, long) = (json!({"queries": vec!["a"; 6]}).to_string(), json!({"query": "a".repeat(5000)}).to_string());
     for bad in ["{}", r#"{"queries": []}"#, r#"{"queries": ["a", " "]}"#, r#"{"query": 5}"#, &many, &long] {
         assert!(!check(bad), "{bad}");
     }

@@ -19,7 +19,8 @@ use std::{
 };
 
 use amalgam_core::{
-    AskedSearch, AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal, ServerTool, Toolbox,
+    AskedSearch, AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal, ServerTool,
+    Toolbox,
     store::{BankKind, BankStore, BankTool},
 };
 use amalgam_protocol::Json;

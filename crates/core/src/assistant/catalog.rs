@@ -218,7 +218,10 @@ mod tests {
     fn only_the_recommendation_has_a_word_for_after_its_call() {
         // RNCC-35, C-26
         let told = TOOLS.map(|seed| (seed.name, seed.after_call_instruction.is_some()));
-        assert_eq!(told, [("get_course_detail", false), ("get_course_recommendation", true), ("search_knowledge", false)]);
+        assert_eq!(
+            told,
+            [("get_course_detail", false), ("get_course_recommendation", true), ("search_knowledge", false)]
+        );
         let instruction = ToolSeed::named(GET_COURSE_RECOMMENDATION).unwrap().after_call_instruction.unwrap();
         assert!(instruction.contains("exactly one short sentence"));
     }

@@ -307,13 +307,18 @@ fn an_error_of_a_call_that_was_run_here_is_its_output() {
 
 #[test]
 fn a_search_is_told_as_a_call_and_what_it_found() {
-    let search = |id: &str, results: Value| json!({"type": "file_search_call", "id": id, "queries": ["q"], "results": results});
+    let search =
+        |id: &str, results: Value| json!({"type": "file_search_call", "id": id, "queries": ["q"], "results": results});
     let (one, two, three) =
         ("fs_AM-aaaaaaaaaaaaaaaaaaaaaaaa", "fs_AM-bbbbbbbbbbbbbbbbbbbbbbbb", "fs_AM-cccccccccccccccccccccccc");
     let mut kept = search(two, Value::Null);
     kept["kept_output"] = json!([{"text":"kept"}]);
-    let history =
-        told(json!([search(one, json!([{"text":"shown"}])), kept, search(three, Value::Null), search("fs_1", json!([]))]));
+    let history = told(json!([
+        search(one, json!([{"text":"shown"}])),
+        kept,
+        search(three, Value::Null),
+        search("fs_1", json!([]))
+    ]));
     let expected = [
         "opaque file_search_call".to_owned(),
         format!("call {one} file_search"),

@@ -308,13 +308,45 @@ async fn results_may_be_any_json_and_reach_the_model_as_they_were_written() {
                 Wire::Responses,
                 [Script::new([Said::call("call_a", "read_file", &["{\"path\":\"x\"}"])]), Script::text(&["Ok."])],
             );
-            taken(&ana, &turn(&id, &turn_id, "Read")).await;
-            let mut one = result("call_a", "");
+            let waiting = taken(&ana, &turn(&id, &turn_id, "Read")).await;
+            let mut one = result(calls(&waiting)[0], "");
             one["ResultJson"] = result_json;
             taken(&ana, &json!({"SessionId": id, "TurnId": turn_id, "ToolResults": [one]})).await;
             let lines = told(desk.asked(Wire::Responses).last().unwrap());
             let output = lines.iter().rfind(|(who, _)| who == "output").map(|(_, text)| text.as_str());
             assert_eq!(output, Some(expected), "{}", store.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_uses_the_id_of_a_call_again_is_answered_each_time() {
+    // R034-15, R034-17, C-13
+    for store in stores() {
+        let desk = Desk::on(&store).await;
+        let ana = desk.user("ana");
+        for wire in WIRES {
+            let id = open(&ana, wire).await;
+            let same = || Script::new([Said::call("call_1", "read_file", &["{\"path\":\"a\"}"])]);
+            desk.says(wire, [same(), same(), Script::text(&["Read twice."]), same(), Script::text(&["And again."])]);
+            let first = taken(&ana, &turn(&id, "t1", "Read it twice")).await;
+            assert_eq!(calls(&first), ["call_1"], "{wire:?}");
+            let second = taken(&ana, &results(&id, "t1", &[("call_1", "text")])).await;
+            let again = calls(&second)[0].to_owned();
+            assert_ne!(again, "call_1", "{wire:?}: another call has another id");
+            // The same result for the first call is that submission again, and nothing is asked for it.
+            assert_eq!(taken(&ana, &results(&id, "t1", &[("call_1", "text")])).await, second, "{wire:?}");
+            let done = taken(&ana, &results(&id, "t1", &[(&again, "text")])).await;
+            assert_eq!(done["Text"], "Read twice.", "{wire:?}");
+            assert_eq!(status(&ana, &id, "t1").await, ("completed".to_owned(), 3), "{wire:?}");
+            let third = taken(&ana, &turn(&id, "t2", "Once more")).await;
+            let third = calls(&third)[0].to_owned();
+            assert!(third != "call_1" && third != again, "{wire:?}: {third}");
+            assert_eq!(taken(&ana, &results(&id, "t2", &[(&third, "text")])).await["Text"], "And again.", "{wire:?}");
+            // Each call stands before its own output (`told` looks at that).
+            let lines = told(desk.asked(wire).last().unwrap());
+            assert_eq!(lines.iter().filter(|(who, _)| who == "output").count(), 3, "{wire:?}: {lines:?}");
+            desk.assert_asked(wire, 5, store.name);
         }
     }
 }

@@ -123,7 +123,13 @@ async fn an_uploaded_file_is_named_by_its_id() {
         let data = sent["file_data"].as_str().expect("with what is in it");
         assert!(data.ends_with("UmVtZW1iZXIgdGhlIG1pbGsu"), "{sent}");
         // A file that is not there, or another's, is a fault of the request.
-        for (client, file) in [(&ana, "file_AM-aaaaaaaaaaaaaaaaaaaaaaaa"), (&desk.user("ben"), &*file)] {
+        let ben = desk.user("ben");
+        for (client, file) in [
+            (&ana, "file_AM-aaaaaaaaaaaaaaaaaaaaaaaa"),
+            (&ana, "file-of-another-server"),
+            (&ana, "file_AM-\u{0}aaaaaaaaaaaaaaaaaaaaaaa"),
+            (&ben, &*file),
+        ] {
             let id = open(client, Wire::Responses).await;
             let answer = execute(client, &json!({"SessionId": id, "TurnId": "t1", "FileIds": [file]})).await;
             let (status, _, faults) = refusal(&answer);

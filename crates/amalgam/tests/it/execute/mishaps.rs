@@ -164,7 +164,8 @@ async fn strange_characters_are_kept_as_they_are_or_refused_by_name() {
             let waiting = taken(&ana, &body).await;
             assert_eq!(waiting["Kind"], "tool-only", "{strange:?}: {waiting}");
             desk.says(Wire::Responses, [Script::text(&[strange, "."])]);
-            let one = result("call_a", strange);
+            let call_id = waiting["ToolCalls"][0]["CallId"].as_str().expect("the model wants something");
+            let one = result(call_id, strange);
             let done = taken(&ana, &json!({"SessionId": id, "TurnId": turn_id, "ToolResults": [one]})).await;
             assert_eq!(done["Text"].as_str().map(str::trim), Some(format!("{strange}.").trim()), "{strange:?}");
             let heard = told(desk.asked(Wire::Responses).last().unwrap());

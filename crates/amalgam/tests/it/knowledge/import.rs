@@ -1,9 +1,10 @@
 //! Folders on the command line.
 
+use amalgam_testkit::Client;
 use serde_json::json;
 
 use super::{Library, counts};
-use crate::support::stores;
+use crate::support::{Cli, Delivery, Script, Wire, asking, stores};
 
 #[tokio::test]
 async fn a_second_import_touches_only_what_has_changed_and_forgets_what_is_gone() {
@@ -160,6 +161,34 @@ async fn knowledge_is_its_tenants_alone() {
         let failure = library.cli.failure(&["knowledge", "delete", "--company-id", "2", "--collection", "code"]);
         assert!(failure.contains("there is no collection code"), "{failure}");
         assert_eq!(library.paths("hyena", &[]), ["a.md"], "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn turns_go_on_while_a_folder_is_brought_in() {
+    for store in stores() {
+        let library = Library::on(&store).await;
+        for number in 0..400 {
+            let lines = (0..40).map(|line| format!("fn jackal_{number}_{line}() {{ howl({line}) }}\n"));
+            library.write(&format!("repo/file_{number}.rs"), lines.collect::<String>());
+        }
+        let upstream = library.world.upstream(Wire::Chat);
+        upstream.from_now_on(Script::text(&["Hello"]).reply(Wire::Chat, Delivery::Whole));
+        let (cli, path) = (Cli::beside(&library.world.amalgam, &store), library.path("repo"));
+        let import = tokio::task::spawn_blocking(move || {
+            cli.json(&["knowledge", "import", &path, "--company-id", "1", "--collection", "code"])
+        });
+        let client = Client::new(library.world.amalgam.url()).with_key("am_a");
+        let mut turns = 0;
+        while !import.is_finished() {
+            let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}));
+            let answer = client.post_json("/v1/responses", &request).await;
+            assert_eq!(answer.status, 200, "{}: {}", store.name, answer.text());
+            turns += 1;
+        }
+        assert!(turns > 0, "{}: somebody asked meanwhile", store.name);
+        assert_eq!(counts(&import.await.unwrap()), [400, 0, 0, 0, 0], "{}", store.name);
+        assert_eq!(library.paths("jackal_17_3", &["--limit", "1"]), ["file_17.rs"], "{}", store.name);
     }
 }
 

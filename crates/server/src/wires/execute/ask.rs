@@ -144,8 +144,8 @@ pub(super) async fn user_turn(
     };
     let solution = turn.solution_context.as_deref().or(session.solution_context.as_deref());
     // What a chain was told is known by its last step; where that is not at hand, it is told once more.
-    let steps = newest.iter().flat_map(|turn| &turn.steps);
-    let before = steps.filter(|step| Some(&step.response_id) == parent.as_ref()).next_back();
+    let mut steps = newest.iter().flat_map(|turn| &turn.steps);
+    let before = steps.rfind(|step| Some(&step.response_id) == parent.as_ref());
     let tells_system = before.is_none_or(|step| Notes::read(step.notes.raw()).told != notes.told);
     let head = Head { session_id: &session.id, turn_id: &turn.turn_id, parent: parent.as_deref(), streamed };
     let body = speaker.user_turn(turn, &files, solution, context.as_ref(), tells_system, &head);
