@@ -20,8 +20,8 @@ use amalgam_core::{
 use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, ToolLimits};
 use amalgam_models::{Dialect, Key, Registry, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
-    App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings, Knowledge, Limits, ListenerConfig, Parts,
-    Pepper, PepperError,
+    App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings, Knowledge, Limits,
+    ListenerConfig, Parts, Pepper, PepperError,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{

@@ -8,11 +8,15 @@ use std::{
 
 use amalgam_core::{
     CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, UpstreamMemory,
-    compaction, joined, normalise, read_items,
+    compaction,
+    file_search::FILE_SEARCH_RESULTS,
+    joined, normalise, read_items,
     store::Approval,
     turn::{Caps, Told},
 };
-use amalgam_protocol::{AllowedTools, Content, CreateResponse, Ends, Input, Json, Raw, Role, Tool, ToolChoice, Writer};
+use amalgam_protocol::{
+    AllowedTools, Content, CreateResponse, Ends, HostedTool, Input, Json, Raw, Role, Tool, ToolChoice, ToolKind, Writer,
+};
 use bytes::Bytes;
 
 use crate::{
@@ -160,6 +164,10 @@ impl Plan {
         request.tool_choice = choice.transpose().map_err(unreadable)?;
         // Calls are counted here, over all rounds.
         request.max_tool_calls = None;
+        // Where the search is ours, so are its results: the upstream has none to include.
+        if !request.tools.iter().any(|tool| matches!(tool.kind, ToolKind::Hosted(HostedTool::FileSearch, _))) {
+            request.include.retain(|name| name != FILE_SEARCH_RESULTS);
+        }
         // Thoughts have to be told again in the next round.
         request.keep_thoughts();
         Ok(())

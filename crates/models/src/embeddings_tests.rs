@@ -41,7 +41,10 @@ fn settings(kind: UpstreamKind, base_url: String) -> UpstreamSettings {
 }
 
 fn responses(upstream: &Scripted) -> Embeddings {
-    Embeddings::new(settings(UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false }, upstream.base_url()))
+    Embeddings::new(settings(
+        UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
+        upstream.base_url(),
+    ))
 }
 
 fn answer(places: &[(usize, Value)]) -> Reply {

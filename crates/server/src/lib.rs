@@ -20,6 +20,6 @@ pub use knowledge::{Forgetting, Knowledge, show_collection, show_document};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
 pub use wires::{
-    AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo, Trial, TrialMishap, Whose,
-    administration, approval_status, doors, openapi, router, settled, show_approval,
+    AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo,
+    Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router, settled, show_approval,
 };

@@ -1,4 +1,4 @@
-"""The official Python client: `file_search` over what was imported into the gateway, with citations that the client can read."""
+"""The official Python client: `file_search` over what was imported into the gateway, with citations to read."""
 
 import pytest
 from openai import BadRequestError
@@ -63,7 +63,7 @@ def test_a_stream_tells_the_search_and_each_citation(client, target, tag, ship):
     steps = [event.type for event in events if ".file_search_call." in event.type]
     assert steps == [f"response.file_search_call.{step}" for step in ("in_progress", "searching", "completed")]
     (added,) = [event for event in events if event.type == "response.output_text.annotation.added"]
-    assert (added.annotation["type"] if isinstance(added.annotation, dict) else added.annotation.type) == "file_citation"
+    assert added.annotation.type == "file_citation"
     check(events[-1].response)
     assert events[-1].response.output[0].results[0].filename == "keel.md"
     deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")

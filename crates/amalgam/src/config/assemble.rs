@@ -11,8 +11,8 @@ use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
-    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Reached, Remote, Retention,
-    Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file,
+    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Reached, Remote,
+    Retention, Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {

@@ -76,11 +76,11 @@ async fn every_route_that_is_not_public_needs_a_key() {
         assert_eq!(answer.status, 401, "{method} {path}: {}", answer.text());
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{method} {path}");
         if path.starts_with("/api/agent/") {
-            // And so has this one: the envelope of a turn. R004-28
-            assert_eq!(answer.json()["Kind"], "error", "{method} {path}: {}", answer.text());
-            continue;
-        }
-        if path.starts_with("/api/v2/") {
+            // This door answers everything with the envelope of a turn. R004-28
+            let envelope = answer.json();
+            let told = (&envelope["Kind"], &envelope["ErrorCode"]);
+            assert_eq!(told, (&json!("error"), &json!("invalid_api_key")), "{method} {path}: {envelope}");
+        } else if path.starts_with("/api/v2/") {
             // This door has errors of its own shape. RNCC-02
             assert!(answer.json()["detail"].is_string(), "{method} {path}: {}", answer.text());
         } else if method != "HEAD" {

@@ -187,6 +187,8 @@ async fn results_are_shown_to_whoever_includes_them_at_once_or_later() {
                 ["docs", "markdown"],
                 "{place}"
             );
+            // The upstream has nothing to include.
+            assert!(!library.world.sent(wire).to_string().contains(RESULTS), "{place}");
             let score = result["score"].as_f64().unwrap_or(-1.0);
             assert!(score > 0.0 && score < 1.0, "{place}: {score}");
             assert_eq!(retrieved(&library.client(), id_of(&with)).await, with, "{place}");

@@ -197,6 +197,7 @@ fn the_nearest_word_counts_and_its_origin_is_told() {
         ("history_max_messages", json!(4), "config"),
         ("history_max_chars", json!(12_000), "default"),
         ("metadata_max_bytes", json!(2048), "default"),
+        ("expose_raw_responses", json!(true), "default"),
         ("safety_salt", JsonValue::Null, "default"),
     ];
     assert_eq!(told, expected);

@@ -22,7 +22,7 @@ pub(super) const STEPS: [f64; 3] = [1.2, 1.5, 1.75];
 /// What a word says about a piece that has it in the index once, twice, and so on; about the middle of each step.
 pub(super) const WORTH: [f64; 4] = [0.95, 1.35, 1.62, 1.85];
 /// One of so many pieces is a sample.
-pub(super) const SAMPLED: u64 = 256;
+pub(super) const SAMPLED: u64 = 1024;
 
 /// The longest word that is kept, in bytes: the longest one that is made, in the widest characters.
 const LONGEST: usize = 256;
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn about_one_piece_of_the_stated_number_is_a_sample() {
-        let count = (0..100_000).filter(|number| is_sample(&format!("src/{}.rs", number / 10), number % 10)).count();
-        let expected = 100_000 / SAMPLED as usize;
+        let count = (0..400_000).filter(|number| is_sample(&format!("src/{}.rs", number / 10), number % 10)).count();
+        let expected = 400_000 / SAMPLED as usize;
         assert!((expected * 8 / 10..expected * 12 / 10).contains(&count), "{count}");
     }
 

@@ -20,14 +20,19 @@ use super::index::{
 /// So many words are looked for: the rarest of those that are asked.
 const MOST_WORDS: usize = 64;
 /// About so many entries of the index are read for words that are read whole.
-const READ: u64 = 16_384;
-/// Of a frequent word so many pieces are read, those that it says most about, and of so many frequent words.
-const CHAMPIONS: u64 = 4096;
+const READ: u64 = 6144;
+/// Of frequent words so many pieces are read together, those that they say most about, and of so many frequent words.
+const CHAMPIONS: u64 = 6144;
 const MOST_CHAMPIONS: usize = 8;
 /// So many samples are counted.
-const MOST_SAMPLES: u64 = 8192;
+const MOST_SAMPLES: u64 = 2048;
+/// Of a word that no sample has so many pieces are counted; it is taken to be in so many where they are not.
+const COUNTED: u64 = 1024;
+const SOME: f64 = 256.0;
+/// With more words than these, the rarest are looked up once and not in detail.
+const FEW_WORDS: usize = 16;
 /// So many pieces are ranked exactly; also the most that can be found.
-const RANKED: usize = 512;
+const RANKED: usize = 384;
 /// Of so many documents is looked up whether conditions hold that the index does not know about, so many at a time.
 const CHECKED: usize = 4096;
 const CHECKED_AT_ONCE: usize = 512;
@@ -120,6 +125,11 @@ impl Word<'_> {
     fn estimate(&self) -> u64 {
         self.samples * SAMPLED
     }
+
+    /// Whether it may be that not all of its pieces can be read.
+    fn is_frequent(&self) -> bool {
+        self.estimate() > READ / 4
+    }
 }
 
 /// A word with a step, read from the index.
@@ -190,30 +200,29 @@ impl<'a> Search<'a> {
     pub(crate) fn strengths(&mut self, counts: &[u64]) -> Vec<Question> {
         for (word, samples) in self.words.iter_mut().zip(counts) {
             word.samples = *samples;
-            word.frequency = word.estimate() as f64;
+            word.frequency = if *samples == 0 { SOME } else { word.estimate() as f64 };
         }
         if let Some(samples) = counts.get(self.words.len()) {
             // One more: a filter that no sample passes may let hundreds of pieces pass.
             self.passing = self.passing.min((samples + 1) * SAMPLED);
         }
-        // Whether one sample or none has a word says little: of the rarest ones the first come first.
-        self.words.sort_by_key(|word| word.samples / 2);
+        self.words.sort_by_key(|word| word.samples);
         self.words.truncate(MOST_WORDS);
         self.asked_strengths().map(|(_, question)| question).collect()
     }
 
     /// The word and what is asked about it.
     fn asked_strengths(&self) -> impl Iterator<Item = (usize, Question)> {
-        let filtered = !self.filter.is_empty();
+        // Without a filter reading tells how many there are.
+        let counts = !self.filter.is_empty() && self.words.len() <= FEW_WORDS;
         self.words.iter().enumerate().flat_map(move |(number, word)| {
             let mut asked = Vec::new();
-            if word.estimate() > CHAMPIONS {
+            if word.is_frequent() {
                 for step in 1..=STEPS.len() {
                     asked.push(Question { text: self.quoted(&sample(word.text, step)), most: MOST_SAMPLES });
                 }
-            } else if filtered {
-                // Without a filter reading tells.
-                asked.push(Question { text: self.quoted(&indexed(word.text, 0)), most: 2 * CHAMPIONS });
+            } else if counts && word.samples == 0 {
+                asked.push(Question { text: self.quoted(&indexed(word.text, 0)), most: COUNTED });
             }
             asked.into_iter().map(move |question| (number, question))
         })
@@ -225,7 +234,7 @@ impl<'a> Search<'a> {
         let mut steps = vec![0; self.words.len()];
         for (number, count) in words.into_iter().zip(counts) {
             let (Some(word), Some(step)) = (self.words.get_mut(number), steps.get_mut(number)) else { continue };
-            match word.estimate() > CHAMPIONS {
+            match word.is_frequent() {
                 true => {
                     if let Some(strong) = word.strong.get_mut(*step) {
                         *strong = *count;
@@ -242,23 +251,26 @@ impl<'a> Search<'a> {
     fn plan(&mut self) {
         let is_common = |word: &Word<'_>| word.estimate() as f64 > self.total / 2.0;
         let only_common = self.words.iter().all(is_common);
-        let (mut room, mut champions) = (READ, 0);
+        let (mut room, mut champions) = (READ, Vec::new());
         for (number, word) in self.words.iter().enumerate() {
             let estimate = word.estimate().min(self.passing);
             if estimate <= room {
                 room -= estimate;
-                // With few pieces all of them are ranked, and nobody has to know how much the word says about them.
-                let steps = if word.samples < 2 { 0 } else { STEPS.len() };
+                let steps = if word.samples == 0 && self.words.len() > FEW_WORDS { 0 } else { STEPS.len() };
                 let read = |step| Read { word: number, step, base: 0, most: READ };
                 self.reads.extend((0..=steps).map(read));
-            } else if champions < MOST_CHAMPIONS && (only_common || !is_common(word)) {
-                champions += 1;
-                // The lowest step of which not too many are left.
-                let few = |samples: &u64| samples * SAMPLED <= CHAMPIONS;
-                let base = word.strong.iter().position(few).map_or(STEPS.len(), |at| at + 1);
-                let read = |step| Read { word: number, step, base, most: CHAMPIONS };
-                self.reads.extend((base..=STEPS.len()).map(read));
+            } else if champions.len() < MOST_CHAMPIONS && (only_common || !is_common(word)) {
+                champions.push(number);
             }
+        }
+        let most = CHAMPIONS / champions.len().max(1) as u64;
+        for number in champions {
+            // The lowest step of which not too many are left.
+            let few = |samples: &u64| samples * SAMPLED <= most;
+            let strong = self.words.get(number).map(|word| word.strong).unwrap_or_default();
+            let base = strong.iter().position(few).map_or(STEPS.len(), |at| at + 1);
+            let read = |step| Read { word: number, step, base, most };
+            self.reads.extend((base..=STEPS.len()).map(read));
         }
     }
 
@@ -300,7 +312,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Puts what was read in its order. Behind this, documents are looked at for as long as [`Search::to_check`] names some.
+    /// Puts what was read in its order. Behind this, documents are looked at for as long as [`Search::next_documents`] names some.
     pub(crate) fn order(&mut self) {
         let mut all: Vec<(f64, i64)> = self.scores.drain().map(|(number, score)| (score, number)).collect();
         let best_first = |one: &(f64, i64), other: &(f64, i64)| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1));
@@ -318,7 +330,7 @@ impl<'a> Search<'a> {
     }
 
     /// Documents that have to be looked at next; none when it is known enough.
-    pub(crate) fn to_check(&mut self) -> Vec<i64> {
+    pub(crate) fn next_documents(&mut self) -> Vec<i64> {
         let mut documents = Vec::new();
         while self.admitted.len() < RANKED && self.checked.len() + documents.len() < CHECKED {
             let Some(number) = self.unchecked.last().copied() else { break };

@@ -202,7 +202,9 @@ fn statements_are_literals_and_nothing_is_formatted_into_them() {
     // S11: a `Sql` is made from a literal by `statements!`. Elsewhere the driver is given text of its own for
     // transactions, settings, listening and migrations alone.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres");
-    let files = [folder.clone(), folder.join("batch"), folder.join("knowledge")].into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = [folder.clone(), folder.join("batch"), folder.join("knowledge")]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
     for path in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if name.ends_with("_tests.rs") {

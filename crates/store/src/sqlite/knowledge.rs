@@ -323,7 +323,7 @@ fn find(database: Database<'_>, tenant: Tenant, query: &KnowledgeQuery<'_>) -> R
     search.take(&lists);
     search.order();
     loop {
-        let documents = search.to_check();
+        let documents = search.next_documents();
         if documents.is_empty() {
             break;
         }

@@ -62,7 +62,7 @@ pub(super) async fn find(
     search.take(&lists);
     search.order();
     loop {
-        let documents = search.to_check();
+        let documents = search.next_documents();
         if documents.is_empty() {
             break;
         }

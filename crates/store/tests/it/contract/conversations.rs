@@ -105,7 +105,9 @@ pub(crate) async fn a_turn_adds_its_items_when_it_ends_well(store: Engine) {
     assert_eq!(history(&store).await, ["a"], "nothing before the end");
     keep(&store, &anna(), stepwise.ending()).await;
     keep(&store, &anna(), TurnWrite { end: at_once.ending().end, ..at_once.beginning(within(&at_once)) }).await;
-    let end = |turn: &Turn, status| Some(Box::new(Ending { told: told(status), output: turn.output.clone(), upstream: None }));
+    let end = |turn: &Turn, status| {
+        Some(Box::new(Ending { told: told(status), output: turn.output.clone(), upstream: None }))
+    };
     let failing = TurnWrite { end: end(&failed, Status::Failed), ..failed.beginning(within(&failed)) };
     keep(&store, &anna(), failing).await;
     // An item without an id is passed over, and so is one that is there.

@@ -117,7 +117,7 @@ pub(crate) async fn a_piece_is_read_back_as_it_was_brought_in(store: Engine) {
         created_at_ms: NOW,
         updated_at_ms: NOW,
     };
-    assert_eq!(store.collections(&anna).await.unwrap(), [collection.clone()]);
+    assert_eq!(store.collections(&anna).await.unwrap(), std::slice::from_ref(&collection));
     assert_eq!(store.collections_within(Within::Named(operator(), 1)).await.unwrap(), [collection]);
 }
 

@@ -33,11 +33,11 @@ pub(crate) use conversations::{
     add_items, create_conversation, delete_conversation, delete_item, get_conversation, get_item, list_items,
     update_conversation,
 };
-pub(crate) use files::{delete_file, get_file, get_file_content, list_files, upload_file};
 pub(crate) use execute::{
     delete_agent_session, execute_turn, get_agent_session, get_agent_turn, list_agent_sessions, list_agent_turns,
     open_agent_session,
 };
+pub(crate) use files::{delete_file, get_file, get_file_content, list_files, upload_file};
 pub(crate) use knowledge::{delete_knowledge, get_knowledge, list_knowledge, list_knowledge_documents};
 pub(crate) use modes::{delete_mode, get_mode, list_modes, put_mode};
 pub(crate) use responses::{
