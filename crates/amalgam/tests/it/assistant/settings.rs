@@ -18,7 +18,7 @@ fn two_upstreams(one: &Upstream, other: &Upstream) -> Setup {
 }
 
 /// Every variable with a value that is not the default.
-const VARIABLES: [(&str, &str); 16] = [
+const VARIABLES: [(&str, &str); 17] = [
     ("OPENAI_API_KEY", "sk-env"),
     ("AI_AGENT_MODEL", "env-model"),
     ("AI_AGENT_TEMPERATURE", "0.25"),
@@ -31,6 +31,7 @@ const VARIABLES: [(&str, &str); 16] = [
     ("AI_AGENT_MAX_INPUT_CHARS", "12"),
     ("AI_AGENT_HISTORY_MAX_MESSAGES", "1"),
     ("AI_AGENT_HISTORY_MAX_CHARS", "9"),
+    ("AI_AGENT_EXPOSE_RAW_RESPONSES", "false"),
     ("AI_AGENT_SAFETY_SALT", "pepper"),
     ("AI_AGENT_SYSTEM_PROMPT", "Env words."),
     ("AI_AGENT_SYSTEM_PROMPT_VERSION", "env-7"),
@@ -92,6 +93,12 @@ async fn every_variable_of_the_environment_has_its_effect() {
             let answer = respond(&ana, &body).await;
             assert_eq!((answer.status.as_u16(), answer.json()), (400, told));
         }
+        // C-12: the other door of the same assistant hides the response itself.
+        campus.says(&[Script::text(&["Done."])]);
+        let session = ana.post_json("/api/agent/sessions", &json!({})).await.json();
+        let turn = json!({"SessionId": session["SessionId"], "TurnId": "1", "Instruction": "Hi"});
+        let told = ana.post_json("/api/agent/execute", &turn).await.json();
+        assert_eq!((&told["Text"], &told["RawResponseJson"]), (&json!("Done."), &Value::Null), "{told}");
         // Where every value comes from can be seen; secrets cannot.
         let shown = campus.admin(ALPHA).get("/admin/configs/1").await.json();
         for (key, variable) in Settings::KEYS.iter().filter(|(key, _)| *key != "upstream") {
