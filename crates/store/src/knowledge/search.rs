@@ -18,18 +18,22 @@ use super::index::{
 };
 
 /// So many words are looked for: the rarest of those that are asked.
-const MOST_WORDS: usize = 64;
+const MOST_WORDS: usize = 24;
 /// About so many entries of the index are read for words that are read whole.
 const READ: u64 = 6144;
 /// Of frequent words so many pieces are read together, those that they say most about, and of so many frequent words.
 const CHAMPIONS: u64 = 6144;
 const MOST_CHAMPIONS: usize = 8;
-/// So many samples are counted.
+/// An engine may have to walk through all entries of a word to hand out a few. No word with more entries is asked for, and
+/// frequent words together have no more: of more frequent ones samples are read.
+const WALKED: u64 = 65_536;
+/// So many samples are counted; fewer of many words, of which only the rarest matter.
 const MOST_SAMPLES: u64 = 2048;
+const FEW_SAMPLES: u64 = 64;
 /// Of a word that no sample has so many pieces are counted; it is taken to be in so many where they are not.
 const COUNTED: u64 = 1024;
 const SOME: f64 = 256.0;
-/// With more words than these, the rarest are looked up once and not in detail.
+/// With more words than these, each is looked up in less detail.
 const FEW_WORDS: usize = 16;
 /// So many pieces are ranked exactly; also the most that can be found.
 const RANKED: usize = 384;
@@ -104,6 +108,8 @@ pub(crate) struct Search<'a> {
     /// About so many pieces pass the filter.
     passing: u64,
     words: Vec<Word<'a>>,
+    /// Whether there are many of them.
+    many: bool,
     reads: Vec<Read>,
     scores: HashMap<i64, f64>,
     /// Pieces, the best first, of which it is not known whether they are admitted; those behind are looked at first.
@@ -138,6 +144,8 @@ struct Read {
     step: usize,
     /// The lowest step that is read of the word.
     base: usize,
+    /// Whether only samples are read.
+    sampled: bool,
     most: u64,
 }
 
@@ -179,6 +187,7 @@ impl<'a> Search<'a> {
             filter,
             total: total as f64,
             passing: within,
+            many: words.len() > FEW_WORDS,
             words,
             reads: Vec::new(),
             scores: HashMap::new(),
@@ -190,7 +199,8 @@ impl<'a> Search<'a> {
 
     /// First: how frequent each word is among the samples, and how many samples pass the filter.
     pub(crate) fn samples(&self) -> Vec<Question> {
-        let ask = |text: String| Question { text, most: MOST_SAMPLES };
+        let most = if self.many { FEW_SAMPLES } else { MOST_SAMPLES };
+        let ask = |text: String| Question { text, most };
         let words = self.words.iter().map(|word| ask(self.quoted(&sample(word.text, 0))));
         let passing = (!self.filter.is_empty()).then(|| ask(self.filtered(&sample("", 0))));
         words.chain(passing).collect()
@@ -214,7 +224,7 @@ impl<'a> Search<'a> {
     /// The word and what is asked about it.
     fn asked_strengths(&self) -> impl Iterator<Item = (usize, Question)> {
         // Without a filter reading tells how many there are.
-        let counts = !self.filter.is_empty() && self.words.len() <= FEW_WORDS;
+        let counts = !self.filter.is_empty() && !self.many;
         self.words.iter().enumerate().flat_map(move |(number, word)| {
             let mut asked = Vec::new();
             if word.is_frequent() {
@@ -252,31 +262,40 @@ impl<'a> Search<'a> {
         let is_common = |word: &Word<'_>| word.estimate() as f64 > self.total / 2.0;
         let only_common = self.words.iter().all(is_common);
         let (mut room, mut champions) = (READ, Vec::new());
+        let (steps, most) = match self.many {
+            true => (0, READ / MOST_WORDS as u64),
+            false => (STEPS.len(), READ),
+        };
         for (number, word) in self.words.iter().enumerate() {
             let estimate = word.estimate().min(self.passing);
             if estimate <= room {
                 room -= estimate;
-                let steps = if word.samples == 0 && self.words.len() > FEW_WORDS { 0 } else { STEPS.len() };
-                let read = |step| Read { word: number, step, base: 0, most: READ };
+                let read = |step| Read { word: number, step, base: 0, sampled: false, most };
                 self.reads.extend((0..=steps).map(read));
             } else if champions.len() < MOST_CHAMPIONS && (only_common || !is_common(word)) {
                 champions.push(number);
             }
         }
-        let most = CHAMPIONS / champions.len().max(1) as u64;
+        let share = champions.len().max(1) as u64;
+        let (most, walked) = (CHAMPIONS / share, WALKED / share);
         for number in champions {
             // The lowest step of which not too many are left.
             let few = |samples: &u64| samples * SAMPLED <= most;
             let strong = self.words.get(number).map(|word| word.strong).unwrap_or_default();
             let base = strong.iter().position(few).map_or(STEPS.len(), |at| at + 1);
-            let read = |step| Read { word: number, step, base, most };
+            let sampled = strong.last().is_some_and(|samples| samples * SAMPLED > walked);
+            let read = |step| Read { word: number, step, base, sampled, most };
             self.reads.extend((base..=STEPS.len()).map(read));
         }
     }
 
     fn questions(&self) -> Vec<Question> {
         let word = |read: &Read| self.words.get(read.word).map_or("", |word| word.text);
-        let ask = |read: &Read| Question { text: self.filtered(&indexed(word(read), read.step)), most: read.most };
+        let entry = |read: &Read| match read.sampled {
+            true => sample(word(read), read.step),
+            false => indexed(word(read), read.step),
+        };
+        let ask = |read: &Read| Question { text: self.filtered(&entry(read)), most: read.most };
         self.reads.iter().map(ask).collect()
     }
 
@@ -288,9 +307,11 @@ impl<'a> Search<'a> {
         if self.scores.len() >= self.query.limit {
             return Vec::new();
         }
-        let whole = |word: &Word<'_>| word.estimate().min(self.passing) <= READ;
-        let Some(word) = self.words.iter().position(|word| !whole(word)) else { return Vec::new() };
-        self.reads.push(Read { word, step: 0, base: 0, most: CHAMPIONS });
+        let estimate = |word: &Word<'_>| word.estimate().min(self.passing);
+        let not_whole = self.words.iter().enumerate().find(|(_, word)| estimate(word) > READ);
+        let Some((number, word)) = not_whole else { return Vec::new() };
+        let sampled = estimate(word) > WALKED;
+        self.reads.push(Read { word: number, step: 0, base: 0, sampled, most: CHAMPIONS });
         self.questions()
     }
 
@@ -300,7 +321,7 @@ impl<'a> Search<'a> {
         for (read, list) in self.reads.iter().zip(lists) {
             let Some(word) = self.words.get_mut(read.word) else { continue };
             let whole = (list.len() as u64) < read.most;
-            if read.step == 0 && whole && !filtered {
+            if read.step == 0 && whole && !filtered && !read.sampled {
                 word.frequency = list.len() as f64;
             }
             let idf = rarity(word.frequency, self.total);
@@ -491,3 +512,7 @@ fn rarity(frequency: f64, total: f64) -> f64 {
     let frequency = frequency.clamp(1.0, total.max(1.0));
     (1.0 + (total - frequency + 0.5).max(0.0) / (frequency + 0.5)).ln()
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

@@ -51,11 +51,11 @@ CREATE TABLE knowledge_embeddings (
 );
 
 -- The words of pieces as they are searched for. Every word has the number of its tenant in it, so that what others have is
--- neither found nor walked through. A search reads thousands of these rows and none of their words, which are kept apart; it
--- must not have to read through what is still to be put in its place in the index, either.
+-- neither found nor walked through. A search must not have to read through what is still to be put in its place in the
+-- index, so that this is done at once.
 CREATE TABLE knowledge_words (
     chunk     bigint PRIMARY KEY,
     tenant_id bigint NOT NULL,
     words     tsvector NOT NULL
-) WITH (toast_tuple_target = 128);
+);
 CREATE INDEX knowledge_words_by_word ON knowledge_words USING gin (words) WITH (fastupdate = off);
