@@ -60,6 +60,7 @@ pub(crate) struct Config {
     pub(crate) bootstrap_key: Option<SecretString>,
     pub(crate) server: Server,
     pub(crate) store: StoreUrl,
+    pub(crate) pool: Pool,
     pub(crate) jwt: Option<Jwt>,
     pub(crate) retention: Retention,
     /// At least one.
@@ -102,6 +103,14 @@ pub(crate) struct Server {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) drain_timeout: Duration,
+}
+
+/// How a database that is a server is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pool {
+    pub(crate) connections: usize,
+    /// The time for one statement.
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, Clone)]

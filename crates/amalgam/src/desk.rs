@@ -27,7 +27,7 @@ impl Desk {
     /// Reads the configuration and opens its store; what is odd about either is told.
     pub(crate) async fn open(args: ConfigArgs) -> anyhow::Result<Self> {
         let config = configuration(args)?;
-        let Opened { store, warnings, .. } = storage::open(&config.store, For::Command).await?;
+        let Opened { store, warnings, .. } = storage::open(&config.store, config.pool, For::Command).await?;
         for warning in warnings {
             tell(format_args!("warning: {warning}"));
         }

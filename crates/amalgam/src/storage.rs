@@ -11,7 +11,7 @@ use amalgam_store::{
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 
-use crate::config::StoreUrl;
+use crate::config::{Pool, StoreUrl};
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +34,11 @@ pub(crate) struct Opened {
 }
 
 /// Opens the store and brings its schema up to date, unless it is only to be looked at.
-pub(crate) async fn open(url: &StoreUrl, purpose: For) -> anyhow::Result<Opened> {
-    open_either(url, purpose).await.with_context(|| format!("opening the store {url}"))
+pub(crate) async fn open(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result<Opened> {
+    open_either(url, pool, purpose).await.with_context(|| format!("opening the store {url}"))
 }
 
-async fn open_either(url: &StoreUrl, purpose: For) -> anyhow::Result<Opened> {
+async fn open_either(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result<Opened> {
     match url {
         StoreUrl::Sqlite(path) => {
             let migrations = match purpose {
@@ -58,7 +58,7 @@ async fn open_either(url: &StoreUrl, purpose: For) -> anyhow::Result<Opened> {
                 For::Serving | For::Command => postgres::Migrations::Run,
                 For::Looking => postgres::Migrations::Require,
             };
-            let options = postgres::Options { migrations, ..postgres::Options::default() };
+            let options = postgres::Options { migrations, ..options(pool) };
             let store = Postgres::open(url.expose_secret(), options).await?;
             let warnings = store.warnings().to_vec();
             Ok(Opened { store: Arc::new(store), alone: false, warnings })
@@ -66,8 +66,19 @@ async fn open_either(url: &StoreUrl, purpose: For) -> anyhow::Result<Opened> {
     }
 }
 
+fn options(Pool { connections, timeout }: Pool) -> postgres::Options {
+    let fifth = timeout / 5;
+    postgres::Options {
+        connections,
+        wait: 2 * fifth,
+        statement: timeout,
+        deadline: 8 * fifth,
+        ..postgres::Options::default()
+    }
+}
+
 /// What the schema of the store has and lacks; changes nothing, and makes no file.
-pub(crate) async fn status(url: &StoreUrl) -> anyhow::Result<Vec<MigrationStatus>> {
+pub(crate) async fn status(url: &StoreUrl, pool: Pool) -> anyhow::Result<Vec<MigrationStatus>> {
     let status = match url {
         StoreUrl::Sqlite(path) => {
             let path = path.clone();
@@ -76,7 +87,7 @@ pub(crate) async fn status(url: &StoreUrl) -> anyhow::Result<Vec<MigrationStatus
             looked.map_err(anyhow::Error::from)
         }
         StoreUrl::Postgres(url) => {
-            Postgres::status(url.expose_secret(), &postgres::Options::default()).await.map_err(anyhow::Error::from)
+            Postgres::status(url.expose_secret(), &options(pool)).await.map_err(anyhow::Error::from)
         }
     };
     status.with_context(|| format!("looking at the store {url}"))
@@ -96,13 +107,13 @@ pub(crate) enum Look {
 }
 
 /// Looks at the store; changes nothing, and makes no file. Gives back the store too, where it can be used.
-pub(crate) async fn look(url: &StoreUrl) -> (Look, Option<Arc<dyn Store>>) {
+pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (Look, Option<Arc<dyn Store>>) {
     if let StoreUrl::Sqlite(path) = url
         && !path.exists()
     {
         return (Look::Absent, None);
     }
-    let status = match status(url).await {
+    let status = match status(url, pool).await {
         Ok(status) => status,
         Err(error) => return (Look::Unusable(error), None),
     };
@@ -113,7 +124,7 @@ pub(crate) async fn look(url: &StoreUrl) -> (Look, Option<Arc<dyn Store>>) {
     if pending > 0 {
         return (Look::Behind { pending }, None);
     }
-    match open(url, For::Looking).await {
+    match open(url, pool, For::Looking).await {
         Ok(Opened { store, warnings, .. }) => match store.ping().await {
             Ok(()) => {
                 let version = status.iter().map(|migration| migration.version).max().unwrap_or_default();
@@ -122,5 +133,22 @@ pub(crate) async fn look(url: &StoreUrl) -> (Look, Option<Arc<dyn Store>>) {
             Err(error) => (Look::Unusable(error.into()), None),
         },
         Err(error) => (Look::Unusable(error), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_usual_settings_are_those_of_the_engine_and_a_longer_time_is_longer_for_all_that_waits() {
+        let of = |connections, seconds| options(Pool { connections, timeout: Duration::from_secs(seconds) });
+        let told = |options: postgres::Options| {
+            (options.connections, options.wait.as_secs(), options.statement.as_secs(), options.deadline.as_secs())
+        };
+        assert_eq!(told(of(8, 5)), told(postgres::Options::default()));
+        assert_eq!(told(of(3, 50)), (3, 20, 50, 80));
     }
 }

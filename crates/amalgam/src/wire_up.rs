@@ -58,7 +58,7 @@ pub(crate) struct Joined {
 pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<Joined> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
-    let Opened { store, alone, .. } = storage::open(&config.store, For::Serving).await?;
+    let Opened { store, alone, .. } = storage::open(&config.store, config.pool, For::Serving).await?;
     let pepper = match Pepper::of(&*store, &*seal).await {
         Ok(pepper) => pepper,
         // Whoever shares a database without sharing the master key can still serve what needs neither.

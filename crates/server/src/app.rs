@@ -14,7 +14,7 @@ use amalgam_engine::Engine;
 use crate::{
     auth::Auth,
     body::BodyLimits,
-    wires::{AssistantSettings, Checks, ExecuteSettings},
+    wires::{AssistantSettings, Checks, ExecuteSettings, Lines},
 };
 
 /// The bounds of what is taken from outside.
@@ -89,6 +89,8 @@ pub struct App {
     pub(crate) execute: ExecuteSettings,
     /// What upstreams said about assistants' models lately.
     pub(crate) checks: Checks,
+    /// Who waits here to speak to an assistant.
+    pub(crate) lines: Lines,
     pub(crate) limits: Limits,
     ready: AtomicBool,
 }
@@ -109,6 +111,7 @@ impl App {
             assistant,
             execute,
             checks: Checks::default(),
+            lines: Lines::default(),
             limits,
             ready: AtomicBool::new(true),
         }

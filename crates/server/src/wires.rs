@@ -9,6 +9,7 @@ mod files;
 mod ops;
 mod query;
 mod responses;
+mod retell;
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub use admin::{
 };
 use assistant::AssistantError;
 pub use assistant::AssistantSettings;
-pub(crate) use assistant::Checks;
+pub(crate) use assistant::{Checks, Lines};
 use execute::ExecuteError;
 pub use execute::ExecuteSettings;
 use ops::openapi::operations;

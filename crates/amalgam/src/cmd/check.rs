@@ -63,7 +63,7 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
 
 /// What the store is like, in a word. One that cannot be used is no fault of the configuration: it may be up later.
 async fn store_state(loaded: &mut Loaded) -> (&'static str, Option<Arc<dyn Store>>) {
-    let (look, store) = storage::look(&loaded.config.store).await;
+    let (look, store) = storage::look(&loaded.config.store, loaded.config.pool).await;
     let state = match look {
         Look::Absent => "absent",
         Look::Behind { pending } => {

@@ -90,7 +90,7 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
         findings.push(port(config.server.admin_listen).await);
     }
     findings.push(data_folder(&config.data));
-    let (look, store) = storage::look(&config.store).await;
+    let (look, store) = storage::look(&config.store, config.pool).await;
     findings.extend(store_findings(&config.store, look));
     findings.push(master_key(&config, store.as_deref()).await);
     for upstream in &config.upstreams {

@@ -26,7 +26,7 @@ pub(crate) struct MigrateArgs {
 
 pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
     let config = configuration(args.config)?;
-    let before = storage::status(&config.store).await?;
+    let before = storage::status(&config.store, config.pool).await?;
     if args.status {
         match args.json {
             true => say_json(&as_json(&config.store.to_string(), &before, &[]))?,
@@ -34,13 +34,15 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let opened = storage::open(&config.store, For::Command).await?;
+    let opened = storage::open(&config.store, config.pool, For::Command).await?;
     for warning in &opened.warnings {
         tell(format_args!("warning: {warning}"));
     }
     let now: Vec<&str> = before.iter().filter(|one| !one.applied).map(|one| one.name.as_str()).collect();
     match (args.json, now.is_empty()) {
-        (true, _) => say_json(&as_json(&config.store.to_string(), &storage::status(&config.store).await?, &now))?,
+        (true, _) => {
+            say_json(&as_json(&config.store.to_string(), &storage::status(&config.store, config.pool).await?, &now))?
+        }
         (false, true) => say(format_args!("{} is up to date", config.store))?,
         (false, false) => say(format_args!("{}: applied {}", config.store, now.join(", ")))?,
     }

@@ -11,7 +11,7 @@ use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
-    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Reached, Remote,
+    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Pool, Reached, Remote,
     Retention, Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file,
 };
 
@@ -77,6 +77,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let server = server(reader);
     let url = reader.optional(&At::section(Section::Store), "url");
     let store = url.unwrap_or_else(|| StoreUrl::in_folder(&data));
+    let pool = pool(reader);
     let tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
     let jwt = jwt(reader);
     let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
@@ -90,6 +91,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         bootstrap_key,
         server,
         store,
+        pool,
         jwt,
         retention: retention(reader),
         tenants,
@@ -110,6 +112,11 @@ fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {
         reader.fault(reader.origin(at, name), format!("the variable {variable} is not set"));
     }
     secret.value().cloned()
+}
+
+fn pool(reader: &mut Reader<'_>) -> Pool {
+    let at = &At::section(Section::Store);
+    Pool { connections: reader.value(at, "connections"), timeout: reader.value(at, "timeout") }
 }
 
 fn server(reader: &mut Reader<'_>) -> Server {

@@ -27,6 +27,7 @@ pub(in crate::wires) use agent::Agent;
 pub use agent::AssistantSettings;
 pub(in crate::wires) use error::AssistantError;
 pub(crate) use health::Checks;
+pub(crate) use line::Lines;
 
 /// Whether errors on a path are told in this door's shape.
 pub(crate) fn is_ours(path: &str) -> bool {

@@ -60,7 +60,14 @@ async fn assert_thread(
     said_by_user.sort_unstable();
     let mut expected = sent.to_vec();
     expected.sort_unstable();
-    assert_eq!(said_by_user, expected, "{user}: nothing is lost, nothing doubled");
+    let refused: Vec<String> =
+        sent.iter().filter(|message| !said_by_user.contains(message)).map(|message| answers[message].text()).collect();
+    assert_eq!(
+        said_by_user,
+        expected,
+        "{user}: nothing is lost, nothing doubled; {refused:?} {}",
+        campus.amalgam.stderr()
+    );
     for (place, (role, content)) in lines.iter().enumerate() {
         if role == "assistant" {
             // Each answer stands right behind its own question.

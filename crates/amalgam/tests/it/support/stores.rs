@@ -28,15 +28,14 @@ pub(crate) fn shared_store() -> Option<TestStore> {
 impl TestStore {
     /// The set-up with this store: the embedded one is what a server has by itself.
     pub(crate) fn setup(&self, setup: Setup) -> Setup {
-        match &self.database {
-            Some(database) => setup.env("AMALGAM_STORE_URL", database.url()),
-            None => setup,
-        }
+        self.environment().into_iter().fold(setup, |setup, (name, value)| setup.env(name, value))
     }
 
-    /// The variables that name this store to a command.
+    /// The variables that name this store to a command. A machine that tests has more to do than to serve, so that the
+    /// database gets more time than usual.
     pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
-        self.database.iter().map(|database| ("AMALGAM_STORE_URL", database.url())).collect()
+        let named = |database| [("AMALGAM_STORE_URL", Database::url(database)), ("AMALGAM_STORE_TIMEOUT", "50s")];
+        self.database.iter().flat_map(named).collect()
     }
 
     /// Responses that have not ended, as the database itself tells it; only of a store that others can look into.

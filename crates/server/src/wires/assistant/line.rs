@@ -1,13 +1,20 @@
 //! The line of those who want to speak in one thread: one after the other, in the order in which they came, whichever
 //! process they came to.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use amalgam_core::{
     Fault, FaultKind, Scope,
     store::{Heard, MetadataRecord, Ticket, UserWords, session_bell},
 };
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout, timeout_at},
+};
 use tracing::warn;
 
 use crate::app::App;
@@ -15,11 +22,67 @@ use crate::app::App;
 /// How often somebody in the line looks whether its time has come, besides being woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// Those who stand in lines at this process, by thread and number. Only the first of them in a line asks the store
+/// whether its time has come: a long line costs the store no more than a short one.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<ByThread>);
+
+type ByThread = HashMap<i64, BTreeMap<i64, Arc<Notify>>>;
+
+impl Lines {
+    fn lock(&self) -> MutexGuard<'_, ByThread> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who stands in a line at this process, until it goes away.
+struct Standing {
+    app: Arc<App>,
+    ticket: Ticket,
+    called: Arc<Notify>,
+}
+
+impl Standing {
+    fn new(app: &Arc<App>, ticket: Ticket) -> Self {
+        let called = Arc::new(Notify::new());
+        let mut lines = app.lines.lock();
+        lines.entry(ticket.session_id).or_default().insert(ticket.number, Arc::clone(&called));
+        Self { app: Arc::clone(app), ticket, called }
+    }
+
+    /// Returns when nobody of this process stands before it.
+    async fn first(&self) {
+        while !self.is_first() {
+            self.called.notified().await;
+        }
+    }
+
+    fn is_first(&self) -> bool {
+        let lines = self.app.lines.lock();
+        let first = lines.get(&self.ticket.session_id).and_then(|line| line.keys().next());
+        first.is_none_or(|first| *first >= self.ticket.number)
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let mut lines = self.app.lines.lock();
+        let Some(line) = lines.get_mut(&self.ticket.session_id) else { return };
+        line.remove(&self.ticket.number);
+        match line.values().next() {
+            Some(next) => next.notify_one(),
+            None => drop(lines.remove(&self.ticket.session_id)),
+        }
+    }
+}
+
 /// A place in the line. Whoever leaves gives it up.
 pub(super) struct Place {
     app: Arc<App>,
     scope: Scope,
     ticket: Option<Ticket>,
+    /// Lets the next one of this process come forward when it goes.
+    standing: Standing,
 }
 
 impl Place {
@@ -27,15 +90,17 @@ impl Place {
     pub(super) async fn take(app: &Arc<App>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
         let deadline = Instant::now() + app.engine.turn_deadline();
         let ticket = app.store.line_up(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
-        let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket) };
+        let standing = Standing::new(app, ticket);
+        let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket), standing };
         loop {
+            if timeout_at(deadline, place.standing.first()).await.is_err() {
+                return Err(too_late());
+            }
             let changed = app.store.changed(&session_bell(ticket.session_id));
             match app.store.is_next(scope, ticket).await? {
                 Some(true) => return Ok(place),
                 None => return Err(gone()),
-                Some(false) if Instant::now() >= deadline => {
-                    return Err(Fault::new(FaultKind::Deadline, "The turns before this one are not done yet."));
-                }
+                Some(false) if Instant::now() >= deadline => return Err(too_late()),
                 Some(false) => {
                     let _ = timeout(LOOK_AGAIN, changed).await;
                 }
@@ -66,6 +131,10 @@ impl Place {
             warn!("a place in a line could not be given up: {error}");
         }
     }
+}
+
+fn too_late() -> Fault {
+    Fault::new(FaultKind::Deadline, "The turns before this one are not done yet.")
 }
 
 fn gone() -> Fault {

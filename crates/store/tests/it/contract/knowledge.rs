@@ -180,7 +180,7 @@ pub(crate) async fn conditions_say_which_documents_are_searched(store: Engine) {
         attributed("src/a.rs", "needle", &[("repo", "one"), ("Team", "core")]),
         attributed("src/b.rs", "needle needle", &[("repo", "two")]),
         attributed("docs/a.md", "needle in prose", &[("repo", "one"), ("repo", "two")]),
-        attributed("lib/c.py", "needle", &[]),
+        attributed("lib/c.py", "needle", &[("größe", "s")]),
     ];
     put(&store, &anna, "code", &documents).await;
     put(&store, &anna, "other", &[attributed("src/d.rs", "needle", &[("repo", "one")])]).await;
@@ -200,6 +200,9 @@ pub(crate) async fn conditions_say_which_documents_are_searched(store: Engine) {
         (vec![condition("team", Contains, &["or"])], &["src/a.rs"]),
         (vec![condition("team", DoesNotContain, &["or"])], &["docs/a.md", "lib/c.py", "src/b.rs", "src/d.rs"]),
         (vec![condition("team", Equals, &[""])], &[]),
+        // Only ASCII has no case.
+        (vec![condition("GRößE", Equals, &["s"])], &["lib/c.py"]),
+        (vec![condition("GRÖßE", Differs, &["s"])], &["docs/a.md", "lib/c.py", "src/a.rs", "src/b.rs", "src/d.rs"]),
         (vec![condition("collection", Equals, &["other"])], &["src/d.rs"]),
         (vec![condition("collection", DoesNotContain, &["oth"])], &["docs/a.md", "lib/c.py", "src/a.rs", "src/b.rs"]),
         (vec![condition("collection", Equals, &["none"])], &[]),
@@ -286,12 +289,13 @@ pub(crate) async fn what_was_forgotten_is_not_found(store: Engine) {
     };
     assert_eq!(delete("notes", "elsewhere").await, 0);
     assert_eq!(delete("nothing", "here").await, 0);
+    assert_eq!(store.collections(&anna).await.unwrap()[0].updated_at_ms, NOW, "nothing was changed");
     assert_eq!(delete("notes", "here").await, 1);
     assert_eq!(delete("notes", "here").await, 0);
     assert_eq!(found(&store, &anna, "alpha").await, ["b.txt:1"]);
     assert_eq!(found(&store, &anna, "beta").await, ["c.txt:1"]);
     let collection = store.collections(&anna).await.unwrap().remove(0);
-    assert_eq!((collection.documents, collection.chunks), (2, 2));
+    assert_eq!((collection.documents, collection.chunks, collection.updated_at_ms), (2, 2, NOW + 1));
 
     assert!(store.delete_collection(of(&anna), "notes").await.unwrap(), "with what is in it");
     assert!(!store.delete_collection(of(&anna), "notes").await.unwrap());
@@ -328,7 +332,9 @@ pub(crate) async fn documents_are_listed_by_source_and_path_in_pages(store: Engi
     assert_eq!(list(DocumentListing { after: Some(("a", "M")), ..of_source }).await, expected(3..4));
     assert_eq!(list(DocumentListing { after: Some(("B", "zz")), ..of_source }).await, expected(2..4));
     assert_eq!(list(DocumentListing { after: Some(("b", "a")), ..of_source }).await, []);
-    assert_eq!(list(DocumentListing { source: Some("none"), ..whole }).await, []);
+    for nowhere in ["none", "a\0"] {
+        assert_eq!(list(DocumentListing { source: Some(nowhere), ..whole }).await, []);
+    }
     assert_eq!(listed(&store, &anna, "none").await, []);
 }
 

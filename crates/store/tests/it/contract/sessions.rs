@@ -66,7 +66,7 @@ pub(crate) async fn talk(
         let changed = store.changed(&session_bell(ticket.session_id));
         match store.is_next(scope, ticket).await.unwrap() {
             Some(true) => break,
-            Some(false) => timeout(Duration::from_secs(20), changed).await.expect("those who wait are told"),
+            Some(false) => timeout(Duration::from_secs(60), changed).await.expect("those who wait are told"),
             None => panic!("the place is gone"),
         }
     }
@@ -146,7 +146,7 @@ pub(crate) async fn the_end_of_a_turn_answers_and_lets_the_next_one_speak(store:
     ];
     let end = SessionEnd { ticket: first, answer: Some((answer, "re one".into())), metadata, now_ms: NOW + 5 };
     keep(&store, &anna, TurnWrite { session: Some(Box::new(end)), ..turn.ending() }).await;
-    timeout(Duration::from_secs(30), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, first).await, None);
     assert_eq!(is_next(&store, &anna, second).await, Some(true));
 
@@ -243,7 +243,7 @@ pub(crate) async fn whoever_leaves_lets_the_next_one_speak(store: Engine) {
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(false));
     let told = store.changed(&session_bell(session));
     store.leave(&anna, tickets[0], Some(error.clone())).await.unwrap();
-    timeout(Duration::from_secs(30), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
     store.leave(&anna, tickets[0], None).await.unwrap();
     assert_eq!(is_next(&store, &anna, tickets[0]).await, None);
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(true));
@@ -333,7 +333,7 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     store.beat(operator(), HERE, 1).await.unwrap();
     let told = store.changed(&session_bell(dead.session_id));
     assert!(store.bury(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
-    timeout(Duration::from_secs(30), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
 
     for (scope, gone) in [(&anna, dead), (&anna, waiting), (&scope(2, "anna"), other)] {
         assert_eq!(is_next(&store, scope, gone).await, None);
@@ -368,7 +368,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     let (turn, next, question) = speak(true).await;
     let rung = store.changed(&session_bell(next.session_id));
     store.cancel_response(&anna, &turn.id, NOW).await.unwrap().unwrap();
-    timeout(Duration::from_secs(30), rung).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), rung).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     assert_eq!(metadata(&store, &anna, question).await, told("cancelled", message));
     store.leave(&anna, next, None).await.unwrap();
@@ -376,7 +376,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     let (turn, next, question) = speak(false).await;
     let rung = store.changed(&session_bell(next.session_id));
     assert!(store.delete_response(&anna, &turn.id).await.unwrap());
-    timeout(Duration::from_secs(30), rung).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), rung).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     let deleted = told("deleted", "The response was deleted before it came to its end.");
     assert_eq!(metadata(&store, &anna, question).await, deleted);
@@ -405,31 +405,10 @@ pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store
         }
     }
     let ticket = line_up(&store, &anna, None).await;
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while is_next(&store, &anna, ticket).await != Some(true) {
         assert!(tokio::time::Instant::now() < deadline, "a place that nobody has is in the way");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(store.sessions(&anna, None, 9).await.unwrap().len(), 1);
-}
-
-/// Turns in a thread of 10,000 messages and in one of twenty take the same time; `fill` puts messages into a thread.
-pub(crate) async fn compare_long_with_short(store: &Engine, fill: impl AsyncFn(i64, i64)) {
-    let anna = anna();
-    let mut threads = Vec::new();
-    for (profile, messages) in [("long", 10_000), ("short", 20)] {
-        let ticket = talk(store, &anna, Some(profile), HERE, "first").await;
-        fill(ticket.session_id, messages).await;
-        threads.push((profile, Duration::MAX));
-    }
-    // Alternating, and the best of each: whatever else the machine does hits both.
-    for _ in 0..25 {
-        for (profile, best) in &mut threads {
-            let begun = std::time::Instant::now();
-            talk(store, &anna, Some(profile), HERE, "again").await;
-            *best = begun.elapsed().min(*best);
-        }
-    }
-    let [(_, long), (_, short)] = threads[..] else { panic!("two threads") };
-    assert!(long < 2 * short + Duration::from_millis(1), "{long:?} in the long one, {short:?} in the short one");
 }

@@ -41,8 +41,8 @@ async fn take(store: &Engine, step: NewStep) -> TakenStep {
     store.take_step(&anna(), step).await.unwrap()
 }
 
-fn first(parent: Option<&Turn>, given_up: Option<&str>) -> TakenStep {
-    TakenStep::First { parent: parent.map(|turn| turn.id.clone()), given_up: given_up.map(str::to_owned) }
+fn first(parent: Option<&Turn>) -> TakenStep {
+    TakenStep::First { parent: parent.map(|turn| turn.id.clone()) }
 }
 
 /// What is kept of a submission.
@@ -98,7 +98,7 @@ pub(crate) async fn a_submission_is_worked_on_once(store: Engine) {
     begun(&store).await;
     let answer = Turn::new("hi");
     let step = submitted("t1", 1, &answer);
-    assert_eq!(take(&store, step.clone()).await, first(None, None));
+    assert_eq!(take(&store, step.clone()).await, first(None));
     let running = TakenStep::Already(kept(&step, StepState::Running));
     assert_eq!(take(&store, again(&step)).await, running, "before there is a response");
     assert_eq!(take(&store, step.clone()).await, running, "also for whoever took it");
@@ -123,7 +123,7 @@ pub(crate) async fn what_failed_is_taken_again(store: Engine) {
     let failed = ended(&store, "t1", Status::Failed).await;
     let step = NewStep { notes: json("{}"), mode: "QA".into(), now_ms: NOW + 7, ..again(&submitted("t1", 1, &failed)) };
     assert_eq!(take(&store, NewStep { fingerprint: [9; 32], ..step.clone() }).await, TakenStep::Different);
-    assert_eq!(take(&store, step.clone()).await, first(None, None));
+    assert_eq!(take(&store, step.clone()).await, first(None));
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Running)]);
     assert_eq!(take(&store, again(&step)).await, TakenStep::Already(kept(&step, StepState::Running)));
     assert_eq!(session(&store, &anna(), SESSION).await.turns, 1);
@@ -135,13 +135,13 @@ pub(crate) async fn what_failed_is_said_behind_what_was_said_since(store: Engine
     let second = ended(&store, "t2", Status::Completed).await;
     let anew = Turn::new("anew");
     let step = NewStep { response_id: anew.id.clone(), ..submitted("t1", 1, &failed) };
-    assert_eq!(take(&store, step.clone()).await, first(Some(&second), Some("t2")));
+    assert_eq!(take(&store, step.clone()).await, first(Some(&second)));
     begin(&store, &anew).await;
     // It is not done beside another one.
     let third = submitted("t3", 1, &Turn::new("x"));
     assert_eq!(take(&store, third.clone()).await, TakenStep::Busy { turn_id: "t1".into() });
     end(&store, &anew, Status::Completed).await;
-    assert_eq!(take(&store, third).await, first(Some(&anew), Some("t1")));
+    assert_eq!(take(&store, third).await, first(Some(&anew)));
     let order: Vec<_> = store.agent_turns(&anna(), SESSION, None, 9).await.unwrap().unwrap();
     assert_eq!(order.iter().map(|turn| turn.turn_id.as_str()).collect::<Vec<_>>(), ["t3", "t1", "t2"]);
     assert_eq!(session(&store, &anna(), SESSION).await.turns, 3);
@@ -151,7 +151,7 @@ pub(crate) async fn a_session_works_on_one_turn_at_a_time(store: Engine) {
     begun(&store).await;
     let failed = ended(&store, "t0", Status::Failed).await;
     let answer = Turn::new("hi");
-    assert_eq!(take(&store, submitted("t1", 1, &answer)).await, first(None, None));
+    assert_eq!(take(&store, submitted("t1", 1, &answer)).await, first(None));
     let (new, again) = (submitted("t2", 1, &Turn::new("x")), again(&submitted("t0", 1, &failed)));
     let busy = TakenStep::Busy { turn_id: "t1".into() };
     assert_eq!((take(&store, new.clone()).await, take(&store, again.clone()).await), (busy.clone(), busy.clone()));
@@ -160,9 +160,9 @@ pub(crate) async fn a_session_works_on_one_turn_at_a_time(store: Engine) {
     // Another session is another matter.
     open(&store, &anna(), "sess_2").await;
     let beside = NewStep { session_id: "sess_2".into(), ..submitted("t1", 1, &Turn::new("y")) };
-    assert_eq!(take(&store, beside).await, first(None, None));
+    assert_eq!(take(&store, beside).await, first(None));
     end(&store, &answer, Status::Completed).await;
-    assert_eq!(take(&store, new).await, first(Some(&answer), Some("t1")));
+    assert_eq!(take(&store, new).await, first(Some(&answer)));
 }
 
 pub(crate) async fn a_turn_goes_on_from_the_last_one_that_ended_well(store: Engine) {
@@ -170,12 +170,12 @@ pub(crate) async fn a_turn_goes_on_from_the_last_one_that_ended_well(store: Engi
     let cut_short = ended(&store, "t1", Status::Incomplete).await;
     for (turn_id, status) in [("t2", Status::Failed), ("t3", Status::Cancelled)] {
         let answer = Turn::new(turn_id);
-        assert_eq!(take(&store, submitted(turn_id, 1, &answer)).await, first(Some(&cut_short), None), "{turn_id}");
+        assert_eq!(take(&store, submitted(turn_id, 1, &answer)).await, first(Some(&cut_short)), "{turn_id}");
         begin(&store, &answer).await;
         end(&store, &answer, status).await;
     }
     let last = Turn::new("t4");
-    assert_eq!(take(&store, submitted("t4", 1, &last)).await, first(Some(&cut_short), None));
+    assert_eq!(take(&store, submitted("t4", 1, &last)).await, first(Some(&cut_short)));
 }
 
 pub(crate) async fn results_go_on_with_the_turn_that_waits_for_them(store: Engine) {
@@ -188,7 +188,7 @@ pub(crate) async fn results_go_on_with_the_turn_that_waits_for_them(store: Engin
     let elsewhere = results("t1", 2, &Turn::new("other"), &second);
     assert_eq!(take(&store, elsewhere).await, TakenStep::Different, "they are for something else");
 
-    assert_eq!(take(&store, step.clone()).await, first(Some(&called), None));
+    assert_eq!(take(&store, step.clone()).await, first(Some(&called)));
     let running = TakenStep::Already(kept(&step, StepState::Running));
     assert_eq!(take(&store, again(&step)).await, running);
     let other = NewStep { fingerprint: [3; 32], ..again(&step) };
@@ -201,7 +201,7 @@ pub(crate) async fn results_go_on_with_the_turn_that_waits_for_them(store: Engin
     let done = TakenStep::Already(kept(&step, StepState::Ended(Status::Completed)));
     assert_eq!((take(&store, again(&step)).await, take(&store, other).await), (done.clone(), TakenStep::Different));
 
-    assert_eq!(take(&store, next.clone()).await, first(Some(&second), None));
+    assert_eq!(take(&store, next.clone()).await, first(Some(&second)));
     begin(&store, &third).await;
     end(&store, &third, Status::Completed).await;
     // What was answered stays answered, whatever came behind it.
@@ -213,7 +213,7 @@ pub(crate) async fn results_go_on_with_the_turn_that_waits_for_them(store: Engin
     let ended = StepState::Ended(Status::Completed);
     let steps = vec![kept(&user, ended), kept(&step, ended), kept(&next, ended)];
     assert_eq!(told, AgentTurn { turn_id: "t1".into(), number: 1, steps });
-    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(Some(&third), Some("t1")));
+    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(Some(&third)));
     assert_eq!(session(&store, &anna(), SESSION).await.turns, 2);
 }
 
@@ -222,7 +222,7 @@ pub(crate) async fn results_that_failed_are_taken_again(store: Engine) {
     let called = ended(&store, "t1", Status::Completed).await;
     let second = Turn::new("second");
     let step = results("t1", 2, &called, &second);
-    assert_eq!(take(&store, step.clone()).await, first(Some(&called), None));
+    assert_eq!(take(&store, step.clone()).await, first(Some(&called)));
     begin(&store, &second).await;
     end(&store, &second, Status::Failed).await;
     // Neither other results nor what the failed step would have been followed by.
@@ -230,18 +230,18 @@ pub(crate) async fn results_that_failed_are_taken_again(store: Engine) {
     assert_eq!(take(&store, results("t1", 2, &second, &Turn::new("x"))).await, TakenStep::Different);
     let third = Turn::new("third");
     let anew = NewStep { response_id: third.id.clone(), ..step };
-    assert_eq!(take(&store, anew.clone()).await, first(Some(&called), None));
+    assert_eq!(take(&store, anew.clone()).await, first(Some(&called)));
     assert_eq!(turn(&store, "t1").await.steps[1..], [kept(&anew, StepState::Running)]);
     begin(&store, &third).await;
     end(&store, &third, Status::Completed).await;
-    assert_eq!(take(&store, results("t1", 5, &third, &Turn::new("x"))).await, first(Some(&third), None));
+    assert_eq!(take(&store, results("t1", 5, &third, &Turn::new("x"))).await, first(Some(&third)));
 }
 
 pub(crate) async fn a_turn_that_was_given_up_takes_no_results(store: Engine) {
     begun(&store).await;
     let called = ended(&store, "t1", Status::Completed).await;
     let waiting = results("t1", 2, &called, &Turn::new("late"));
-    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(Some(&called), Some("t1")));
+    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(Some(&called)));
     assert_eq!(take(&store, waiting).await, TakenStep::Different);
 }
 
@@ -250,12 +250,12 @@ pub(crate) async fn a_dead_processs_step_is_taken_again(store: Engine) {
     begun(&store).await;
     let answer = Turn::new("hi");
     let step = submitted("t1", 1, &answer);
-    assert_eq!(take(&store, step.clone()).await, first(None, None));
+    assert_eq!(take(&store, step.clone()).await, first(None));
     store.bury(operator(), HERE, 1, died, NOW).await.unwrap().unwrap();
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Gone)]);
     let anew = Turn::new("anew");
     let step = NewStep { process: THERE, response_id: anew.id.clone(), ..step };
-    assert_eq!(take(&store, step.clone()).await, first(None, None));
+    assert_eq!(take(&store, step.clone()).await, first(None));
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Running)]);
     keep(&store, &anna(), TurnWrite { process: THERE, ..anew.beginning(anew.begin()) }).await;
     store.bury(operator(), THERE, 1, died, NOW).await.unwrap().unwrap();
@@ -263,22 +263,22 @@ pub(crate) async fn a_dead_processs_step_is_taken_again(store: Engine) {
     store.beat(operator(), HERE, 2).await.unwrap();
     let third = Turn::new("third");
     let step = NewStep { process: HERE, response_id: third.id.clone(), ..step };
-    assert_eq!(take(&store, step).await, first(None, None));
+    assert_eq!(take(&store, step).await, first(None));
     begin(&store, &third).await;
     end(&store, &third, Status::Completed).await;
 
     let results = results("t1", 2, &third, &Turn::new("x"));
-    assert_eq!(take(&store, results.clone()).await, first(Some(&third), None));
+    assert_eq!(take(&store, results.clone()).await, first(Some(&third)));
     store.bury(operator(), HERE, 2, died, NOW).await.unwrap().unwrap();
     store.beat(operator(), THERE, 2).await.unwrap();
-    assert_eq!(take(&store, again(&results)).await, first(Some(&third), None));
+    assert_eq!(take(&store, again(&results)).await, first(Some(&third)));
 }
 
 pub(crate) async fn a_step_that_was_given_back_is_free(store: Engine) {
     begun(&store).await;
     let answer = Turn::new("hi");
     let step = submitted("t1", 1, &answer);
-    assert_eq!(take(&store, step.clone()).await, first(None, None));
+    assert_eq!(take(&store, step.clone()).await, first(None));
     let drop_step = async |id: &str| store.drop_step(&anna(), SESSION, id).await.unwrap();
     drop_step(&Turn::new("other").id).await;
     for stranger in strangers() {
@@ -293,7 +293,7 @@ pub(crate) async fn a_step_that_was_given_back_is_free(store: Engine) {
 
     // Also by another request of that name; and what has a response is not given back.
     let step = NewStep { fingerprint: [9; 32], ..step };
-    assert_eq!(take(&store, step.clone()).await, first(None, None));
+    assert_eq!(take(&store, step.clone()).await, first(None));
     begin(&store, &answer).await;
     drop_step(&answer.id).await;
     end(&store, &answer, Status::Completed).await;
@@ -302,11 +302,11 @@ pub(crate) async fn a_step_that_was_given_back_is_free(store: Engine) {
 
     let second = Turn::new("second");
     let more = results("t1", 2, &answer, &second);
-    assert_eq!(take(&store, more.clone()).await, first(Some(&answer), None));
+    assert_eq!(take(&store, more.clone()).await, first(Some(&answer)));
     drop_step(&second.id).await;
     assert_eq!((turn(&store, "t1").await.steps.len(), session(&store, &anna(), SESSION).await.turns), (1, 1));
     let other = NewStep { fingerprint: [3; 32], ..more };
-    assert_eq!(take(&store, other).await, first(Some(&answer), None));
+    assert_eq!(take(&store, other).await, first(Some(&answer)));
 }
 
 pub(crate) async fn whoever_went_away_while_taking_a_step_does_not_block(store: Engine) {
@@ -315,7 +315,7 @@ pub(crate) async fn whoever_went_away_while_taking_a_step_does_not_block(store: 
     drop(store.take_step(&anna(), submitted("t1", 1, &answer)));
     // What was asked for may still happen, and is undone with the next sign of life.
     store.beat(operator(), HERE, 2).await.unwrap();
-    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(None, None));
+    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(None));
     assert_eq!(store.agent_turn(&anna(), SESSION, "t1").await.unwrap(), None);
 }
 
@@ -326,10 +326,10 @@ pub(crate) async fn a_step_whose_response_was_deleted_is_gone(store: Engine) {
     let step = submitted("t1", 1, &answer);
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Gone)], "its process still lives");
     let anew = Turn::new("anew");
-    assert_eq!(take(&store, NewStep { response_id: anew.id.clone(), ..step.clone() }).await, first(None, None));
+    assert_eq!(take(&store, NewStep { response_id: anew.id.clone(), ..step.clone() }).await, first(None));
     begin(&store, &anew).await;
     end(&store, &anew, Status::Completed).await;
-    assert_eq!(take(&store, results("t1", 2, &anew, &Turn::new("x"))).await, first(Some(&anew), None));
+    assert_eq!(take(&store, results("t1", 2, &anew, &Turn::new("x"))).await, first(Some(&anew)));
 
     // One that was gone on with is not done once more: what came behind it would be in the air.
     let all = Retention { responses_before_ms: Some(NOW + 1000), ..KEEP_ALL };
@@ -343,7 +343,7 @@ pub(crate) async fn a_session_keeps_what_its_turns_say(store: Engine) {
     let before = session(&store, &anna(), SESSION).await;
     let answer = Turn::new("hi");
     let step = NewStep { solution_context: Some("a\u{0}b".into()), ..submitted("t1", 1, &answer) };
-    assert_eq!(take(&store, step.clone()).await, first(None, None));
+    assert_eq!(take(&store, step.clone()).await, first(None));
     let mut expected = before;
     (expected.turns, expected.updated_at_ms) = (1, NOW + 1);
     expected.solution_context = Some("a\u{fffd}b".into());
@@ -355,7 +355,7 @@ pub(crate) async fn a_session_keeps_what_its_turns_say(store: Engine) {
     begin(&store, &answer).await;
     end(&store, &answer, Status::Completed).await;
     let late = NewStep { now_ms: NOW, ..results("t1", 2, &answer, &Turn::new("x")) };
-    assert_eq!(take(&store, late).await, first(Some(&answer), None));
+    assert_eq!(take(&store, late).await, first(Some(&answer)));
     assert_eq!(session(&store, &anna(), SESSION).await, expected, "and nothing is nothing");
 }
 
@@ -372,9 +372,9 @@ pub(crate) async fn steps_of_others_look_missing(store: Engine) {
         // Sessions of the same name stay apart.
         open(&store, &stranger, SESSION).await;
         assert_eq!(asked(results("t1", 2, &answer, &Turn::new("x"))).await, TakenStep::Missing);
-        assert_eq!(asked(submitted("t1", 1, &Turn::new("theirs"))).await, first(None, None));
+        assert_eq!(asked(submitted("t1", 1, &Turn::new("theirs"))).await, first(None));
     }
-    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(Some(&answer), Some("t1")));
+    assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(Some(&answer)));
 }
 
 pub(crate) async fn racing_submissions_have_one_first(store: Engine) {

@@ -27,7 +27,9 @@ impl Fresh {
     }
 
     pub(super) async fn store(&self) -> Engine {
-        self.store_with(Options::default()).await
+        // A machine that tests has more to do than to serve.
+        let patient = Duration::from_secs(60);
+        self.store_with(Options { wait: patient, statement: patient, deadline: patient, ..Options::default() }).await
     }
 
     pub(super) async fn store_with(&self, options: Options) -> Engine {
@@ -66,7 +68,7 @@ impl Aside {
 
     /// Waits until a count is something, which it must become soon.
     pub(super) async fn until(&self, statement: &str, is_enough: impl Fn(i64) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let count = self.count(statement).await;
             if is_enough(count) {

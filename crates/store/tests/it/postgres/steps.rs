@@ -55,7 +55,7 @@ fn a_step_whose_taking_was_not_answered_is_still_the_callers() {
         assert!(asking.try_join_next().is_none(), "the answer must not have come");
         proxy.cut();
         let taken = asking.join_next().await.unwrap().unwrap();
-        assert_eq!(taken, TakenStep::First { parent: None, given_up: None });
+        assert_eq!(taken, TakenStep::First { parent: None });
         let turn = store.agent_turn(&anna(), SESSION, "t1").await.unwrap().unwrap();
         assert_eq!((&turn.steps[0].response_id, turn.steps[0].state), (&answer.id, StepState::Running));
         assert_eq!((aside.count(STEPS).await, turn.steps.len()), (1, 1));
@@ -85,7 +85,7 @@ fn whoever_went_away_while_the_session_was_held_does_not_block() {
         // A transaction that was left ends with its connection: at the latest the next sign of life sees to it.
         store.beat(operator(), HERE, 2).await.unwrap();
         let taken = store.take_step(&anna, submitted("t2", 1, &Turn::new("hi"))).await.unwrap();
-        assert_eq!(taken, TakenStep::First { parent: None, given_up: None });
+        assert_eq!(taken, TakenStep::First { parent: None });
     });
 }
 
