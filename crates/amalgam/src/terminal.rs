@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
+use amalgam_protocol::{Json, Writer};
 use serde::Serialize;
 
 /// Writes what a command was asked for.
@@ -24,6 +25,16 @@ pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
 /// Writes data that is JSON already, one value a line and its fields in their order.
 pub(crate) fn say_as_written(json: &str) -> io::Result<()> {
     say(indented(json))
+}
+
+/// Writes a list of what is JSON already, as the doors tell lists.
+pub(crate) fn say_list(entries: impl Iterator<Item = Json>) -> io::Result<()> {
+    let mut writer = Writer::default();
+    writer.object(|writer| {
+        writer.key("object").string("list");
+        writer.key("data").array(|writer| entries.for_each(|entry| writer.raw(entry.raw())));
+    });
+    say_as_written(Json::from_writer(writer).raw().text())
 }
 
 /// JSON with a line for each value. Nothing but the space between values changes.

@@ -12,6 +12,8 @@ mod window;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
+use crate::hex::hex;
+
 pub use window::window;
 
 /// Who a user is to an upstream: 64 hexadecimal digits that nobody without the salt can lead back.
@@ -22,10 +24,6 @@ pub fn safety_identifier(salt: &str, tenant_id: i64, user: &str) -> String {
     mac.update(&tenant_id.to_be_bytes());
     mac.update(user.as_bytes());
     hex(&mac.finalize().into_bytes())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

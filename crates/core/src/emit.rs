@@ -10,7 +10,10 @@ mod items;
 mod passing;
 mod said;
 
-use std::collections::{HashSet, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{HashSet, VecDeque},
+};
 
 use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Literal, Raw, Settings, Snapshot, Status, Usage, Writer};
 
@@ -220,14 +223,17 @@ impl Emitter {
     }
 
     /// The items that are complete, as they are kept and told to a model again.
-    pub fn kept_output(&self) -> Vec<Json> {
+    pub fn kept_output(&self) -> Cow<'_, [Json]> {
+        if self.kept.is_empty() {
+            return Cow::Borrowed(&self.output);
+        }
         let mut output = self.output.clone();
         for (index, kept) in &self.kept {
             if let Some(item) = output.get_mut(*index) {
                 *item = kept.clone();
             }
         }
-        output
+        Cow::Owned(output)
     }
 
     /// The response's id.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use amalgam_protocol::{Json, Raw, Shape, Writer};
 use sha2::{Digest as _, Sha256};
 
-use crate::store::FoundChunk;
+use crate::{hex::hex, store::FoundChunk};
 
 /// The function's name, and the type of the tool.
 pub const FILE_SEARCH: &str = "file_search";
@@ -79,8 +79,9 @@ fn file_id(chunk: &FoundChunk) -> String {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part);
     }
-    let hex = digest.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("kb_{hex}")
+    let digest = digest.finalize();
+    let (short, _) = digest.split_at(12);
+    format!("kb_{}", hex(short))
 }
 
 /// A result that can be cited.

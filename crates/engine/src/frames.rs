@@ -113,7 +113,7 @@ impl Frames {
     /// The items of the turn, once it has ended well: what a connection remembers that is not in the store.
     pub fn output(&self) -> Option<Vec<amalgam_protocol::Json>> {
         use amalgam_protocol::Status::{Completed, Incomplete};
-        matches!(self.run.emitter.status(), Completed | Incomplete).then(|| self.run.emitter.kept_output())
+        matches!(self.run.emitter.status(), Completed | Incomplete).then(|| self.run.emitter.kept_output().into_owned())
     }
 
     /// Lets another process run the turn, if the model has not said anything: then nothing more is written here.

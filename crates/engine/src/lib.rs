@@ -9,6 +9,7 @@ mod drive;
 mod fitting;
 mod follow;
 mod frames;
+mod keeper;
 mod life;
 mod record;
 mod remembering;

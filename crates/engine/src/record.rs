@@ -1,21 +1,13 @@
 //! Keeps a turn as it goes: its beginning, its frames, its end. Each is in the store before the caller hears of it.
 
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll},
     time::Duration,
 };
 
 use amalgam_core::{
-    BoxFuture, Clock, Emitter, Fault, Scope, Store, StoreError, array_of, no_items,
-    store::{
-        Answer, Approval, Begin, Ending, EventChunk, Keyed, ProcessId, ToldStatus, ToolRun, Transcript, TurnWrite,
-        Written,
-    },
+    BoxFuture, Emitter, Scope, StoreError, array_of, no_items,
+    store::{Answer, Approval, Begin, Ending, EventChunk, Keyed, ToldStatus, ToolRun, Transcript, TurnWrite, Written},
 };
 use amalgam_protocol::{ErrorObject, Status};
 use bytes::Bytes;
@@ -23,8 +15,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
-    calls::Bodies,
-    tasks::Tasks,
+    keeper::Keeper,
     thread::{Aside, RanCall, Thread},
 };
 
@@ -34,101 +25,6 @@ const CHUNK_BYTES: usize = 32 * 1024;
 /// Pauses between tries to write something that a turn cannot go on without, while the store cannot be used.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(700), Duration::from_secs(2)];
-
-/// Where turns are kept, and by whom.
-#[derive(Clone)]
-pub(crate) struct Keeper {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) process: ProcessId,
-    pub(crate) tasks: Tasks,
-    clock: Arc<dyn Clock>,
-    bodies: Bodies,
-    /// Turns of this process that have not ended, and how to end them.
-    running: Arc<Mutex<HashMap<String, Running>>>,
-    /// Turns that were taken from the queue and are not given back, whether they run yet or not.
-    taken: Arc<Mutex<HashSet<String>>>,
-    /// Whether the store could not be used when it was last told that this process lives.
-    away: Arc<AtomicBool>,
-}
-
-/// A turn that runs here.
-struct Running {
-    /// Asks it to end.
-    stop: watch::Sender<bool>,
-    /// Whether it is in the store yet.
-    begun: bool,
-}
-
-impl Keeper {
-    pub(crate) fn new(store: Arc<dyn Store>, process: ProcessId, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            store,
-            process,
-            tasks,
-            clock,
-            bodies: Bodies::default(),
-            running: Arc::default(),
-            taken: Arc::default(),
-            away: Arc::default(),
-        }
-    }
-
-    /// Says whether the store could be used just now.
-    pub(crate) fn store_is_away(&self, away: bool) {
-        self.away.store(away, Ordering::Relaxed);
-    }
-
-    /// Refuses a turn whose end could not be written anyway: no model works for nothing.
-    pub(crate) fn expect_store(&self) -> Result<(), Fault> {
-        match self.away.load(Ordering::Relaxed) {
-            true => Err(StoreError::Unavailable("it was away a moment ago".to_owned()).into()),
-            false => Ok(()),
-        }
-    }
-
-    /// A turn from the queue is this process's business for as long as the guard lives.
-    pub(crate) fn take(&self, response_id: &str) -> Taken {
-        lock(&self.taken).insert(response_id.to_owned());
-        Taken { taken: Arc::clone(&self.taken), response_id: response_id.to_owned() }
-    }
-
-    /// Asks a turn to end, if it runs here.
-    pub(crate) fn cancel(&self, response_id: &str) {
-        if let Some(running) = self.running().get(response_id) {
-            running.stop.send_replace(true);
-        }
-    }
-
-    /// Whether a turn runs here, or is about to.
-    pub(crate) fn runs(&self, response_id: &str) -> bool {
-        self.running().contains_key(response_id) || lock(&self.taken).contains(response_id)
-    }
-
-    /// The ids of the turns that run here and are in the store.
-    pub(crate) fn begun_ids(&self) -> Vec<String> {
-        self.running().iter().filter(|(_, running)| running.begun).map(|(id, _)| id.clone()).collect()
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
-        lock(&self.running)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A turn that was taken from the queue.
-pub(crate) struct Taken {
-    taken: Arc<Mutex<HashSet<String>>>,
-    response_id: String,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        lock(&self.taken).remove(&self.response_id);
-    }
-}
 
 /// How a turn is kept.
 #[derive(Debug, Clone)]
@@ -184,8 +80,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(keeper: Keeper, response_id: String, keep: Keep, transcripts: bool) -> Self {
-        let (stop, stopped) = watch::channel(false);
-        keeper.running().insert(response_id.clone(), Running { stop, begun: false });
+        let stopped = keeper.enter(&response_id);
         Self {
             keeper,
             scope: keep.scope,
@@ -224,9 +119,7 @@ impl Recorder {
         let (keeper, id) = (self.keeper.clone(), self.response_id.clone());
         Box::pin(async move {
             let written = writing.await?;
-            if let Some(running) = keeper.running().get_mut(&id) {
-                running.begun = true;
-            }
+            keeper.begun(&id);
             Ok(written)
         })
     }
@@ -291,7 +184,7 @@ impl Recorder {
     /// Writes nothing more: somebody else goes on with the turn, or it was never ours.
     pub(crate) fn forget(&mut self) {
         self.over = true;
-        self.keeper.running().remove(&self.response_id);
+        self.keeper.leave(&self.response_id);
     }
 
     /// Writes the frames that wait if they are old enough (`due`) or many, one write at a time. Ready when a write is over.
@@ -375,7 +268,7 @@ impl Recorder {
             };
             // A turn whose end could not be written runs no more: whoever looks after this process ends it when the store
             // is back.
-            keeper.running().remove(&write.response_id);
+            keeper.leave(&write.response_id);
             ended
         })
     }

@@ -159,13 +159,13 @@ impl Run {
             let shown = ShownCall {
                 id: self.emitter.make_id(kind),
                 shown: shown_as,
-                call_id: call_id.clone(),
+                call_id,
                 label: tool.as_ref().map_or(amalgam_core::BANK_LABEL, |tool| &tool.label).to_owned(),
                 name: tool.as_ref().map_or(&call.name, |tool| &tool.own_name).clone(),
                 arguments: call.arguments.clone(),
                 approval_request_id: None,
             };
-            dealt.push((Dealt { tool, shown, fate }, call_id));
+            dealt.push(Dealt { tool, shown, fate });
         }
         self.begin_work(dealt, answer.held)
     }
@@ -187,34 +187,33 @@ impl Run {
             let shown = ShownCall {
                 id: self.emitter.make_id(IdKind::McpCall),
                 shown: ShownAs::McpCall,
-                call_id: approval.call_id.clone(),
+                call_id: approval.call_id,
                 label: approval.label,
                 name: approval.name,
                 arguments: approval.arguments,
                 approval_request_id: Some(approval.id),
             };
-            dealt.push((Dealt { tool, shown, fate }, approval.call_id));
+            dealt.push(Dealt { tool, shown, fate });
         }
         let held = (0..dealt.len()).map(Held::Call).collect();
         self.begin_work(dealt, held)
     }
 
-    /// Runs the calls that run. Each comes with the model's id for it.
-    fn begin_work(&mut self, dealt: Vec<(Dealt, String)>, held: VecDeque<Held>) -> Result<(), Fault> {
+    /// Runs the calls that run.
+    fn begin_work(&mut self, dealt: Vec<Dealt>, held: VecDeque<Held>) -> Result<(), Fault> {
         let now_ms = self.clock.now_ms();
         let response_id = self.response_id().to_owned();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let limits = rounds.engine.settings.tools;
         let scope = rounds.tooling.scope.clone();
         let (mut jobs, mut records, mut approvals) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, (call, call_id)) in dealt.iter().enumerate() {
-            let Dealt { tool, shown, fate } = call;
+        for (index, Dealt { tool, shown, fate }) in dealt.iter().enumerate() {
             if let (Fate::Waits, Some(decider)) = (fate, tool.as_ref().and_then(|tool| tool.policy.requires_approval)) {
                 approvals.push(Approval {
                     id: shown.id.clone(),
                     response_id: response_id.clone(),
                     user: scope.user().to_owned(),
-                    call_id: call_id.clone(),
+                    call_id: shown.call_id.clone(),
                     label: shown.label.clone(),
                     name: shown.name.clone(),
                     arguments: shown.arguments.clone(),
@@ -229,7 +228,7 @@ impl Run {
             let record = ToolRun {
                 number: rounds.calls,
                 item_id: shown.id.clone(),
-                call_id: call_id.clone(),
+                call_id: shown.call_id.clone(),
                 label: shown.label.clone(),
                 name: shown.name.clone(),
                 arguments: shown.arguments.clone(),
@@ -265,7 +264,7 @@ impl Run {
             running: Some(Box::pin(running)),
             progress,
             intended: false,
-            dealt: dealt.into_iter().map(|(dealt, _)| dealt).collect(),
+            dealt,
             held,
             begun: None,
         }));

@@ -2,11 +2,7 @@
 //!
 //! Whoever asks holds the session: nothing changes between what is known here and what is written because of it.
 
-use amalgam_core::{
-    StoreError,
-    execute::fingerprint::Fingerprint,
-    store::{AgentStep, AgentTurn, NewStep, StepState, TakenStep},
-};
+use amalgam_core::store::{AgentStep, AgentTurn, NewStep, StepState, TakenStep};
 use amalgam_protocol::Status;
 
 /// What is known when a submission comes.
@@ -31,9 +27,8 @@ pub(crate) struct OtherTurn {
 pub(crate) enum Verdict {
     /// Nothing; this is the answer.
     Told(TakenStep),
-    /// It is the caller's. What is to be written, if it is not there already; and the answer, in which the parent of a
-    /// user's submission is still to be filled in.
-    First { write: Option<Write>, given_up: Option<String> },
+    /// It is the caller's. What is to be written, if it is not there already.
+    First(Option<Write>),
 }
 
 /// A row to be written.
@@ -60,11 +55,6 @@ pub(crate) fn state(status: Option<Status>, lives: bool) -> StepState {
         None if lives => StepState::Running,
         None => StepState::Gone,
     }
-}
-
-/// A fingerprint from its column.
-pub(crate) fn fingerprint(column: &[u8]) -> Result<Fingerprint, StoreError> {
-    column.try_into().map_err(|_| StoreError::Broken("a stored fingerprint has another length".to_owned()))
 }
 
 /// Turns from their steps, each with the number and the name of its turn; those of a turn stand together and in order.
@@ -98,7 +88,7 @@ fn of_user(new: &NewStep, known: Known) -> Verdict {
                 return Verdict::Told(TakenStep::Different);
             }
             if tried && first.response_id == new.response_id {
-                return Verdict::First { write: None, given_up: waiting(other) };
+                return Verdict::First(None);
             }
             if !is_free(first.state) || count > 1 {
                 return Verdict::Told(TakenStep::Already(first));
@@ -109,13 +99,8 @@ fn of_user(new: &NewStep, known: Known) -> Verdict {
     };
     match other {
         Some(OtherTurn { turn_id, state: StepState::Running, .. }) => Verdict::Told(TakenStep::Busy { turn_id }),
-        other => Verdict::First { write: Some(write), given_up: waiting(other) },
+        _ => Verdict::First(Some(write)),
     }
-}
-
-/// A turn that perhaps waits for results: only what its response says tells whether it does.
-fn waiting(other: Option<OtherTurn>) -> Option<String> {
-    other.filter(|other| other.state == StepState::Ended(Status::Completed)).map(|other| other.turn_id)
 }
 
 fn of_tools(new: &NewStep, follows: &str, known: Known) -> Verdict {
@@ -128,23 +113,20 @@ fn of_tools(new: &NewStep, follows: &str, known: Known) -> Verdict {
     let same = (1..=last).rev().find(|at| steps[*at].fingerprint == new.fingerprint);
     if let Some(at) = same {
         if tried && steps[at].response_id == new.response_id {
-            return Verdict::First { write: None, given_up: None };
+            return Verdict::First(None);
         }
         if !is_free(steps[at].state) {
             return Verdict::Told(TakenStep::Already(steps.swap_remove(at)));
         }
         if at == last && is_newest && follows_step(steps.get(last - 1)) {
             let write = Write::Again { before: number, turn: number, step: last as u64 + 1 };
-            return Verdict::First { write: Some(write), given_up: None };
+            return Verdict::First(Some(write));
         }
         return Verdict::Told(TakenStep::Different);
     }
     let waits = steps[last].state == StepState::Ended(Status::Completed) && follows_step(steps.get(last));
     match waits && is_newest {
-        true => {
-            let write = Write::Add { turn: number, step: last as u64 + 2 };
-            Verdict::First { write: Some(write), given_up: None }
-        }
+        true => Verdict::First(Some(Write::Add { turn: number, step: last as u64 + 2 })),
         false => Verdict::Told(TakenStep::Different),
     }
 }
@@ -213,7 +195,7 @@ mod tests {
             let steps = before.into_iter().chain([step(1, "mine", StepState::Running)]).collect();
             decided(&new(1, follows), steps, None, tried)
         };
-        let first = Verdict::First { write: None, given_up: None };
+        let first = Verdict::First(None);
         assert_eq!(own(None, Vec::new(), true), first);
         assert_eq!(own(Some("a"), vec![step(9, "a", DONE)], true), first);
         let already = Verdict::Told(TakenStep::Already(step(1, "mine", StepState::Running)));
@@ -226,7 +208,7 @@ mod tests {
         let again = |number, other| {
             let write = Write::Again { before: 3, turn: number, step: 1 };
             let verdict = decided(&new(1, None), vec![step(1, "a", FAILED)], other, false);
-            assert_eq!(verdict, Verdict::First { write: Some(write), given_up: None });
+            assert_eq!(verdict, Verdict::First(Some(write)));
         };
         again(3, None);
         again(3, Some((2, FAILED)));
@@ -234,7 +216,7 @@ mod tests {
         let steps = || vec![step(9, "a", DONE), step(1, "b", FAILED)];
         let write = Write::Again { before: 3, turn: 3, step: 2 };
         let verdict = decided(&new(1, Some("a")), steps(), Some((2, DONE)), false);
-        assert_eq!(verdict, Verdict::First { write: Some(write), given_up: None });
+        assert_eq!(verdict, Verdict::First(Some(write)));
         let given_up = decided(&new(1, Some("a")), steps(), Some((4, DONE)), false);
         assert_eq!(given_up, Verdict::Told(TakenStep::Different));
     }

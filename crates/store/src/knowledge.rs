@@ -4,6 +4,7 @@
 //! what is asked, and what is best is decided here. So all engines find the same.
 
 mod index;
+mod question;
 mod search;
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -11,15 +12,14 @@ use std::{borrow::Cow, collections::BTreeMap};
 use amalgam_core::{
     StoreError,
     execute::request::Condition,
-    knowledge::MOST_ASKED,
     store::{Imported, KnowledgeQuery, NewDocument},
 };
 use amalgam_protocol::{Json, Writer};
 
-use self::index::is_word;
 pub(crate) use self::{
     index::{Indexed, Quotes, numbers_of},
-    search::{Candidate, Dialect, DocumentFacts, Picked, Question, Search, SearchedCollection},
+    question::{Dialect, Question},
+    search::{Candidate, DocumentFacts, Picked, Search, SearchedCollection},
 };
 use crate::rows::json;
 
@@ -123,10 +123,9 @@ impl OwnedQuery {
             operator: condition.operator,
             values: condition.values.iter().map(|value| Cow::Owned(value.clone().into_owned())).collect(),
         };
-        let words = query.words.iter().filter(|word| is_word(word));
         Self {
             collections: query.collections.to_vec(),
-            words: words.take(MOST_ASKED).cloned().collect(),
+            words: query.words.to_vec(),
             conditions: query.conditions.iter().map(owned).collect(),
             limit: query.limit,
             embeddings: query.embeddings,
@@ -165,11 +164,6 @@ pub(crate) fn attributes(text: &str) -> Vec<(String, String)> {
         attributes.push((name, value));
     }
     attributes
-}
-
-/// A digest from its column.
-pub(crate) fn digest(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
-    bytes.try_into().map_err(|_| StoreError::Broken("a stored digest has another length".to_owned()))
 }
 
 /// An embedding as it is kept.

@@ -61,6 +61,11 @@ pub(crate) fn upstream(text: &str) -> Option<UpstreamMemory> {
     UpstreamMemory::read(json(text).raw())
 }
 
+/// A digest from its column.
+pub(crate) fn digest(column: &[u8]) -> Result<[u8; 32], StoreError> {
+    column.try_into().map_err(|_| StoreError::Broken("a stored digest has another length".to_owned()))
+}
+
 /// A tenant's state.
 pub(crate) fn tenant_state(name: &str) -> Result<TenantState, StoreError> {
     TenantState::named(name).ok_or_else(|| unknown("state of a tenant", name))

@@ -11,6 +11,7 @@ use amalgam_core::{
     store::FoundChunk,
 };
 use amalgam_protocol::{Json, Raw, Writer};
+use futures_util::future::try_join_all;
 
 use crate::{
     knowledge::{KnowledgePorts, broken},
@@ -78,21 +79,17 @@ impl FileSearch {
     /// What all queries find together, each piece once, the best first.
     async fn find(&self, scope: &Scope, queries: &[&str]) -> Result<Vec<FoundChunk>, ToolError> {
         let AskedSearch { collections, conditions, limit, .. } = &self.asked;
+        let lookups = queries.iter().map(|text| Lookup { text, collections, conditions, limit: *limit });
+        let found = try_join_all(lookups.map(|lookup| self.ports.retrieval.find(scope, lookup))).await;
         let mut best: HashMap<String, FoundChunk> = HashMap::new();
-        for text in queries {
-            let lookup = Lookup { text, collections, conditions, limit: *limit };
-            for chunk in self.ports.retrieval.find(scope, lookup).await.map_err(broken)?.chunks {
-                match best.get(&chunk.id) {
-                    Some(known) if known.score >= chunk.score => {}
-                    _ => drop(best.insert(chunk.id.clone(), chunk)),
-                }
+        for chunk in found.map_err(broken)?.into_iter().flat_map(|found| found.chunks) {
+            match best.get(&chunk.id) {
+                Some(known) if known.score >= chunk.score => {}
+                _ => drop(best.insert(chunk.id.clone(), chunk)),
             }
         }
         let mut found: Vec<FoundChunk> = best.into_values().collect();
-        found.sort_by(|one, other| {
-            let place = |chunk: &FoundChunk| (chunk.collection.clone(), chunk.path.clone(), chunk.start_line);
-            other.score.total_cmp(&one.score).then_with(|| place(one).cmp(&place(other)))
-        });
+        found.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| place(one).cmp(&place(other))));
         found.retain(|chunk| shown_score(chunk.score) >= self.asked.least_score);
         found.truncate(*limit);
         Ok(found)
@@ -112,6 +109,11 @@ impl Handler for FileSearch {
             Ok(ToolOutput { output: Json::from_writer(writer) })
         })
     }
+}
+
+/// Where a piece stands.
+fn place(chunk: &FoundChunk) -> (&str, &str, u64) {
+    (&chunk.collection, &chunk.path, chunk.start_line)
 }
 
 /// A score as it is published: from 0 to 1, in the same order.

@@ -88,7 +88,7 @@ export class AgentClient {
           told = data.Index;
           onEvent(data);
         }
-        if (this.dropAfter !== undefined && told >= this.dropAfter) {
+        if (this.dropAfter !== undefined && told + 1 >= this.dropAfter) {
           this.dropAfter = undefined;
           throw new Broken('hung up on purpose');
         }
@@ -152,7 +152,7 @@ async function json<T>(answer: Response): Promise<T> {
 /** Milliseconds until the next attempt; none where another attempt would get the same answer. */
 function retryPause(error: unknown, attempt: number): number | undefined {
   if (error instanceof Refused) {
-    const later = error.status === 429 || error.status === 503 || error.envelope.ErrorCode === 'session_busy';
+    const later = [408, 429, 503, 504].includes(error.status) || error.envelope.ErrorCode === 'session_busy';
     return later ? 1000 * (error.retryAfter ?? attempt) : undefined;
   }
   // `fetch` reports every trouble with a connection as a TypeError.

@@ -42,6 +42,9 @@ export interface UserTurn {
   Repo?: string;
   Language?: string;
   SolutionContextText?: string;
+  AgentContextId?: string;
+  ConversationContextId?: string;
+  RoleId?: string;
   Streaming?: boolean;
 }
 

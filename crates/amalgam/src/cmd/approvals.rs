@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use crate::cli::ConfigArgs;
 use crate::desk::{Desk, now_ms};
 use crate::table::{moment, table};
-use crate::terminal::{say, say_as_written};
+use crate::terminal::{say, say_as_written, say_list};
 
 /// How many approvals are asked for at once.
 const PAGE: usize = 200;
@@ -75,11 +75,7 @@ pub(crate) async fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
             let (scope, now_ms) = (desk.administrator(common.company_id).await?, now_ms());
             let approvals = all(&*desk.store, &scope, pending, now_ms).await?;
             match common.json {
-                true => {
-                    let shown: Vec<String> =
-                        approvals.iter().map(|one| show_approval(one, now_ms).raw().text().to_owned()).collect();
-                    say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
-                }
+                true => say_list(approvals.iter().map(|one| show_approval(one, now_ms)))?,
                 false => say(as_table(&approvals, now_ms))?,
             }
         }

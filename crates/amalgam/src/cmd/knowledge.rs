@@ -19,7 +19,7 @@ use crate::desk::{Desk, now_ms};
 use crate::knowledge::Courtesy;
 use crate::progress::Progress;
 use crate::table::{moment, table};
-use crate::terminal::{say, say_as_written, say_json};
+use crate::terminal::{say, say_json, say_list};
 
 /// How many documents are asked for at once.
 const PAGE: usize = 500;
@@ -125,11 +125,7 @@ async fn list(place: Place) -> anyhow::Result<ExitCode> {
     let shelf = Shelf::open(place.company_id, place.config).await?;
     let collections = shelf.store().collections_within(shelf.within()).await?;
     match place.json {
-        true => {
-            let shown: Vec<String> =
-                collections.iter().map(|one| show_collection(one).raw().text().to_owned()).collect();
-            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
-        }
+        true => say_list(collections.iter().map(show_collection))?,
         false => {
             let row = |one: &Collection| {
                 [
@@ -163,10 +159,7 @@ async fn documents(collection: &str, place: Place) -> anyhow::Result<ExitCode> {
         }
     }
     match place.json {
-        true => {
-            let shown: Vec<String> = documents.iter().map(|one| show_document(one).raw().text().to_owned()).collect();
-            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
-        }
+        true => say_list(documents.iter().map(show_document))?,
         false => {
             let row = |one: &DocumentRecord| {
                 let (source, path, language) = (one.source.clone(), one.path.clone(), one.language.clone());

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cli::ConfigArgs;
 use crate::desk::{Desk, now_ms, read_text};
 use crate::table::{moment, table};
-use crate::terminal::{say, say_as_written, say_json};
+use crate::terminal::{say, say_as_written, say_json, say_list};
 
 #[derive(Debug, Args)]
 pub(crate) struct ModesArgs {
@@ -121,10 +121,7 @@ impl Counter {
 async fn list(counter: &Counter, json: bool) -> anyhow::Result<()> {
     let found = counter.modes().list(&counter.scope, None, usize::MAX).await?;
     match json {
-        true => {
-            let shown: Vec<String> = found.iter().map(|listed| listed.show().raw().text().to_owned()).collect();
-            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
-        }
+        true => say_list(found.iter().map(ListedMode::show))?,
         false => say(as_table(&found))?,
     }
     Ok(())

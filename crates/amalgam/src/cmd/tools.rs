@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::cli::ConfigArgs;
 use crate::desk::{Desk, now_ms, read_text};
 use crate::table::{moment, table};
-use crate::terminal::{say, say_as_written, say_json, tell};
+use crate::terminal::{say, say_as_written, say_json, say_list, tell};
 use crate::wire_up::{self, SystemClock};
 
 /// How many tools are asked for at once.
@@ -178,10 +178,7 @@ async fn list(counter: &Counter, json: bool) -> anyhow::Result<ExitCode> {
         }
     }
     match json {
-        true => {
-            let shown: Vec<String> = tools.iter().map(|tool| bank.show(tool).raw().text().to_owned()).collect();
-            say_as_written(&format!("{{\"object\":\"list\",\"data\":[{}]}}", shown.join(",")))?;
-        }
+        true => say_list(tools.iter().map(|tool| bank.show(tool)))?,
         false => say(as_table(&tools))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -3,8 +3,7 @@
 use amalgam_protocol::Writer;
 use sha2::{Digest as _, Sha256};
 
-use super::hex;
-use crate::store::Course;
+use crate::{hex::hex, store::Course};
 
 /// What stands between the words of the tenant and those of the profile.
 const TASK: &str = "\n\nAgent profile task:\n";

@@ -10,10 +10,7 @@ use super::{
     inputs,
     request::{Bounds, Condition},
 };
-use crate::{prompt::DEFAULT_MODE, store::Mode, tell::no_items};
-
-/// The tool that looks things up in a tenant's collections.
-const SEARCH: &str = "search_knowledge";
+use crate::{assistant::catalog::SEARCH_KNOWLEDGE, prompt::DEFAULT_MODE, store::Mode, tell::no_items};
 
 /// A mode that every tenant has.
 struct Seeded {
@@ -38,7 +35,7 @@ You change source code on behalf of the person you work for.
 - When a request is ambiguous and the readings lead to different code, ask one short question first.
 - Finish with a brief summary: which files changed, why, and what ought to be run to check it. Say plainly what you could \
 not verify.",
-        tools: &[SEARCH],
+        tools: &[SEARCH_KNOWLEDGE],
     },
     Seeded {
         name: "DDR_CREATION",
@@ -53,7 +50,7 @@ open questions. Leave a part out only if it has nothing to say.
 - Keep what was decided apart from what you suggest, and mark every assumption as one.
 - Use the words of the project. Where existing records or code are given to you, stay consistent with them and name them.
 - Do not write code for the design unless you are asked to; short shapes and examples are welcome.",
-        tools: &[SEARCH],
+        tools: &[SEARCH_KNOWLEDGE],
     },
     Seeded {
         name: DEFAULT_MODE,
@@ -77,7 +74,7 @@ You answer questions about a code base and its documents. You change nothing.
 - Answer first, then explain as much as the answer needs. Quote short pieces of code rather than whole files.
 - Where sources contradict each other, show both and say which one is in force, if that can be told.
 - If the sources do not answer the question, say so, and say what would.",
-        tools: &[SEARCH],
+        tools: &[SEARCH_KNOWLEDGE],
     },
 ];
 

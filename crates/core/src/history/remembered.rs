@@ -11,7 +11,7 @@ use super::{
     Entry, History,
     normalise::{call_of, is_ours},
 };
-use crate::{items::read_items, model::Remembers};
+use crate::{hex::hex, items::read_items, model::Remembers};
 
 /// An answer that an upstream has kept, and what it knows with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl SaidSoFar {
     }
 
     fn digest(&self) -> String {
-        self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.hash.clone().finalize())
     }
 }
 

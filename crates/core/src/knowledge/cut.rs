@@ -4,7 +4,7 @@
 //! Only where there is no such border do two pieces share a few lines, so that what stands at the cut is in one of them.
 //! The work is in proportion to the text, whatever the text.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, rc::Rc};
 
 use super::{declared, words::words};
 use crate::store::NewChunk;
@@ -101,20 +101,20 @@ struct Mark {
     blank: bool,
     border: Border,
     /// What is declared here, with what it is in; or a heading with those above it.
-    declares: Option<String>,
-    /// What the row is in.
-    within: Option<String>,
+    declares: Option<Rc<str>>,
+    /// What the row is in: the same text for all of its rows, of which there may be many.
+    within: Option<Rc<str>>,
 }
 
 fn declarations(rows: &[Row<'_>], language: &str) -> Vec<Mark> {
     let mut marks: Vec<Mark> = Vec::with_capacity(rows.len());
     // What is declared around, with its indentation.
-    let mut around: Vec<(usize, &str)> = Vec::new();
-    let path = |around: &[(usize, &str)]| {
-        let names: Vec<&str> = around.iter().rev().take(3).rev().map(|(_, name)| *name).collect();
-        (!names.is_empty()).then(|| names.join("."))
+    let mut around: Vec<(usize, String)> = Vec::new();
+    let path = |around: &[(usize, String)]| {
+        let names: Vec<&str> = around.iter().rev().take(3).rev().map(|(_, name)| name.as_str()).collect();
+        (!names.is_empty()).then(|| Rc::from(names.join(".")))
     };
-    let mut within: Option<String> = None;
+    let mut within: Option<Rc<str>> = None;
     for (at, row) in rows.iter().enumerate() {
         let trimmed = row.text.trim();
         let blank = trimmed.is_empty();
@@ -129,7 +129,7 @@ fn declarations(rows: &[Row<'_>], language: &str) -> Vec<Mark> {
         let mut declares = None;
         if let Some(name) = declared {
             around.retain(|(outer, _)| *outer < indent);
-            around.push((indent, name));
+            around.push((indent, symbol_text(name)));
             declares = path(&around);
             within.clone_from(&declares);
             let own = if indent == 0 { Border::Declaration } else { Border::Part };
@@ -161,7 +161,7 @@ fn headings(rows: &[Row<'_>]) -> Vec<Mark> {
     let mut marks: Vec<Mark> = Vec::with_capacity(rows.len());
     let mut above: Vec<(usize, String)> = Vec::new();
     let mut fence: Option<(char, usize)> = None;
-    let mut within: Option<String> = None;
+    let mut within: Option<Rc<str>> = None;
     for (at, row) in rows.iter().enumerate() {
         let trimmed = row.text.trim();
         let blank = trimmed.is_empty();
@@ -184,9 +184,9 @@ fn headings(rows: &[Row<'_>]) -> Vec<Mark> {
             None => {
                 if let Some((level, title)) = heading(row.text) {
                     above.retain(|(outer, _)| *outer < level);
-                    above.push((level, title.to_owned()));
+                    above.push((level, symbol_text(title)));
                     let titles: Vec<&str> = above.iter().map(|(_, title)| title.as_str()).collect();
-                    within = Some(titles.join(" > "));
+                    within = Some(Rc::from(titles.join(" > ")));
                     declares.clone_from(&within);
                     // A heading right below another one is not parted from it.
                     let alone = (0..at).rev().find(|before| marks.get(*before).is_some_and(|mark| !mark.blank));
@@ -265,6 +265,11 @@ fn piece(rows: &[Row<'_>], named: &[String], symbol: impl FnOnce() -> Option<Str
     Some(NewChunk { symbol, start_line: first.line, end_line: last.line, content, words: found, embedding: None })
 }
 
+/// As much of a text as a symbol can hold.
+fn symbol_text(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(SYMBOL_CHARS).collect()
+}
+
 /// What pieces are; two of a document are never the same, whatever the case.
 #[derive(Default)]
 struct Symbols(HashMap<String, u32>);
@@ -273,7 +278,7 @@ impl Symbols {
     fn of(&mut self, marks: &[Mark]) -> Option<String> {
         let declared = marks.iter().find_map(|mark| mark.declares.as_ref());
         let symbol = declared.or_else(|| marks.first().and_then(|mark| mark.within.as_ref()))?;
-        let symbol: String = symbol.chars().filter(|c| !c.is_control()).take(SYMBOL_CHARS).collect();
+        let symbol = symbol_text(symbol);
         let count = self.0.entry(symbol.to_lowercase()).or_default();
         *count += 1;
         Some(if *count == 1 { symbol } else { format!("{symbol} ({count})") })

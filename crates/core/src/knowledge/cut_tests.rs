@@ -107,6 +107,19 @@ fn a_piece_is_found_by_its_file_its_symbol_and_its_parts() {
     }
 }
 
+#[test]
+fn long_names_are_not_repeated_for_every_line_that_they_are_around() {
+    let titles: String = (1..=5).map(|level| format!("{} {}\n", "#".repeat(level), "é".repeat(1900))).collect();
+    let text = format!("{titles}{}", "###### x\nab\nab\n".repeat(100));
+    let nested = format!("class {}:\n  class b:\n{}", "a".repeat(1900), "    def c():\n      d\n      d\n".repeat(100));
+    for marks in [headings(&rows(&text)), declarations(&rows(&nested), "python")] {
+        let within: Vec<&Rc<str>> = marks.iter().filter_map(|mark| mark.within.as_ref()).collect();
+        assert!(within.len() > 300 && within.iter().all(|within| within.chars().count() <= 7 * SYMBOL_CHARS));
+        let [.., one, other] = &*within else { panic!("there are lines") };
+        assert!(Rc::ptr_eq(one, other));
+    }
+}
+
 proptest! {
     #[test]
     fn every_word_of_a_text_is_in_a_piece(

@@ -113,8 +113,6 @@ pub enum TakenStep {
     First {
         /// The last response of the session that has ended well, for a user's submission; else what it follows.
         parent: Option<String>,
-        /// A turn of the session that was waiting for results and is given up for this one.
-        given_up: Option<String>,
     },
     /// The same was submitted before.
     Already(AgentStep),

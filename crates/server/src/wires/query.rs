@@ -8,7 +8,7 @@ use amalgam_core::{
     store::{Order, Page},
 };
 use axum::extract::{FromRequestParts, Path, rejection::PathRejection};
-use http::request::Parts;
+use http::{HeaderMap, HeaderValue, header, request::Parts};
 use percent_encoding::percent_decode_str;
 
 /// The page that is given where nobody asks for a size.
@@ -112,6 +112,20 @@ impl Query {
         };
         Ok(Page { after, limit, order })
     }
+}
+
+/// What callers of streams accept.
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+
+/// Whether a caller accepts this kind of body.
+pub(crate) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let names = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains(kind));
+    headers.get_all(header::ACCEPT).iter().any(names)
+}
+
+/// The number of the last event that a caller has seen, if it says so.
+pub(crate) fn last_event(headers: &HeaderMap) -> Option<u64> {
+    headers.get("last-event-id")?.to_str().ok()?.parse().ok()
 }
 
 fn decode(text: &str) -> String {

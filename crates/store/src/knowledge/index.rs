@@ -159,9 +159,10 @@ pub(super) fn belongs_to(collection: i64) -> String {
     format!("{TENANT}=c{collection}")
 }
 
-/// The word of all pieces of documents that have this value under this key, whatever the case of the key.
+/// The word of all pieces of documents that have this value under this key, whatever the case of the key: as
+/// [`Facts::value`] has it.
 pub(super) fn has(key: &str, value: &str) -> String {
-    let hash = hash(hash(hash(SEED, key.to_lowercase().as_bytes()), &[0]), value.as_bytes());
+    let hash = hash(hash(hash(SEED, key.to_ascii_lowercase().as_bytes()), &[0]), value.as_bytes());
     format!("{TENANT}={hash:016x}")
 }
 

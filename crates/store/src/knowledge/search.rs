@@ -8,13 +8,13 @@
 use std::collections::{HashMap, HashSet};
 
 use amalgam_core::{
-    execute::request::{Condition, Operator},
-    knowledge::Facts,
+    knowledge::{Facts, MOST_ASKED},
     store::{FoundChunk, KnowledgeQuery},
 };
 
-use super::index::{
-    SAMPLED, STEPS, Terms, WORTH, belongs_to, document_of, has, id_of, indexed, is_word, sample, short,
+use super::{
+    index::{SAMPLED, STEPS, Terms, WORTH, document_of, id_of, indexed, is_word, sample, short},
+    question::{Dialect, Filter, Question},
 };
 
 /// So many words are looked for: the rarest of those that are asked.
@@ -40,8 +40,6 @@ const RANKED: usize = 384;
 /// Of so many documents is looked up whether conditions hold that the index does not know about, so many at a time.
 const CHECKED: usize = 4096;
 const CHECKED_AT_ONCE: usize = 512;
-/// With more values a condition is not asked of the index.
-const MOST_VALUES: usize = 64;
 
 /// A collection of the tenant that searches.
 #[derive(Debug, Clone)]
@@ -78,20 +76,6 @@ pub(crate) struct Picked {
     pub(crate) end_line: u64,
     pub(crate) content: String,
     pub(crate) embedding: Option<Vec<f32>>,
-}
-
-/// In which language an index is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    Fts5,
-    TsQuery,
-}
-
-/// What the index is asked: which pieces have the word, so many of them.
-#[derive(Debug, Clone)]
-pub(crate) struct Question {
-    pub(crate) text: String,
-    pub(crate) most: u64,
 }
 
 /// A search.
@@ -158,7 +142,7 @@ impl<'a> Search<'a> {
     ) -> Option<Self> {
         let mut seen = HashSet::new();
         let words = query.words.iter().filter(|word| is_word(word) && seen.insert(word.as_str()));
-        let words = words.take(amalgam_core::knowledge::MOST_ASKED);
+        let words = words.take(MOST_ASKED);
         let words: Vec<Word<'_>> =
             words.map(|word| Word { text: word, samples: 0, strong: [0; STEPS.len()], frequency: 0.0 }).collect();
         let named = |collection: &&SearchedCollection| {
@@ -178,7 +162,8 @@ impl<'a> Search<'a> {
         let sum = |collections: &mut dyn Iterator<Item = u64>| collections.fold(0_u64, u64::saturating_add);
         let total = sum(&mut collections.iter().map(|collection| collection.chunks));
         let within = sum(&mut chosen.iter().map(|collection| collection.chunks));
-        let (filter, known) = Filter::new(&chosen, within < total, &others);
+        let numbers: Vec<i64> = chosen.iter().map(|collection| collection.number).collect();
+        let (filter, known) = Filter::new((within < total).then_some(&*numbers), &others);
         Some(Self {
             dialect,
             query,
@@ -201,8 +186,8 @@ impl<'a> Search<'a> {
     pub(crate) fn samples(&self) -> Vec<Question> {
         let most = if self.many { FEW_SAMPLES } else { MOST_SAMPLES };
         let ask = |text: String| Question { text, most };
-        let words = self.words.iter().map(|word| ask(self.quoted(&sample(word.text, 0))));
-        let passing = (!self.filter.is_empty()).then(|| ask(self.filtered(&sample("", 0))));
+        let words = self.words.iter().map(|word| ask(self.dialect.quoted(&sample(word.text, 0))));
+        let passing = (!self.filter.is_empty()).then(|| ask(self.dialect.filtered(&sample("", 0), &self.filter)));
         words.chain(passing).collect()
     }
 
@@ -229,10 +214,10 @@ impl<'a> Search<'a> {
             let mut asked = Vec::new();
             if word.is_frequent() {
                 for step in 1..=STEPS.len() {
-                    asked.push(Question { text: self.quoted(&sample(word.text, step)), most: MOST_SAMPLES });
+                    asked.push(Question { text: self.dialect.quoted(&sample(word.text, step)), most: MOST_SAMPLES });
                 }
             } else if counts && word.samples == 0 {
-                asked.push(Question { text: self.quoted(&indexed(word.text, 0)), most: COUNTED });
+                asked.push(Question { text: self.dialect.quoted(&indexed(word.text, 0)), most: COUNTED });
             }
             asked.into_iter().map(move |question| (number, question))
         })
@@ -295,7 +280,7 @@ impl<'a> Search<'a> {
             true => sample(word(read), read.step),
             false => indexed(word(read), read.step),
         };
-        let ask = |read: &Read| Question { text: self.filtered(&entry(read)), most: read.most };
+        let ask = |read: &Read| Question { text: self.dialect.filtered(&entry(read), &self.filter), most: read.most };
         self.reads.iter().map(ask).collect()
     }
 
@@ -437,73 +422,6 @@ impl<'a> Search<'a> {
         let Some(collection) = self.collections.get(&document.collection) else { return false };
         let DocumentFacts { path, language, attributes, .. } = document;
         Facts { collection, path, language, attributes }.fit(self.query.conditions)
-    }
-
-    fn quoted(&self, word: &str) -> String {
-        // Nothing in a word can end its quotes.
-        match self.dialect {
-            Dialect::Fts5 => format!("\"{word}\""),
-            Dialect::TsQuery => format!("'{word}'"),
-        }
-    }
-
-    /// Pieces that have a word and pass the filter.
-    fn filtered(&self, word: &str) -> String {
-        let any = |words: &[String]| {
-            let or = if self.dialect == Dialect::Fts5 { " OR " } else { " | " };
-            let words: Vec<String> = words.iter().map(|word| self.quoted(word)).collect();
-            format!("({})", words.join(or))
-        };
-        let (and, not) = match self.dialect {
-            Dialect::Fts5 => (" AND ", " NOT "),
-            Dialect::TsQuery => (" & ", " & !"),
-        };
-        let mut question = self.quoted(word);
-        for group in &self.filter.any_of {
-            question = format!("({question}{and}{})", any(group));
-        }
-        if !self.filter.none_of.is_empty() {
-            question = format!("({question}{not}{})", any(&self.filter.none_of));
-        }
-        question
-    }
-}
-
-/// What the index is asked besides the words.
-#[derive(Debug, Default)]
-struct Filter {
-    /// One of each group.
-    any_of: Vec<Vec<String>>,
-    none_of: Vec<String>,
-}
-
-impl Filter {
-    /// The filter, and whether it says all that is asked.
-    fn new(chosen: &[&SearchedCollection], some: bool, conditions: &[&Condition<'_>]) -> (Self, bool) {
-        let (mut filter, mut known) = (Self::default(), true);
-        if some {
-            match chosen.len() <= MOST_VALUES {
-                true => filter.any_of.push(chosen.iter().map(|collection| belongs_to(collection.number)).collect()),
-                false => known = false,
-            }
-        }
-        for condition in conditions {
-            let values = condition.values.iter().map(|value| has(&condition.key, value));
-            match condition.operator {
-                Operator::Equals if condition.values.len() <= MOST_VALUES => filter.any_of.push(values.collect()),
-                Operator::Differs if filter.none_of.len() + condition.values.len() <= MOST_VALUES => {
-                    filter.none_of.extend(values);
-                }
-                _ => known = false,
-            }
-        }
-        // The longest group last: it is cheapest to ask of what is left.
-        filter.any_of.sort_by_key(Vec::len);
-        (filter, known)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.any_of.is_empty() && self.none_of.is_empty()
     }
 }
 

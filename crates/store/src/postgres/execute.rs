@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use super::{
     Postgres,
     connection::{Connection, Failure, Param},
-    job::{process_bytes, signed, unsigned},
+    job::{most, process_bytes, signed, unsigned},
     pool::Lease,
     sql::statements,
 };
@@ -243,10 +243,6 @@ impl ExecuteStore for Postgres {
     }
 }
 
-fn most(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
-}
-
 /// Whether it was not there before.
 async fn open(connection: &Connection, scope: &Scope, session: &AgentSession) -> Result<bool, Failure> {
     let context = session.solution_context.as_deref().map(assistant::content);
@@ -303,15 +299,17 @@ async fn turns(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Option<Vec<AgentTurn>>, Failure> {
-    if get(connection, scope, session_id).await?.is_none() {
-        return Ok(None);
-    }
-    let Some(behind_first) = limit.checked_sub(1) else { return Ok(Some(Vec::new())) };
+    let there = async || Ok(get(connection, scope, session_id).await?.map(|_| Vec::new()));
+    let Some(behind_first) = limit.checked_sub(1) else { return there().await };
     let (tenant_id, user, before) = (scope.tenant_id(), scope.user(), before.map_or(i64::MAX, signed));
     let params: [Param<'_>; 5] = [&tenant_id, &user, &session_id, &before, &most(behind_first)];
     let first = connection.row(&FIRST_OF_PAGE, &params).await?;
     let first = first.map(|row| row.try_get::<_, i64>(0)).transpose()?.unwrap_or_default();
     let steps = connection.rows(&STEPS_OF_TURNS, &[&tenant_id, &user, &session_id, &first, &before]).await?;
+    // A session that has turns is there.
+    if steps.is_empty() {
+        return there().await;
+    }
     let mut turns = execute::turns(steps.iter().map(step_from).collect::<Result<_, _>>()?);
     turns.reverse();
     Ok(Some(turns))
@@ -329,9 +327,9 @@ async fn take(connection: &Connection, scope: &Scope, new: &NewStep, tried: bool
         let (number, turn_id) = (unsigned(row.try_get(0)?), row.try_get(1)?);
         Ok::<_, Failure>(OtherTurn { turn_id, number, state: state_from(&row, 2)? })
     });
-    let (write, given_up) = match execute::decide(new, Known { turn, other: other.transpose()?, tried }) {
+    let write = match execute::decide(new, Known { turn, other: other.transpose()?, tried }) {
         Verdict::Told(told) => return Ok(told),
-        Verdict::First { write, given_up } => (write, given_up),
+        Verdict::First(write) => write,
     };
     let parent = match &new.follows {
         Some(follows) => Some(follows.clone()),
@@ -347,7 +345,7 @@ async fn take(connection: &Connection, scope: &Scope, new: &NewStep, tried: bool
         let params: [Param<'_>; 6] = [&tenant_id, &user, session_id, &more, &context, &now];
         connection.execute(&TOUCH_SESSION, &params).await?;
     }
-    Ok(TakenStep::First { parent, given_up })
+    Ok(TakenStep::First { parent })
 }
 
 async fn keep(connection: &Connection, scope: &Scope, new: &NewStep, write: &Write) -> Result<(), Failure> {
@@ -454,7 +452,7 @@ fn session_from(row: &Row) -> Result<AgentSession, Failure> {
 /// A step, with the number and the name of its turn.
 fn step_from(row: &Row) -> Result<(u64, String, AgentStep), Failure> {
     let step = AgentStep {
-        fingerprint: execute::fingerprint(row.try_get(2)?)?,
+        fingerprint: rows::digest(row.try_get(2)?)?,
         response_id: row.try_get(3)?,
         mode: row.try_get(4)?,
         notes: rows::json(row.try_get(5)?),

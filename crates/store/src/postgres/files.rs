@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::{
     Postgres,
     connection::{Connection, Failure, Param},
-    job::{signed, unsigned},
+    job::{most, signed, unsigned},
     pool::Lease,
     sql::statements,
 };
@@ -101,7 +101,7 @@ impl FileStore for Postgres {
                 Order::Descending => (after.unwrap_or(rows::BEHIND_ALL), &FILES_DOWNWARDS, &FILES_OF_PURPOSE_DOWNWARDS),
             };
             let (tenant_id, user, now) = (scope.tenant_id(), scope.user(), signed(now_ms));
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let limit = most(limit);
             let mut params: Vec<Param<'_>> = vec![&tenant_id, &user, &from, &now, &limit];
             let found = match &purpose {
                 None => connection.rows(sql, &params).await?,

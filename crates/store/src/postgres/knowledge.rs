@@ -17,13 +17,14 @@ use super::{
     Postgres, agents,
     batch::columns::column,
     connection::{Connection, Failure, Param},
-    job::{signed, unsigned},
+    job::{most, signed, unsigned},
     pool::Lease,
     sql::statements,
 };
 use crate::{
     assistant::content,
     knowledge::{self, Indexed, KnownDocument, Quotes, Tally, numbers_of},
+    rows,
 };
 
 #[cfg(test)]
@@ -62,7 +63,6 @@ statements! {
         WHERE tenant_id = $1 AND collection = $2 AND source = $3 AND path = ANY ($4)";
     Admin SOME_DOCUMENTS = "
         SELECT number FROM knowledge_documents WHERE tenant_id = $1 AND collection = $2 LIMIT $3";
-    /// Their numbers in the order of paths, which is the order in which they come.
     Admin ADD_DOCUMENTS = "
         INSERT INTO knowledge_documents (tenant_id, collection, source, path, language, attributes, digest, chunks,
             updated_at)
@@ -120,7 +120,7 @@ impl KnowledgeStore for Postgres {
     ) -> Stored<'a, Vec<DocumentRecord>> {
         Box::pin(self.pool.repeatably(move |connection: Lease| async move {
             let tenant_id = within.tenant_id();
-            if collection.contains('\0') {
+            if collection.contains('\0') || listing.source.is_some_and(|source| source.contains('\0')) {
                 return Ok(Vec::new());
             }
             let Some(row) = connection.row(&COLLECTION, &[&tenant_id, &collection]).await? else {
@@ -128,7 +128,7 @@ impl KnowledgeStore for Postgres {
             };
             let number: i64 = row.try_get(0)?;
             let (after_source, after_path) = listing.after.unwrap_or_default();
-            let limit = i64::try_from(listing.limit).unwrap_or(i64::MAX);
+            let limit = most(listing.limit);
             let found = match listing.source {
                 None => {
                     let params: [Param<'_>; 5] = [&tenant_id, &number, &after_source, &after_path, &limit];
@@ -196,9 +196,11 @@ impl KnowledgeStore for Postgres {
                 let target = Target { tenant_id, collection: row.try_get(0)?, source, now_ms };
                 let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
                 let known: Vec<KnownDocument> = known(&connection, &target, &paths).await?.into_values().collect();
-                forget(&connection, &target, &column(&known, |known| known.number)).await?;
-                let chunks: i64 = known.iter().map(|known| signed(known.chunks)).sum();
-                count(&connection, &target, -signed(known.len() as u64), -chunks).await?;
+                if !known.is_empty() {
+                    forget(&connection, &target, &column(&known, |known| known.number)).await?;
+                    let chunks: i64 = known.iter().map(|known| signed(known.chunks)).sum();
+                    count(&connection, &target, -signed(known.len() as u64), -chunks).await?;
+                }
                 Ok(known.len() as u64)
             };
             let deleted = deleted.await;
@@ -443,7 +445,7 @@ fn record_from(row: &Row) -> Result<DocumentRecord, Failure> {
     Ok(DocumentRecord {
         source: row.try_get(0)?,
         path: row.try_get(1)?,
-        digest: knowledge::digest(row.try_get(2)?)?,
+        digest: rows::digest(row.try_get(2)?)?,
         language: row.try_get(3)?,
         attributes: knowledge::attributes(row.try_get(4)?),
         chunks: unsigned(row.try_get(5)?),

@@ -15,7 +15,7 @@ use super::{
     Postgres,
     connection::{Connection, Failure, Param},
     execute,
-    job::unsigned,
+    job::{most, unsigned},
     line,
     pool::Lease,
     sql::statements,
@@ -235,10 +235,6 @@ impl Postgres {
 /// The number that a page begins behind, downwards.
 fn behind(after: Option<i64>) -> i64 {
     after.unwrap_or(i64::MAX)
-}
-
-fn most(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 fn session_from(row: &Row) -> Result<SessionRecord, Failure> {

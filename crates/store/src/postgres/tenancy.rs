@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::{
     Postgres,
     connection::{Failure, Param},
-    job::{signed, unsigned},
+    job::{most, signed, unsigned},
     pool::Lease,
     sql::statements,
 };
@@ -215,10 +215,6 @@ impl TenancyStore for Postgres {
 }
 
 const NUMBER_TRIES: usize = 32;
-
-fn most(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
-}
 
 fn tenant_from(row: &Row, from: usize) -> Result<TenantRecord, Failure> {
     Ok(TenantRecord {

@@ -116,7 +116,7 @@ impl ExecuteStore for Sqlite {
         let (scope, session_id) = (scope.clone(), session_id.to_owned());
         self.look(move |transaction| {
             let database = transaction.database;
-            if !database.user(&scope, sql::AGENT_SESSION, &[&session_id])?.exists()? {
+            if !exists(database, &scope, &session_id)? {
                 return Ok(None);
             }
             let mut changes = database.user(&scope, sql::MODE_CHANGES, &[&session_id, &most(limit)])?.all(change)?;
@@ -144,6 +144,10 @@ fn get(database: Database<'_>, scope: &Scope, id: &str) -> Result<Option<AgentSe
     database.user(scope, sql::AGENT_SESSION, &[&id])?.first(session)
 }
 
+fn exists(database: Database<'_>, scope: &Scope, id: &str) -> Result<bool, Failure> {
+    database.user(scope, sql::AGENT_SESSION, &[&id])?.exists()
+}
+
 fn turns(
     database: Database<'_>,
     scope: &Scope,
@@ -151,7 +155,7 @@ fn turns(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Option<Vec<AgentTurn>>, Failure> {
-    if get(database, scope, session_id)?.is_none() {
+    if !exists(database, scope, session_id)? {
         return Ok(None);
     }
     let Some(behind_first) = limit.checked_sub(1) else { return Ok(Some(Vec::new())) };
@@ -168,7 +172,7 @@ fn turns(
 
 fn take(database: Database<'_>, scope: &Scope, new: &NewStep) -> Result<TakenStep, Failure> {
     let session_id = &new.session_id;
-    if get(database, scope, session_id)?.is_none() {
+    if !exists(database, scope, session_id)? {
         return Ok(TakenStep::Missing);
     }
     let steps = database.user(scope, sql::STEPS_OF_TURN, &[session_id, &new.turn_id])?.all(step)?;
@@ -177,9 +181,9 @@ fn take(database: Database<'_>, scope: &Scope, new: &NewStep) -> Result<TakenSte
         .user(scope, sql::LAST_OF_OTHERS, &[session_id, &new.turn_id])?
         .first(|row| Ok(OtherTurn { number: uint(row, 0)?, turn_id: row.get(1)?, state: state(row, 2)? }))?;
     // What a thread of ours has done is told to whoever asked for it, or to nobody: nothing is tried twice.
-    let (write, given_up) = match execute::decide(new, Known { turn, other, tried: false }) {
+    let write = match execute::decide(new, Known { turn, other, tried: false }) {
         Verdict::Told(told) => return Ok(told),
-        Verdict::First { write, given_up } => (write, given_up),
+        Verdict::First(write) => write,
     };
     let parent = match &new.follows {
         Some(follows) => Some(follows.clone()),
@@ -192,7 +196,7 @@ fn take(database: Database<'_>, scope: &Scope, new: &NewStep) -> Result<TakenSte
             [session_id, &write.is_new_turn(), &context.as_deref(), &int(new.now_ms)?];
         database.user(scope, sql::TOUCH_AGENT_SESSION, &params)?.run()?;
     }
-    Ok(TakenStep::First { parent, given_up })
+    Ok(TakenStep::First { parent })
 }
 
 fn keep(database: Database<'_>, scope: &Scope, new: &NewStep, write: &Write) -> Result<(), Failure> {
@@ -267,7 +271,7 @@ fn session(row: &Row<'_>) -> Result<AgentSession, Failure> {
 /// A step, with the number and the name of its turn.
 fn step(row: &Row<'_>) -> Result<(u64, String, AgentStep), Failure> {
     let step = AgentStep {
-        fingerprint: execute::fingerprint(bytes(row, 2)?)?,
+        fingerprint: rows::digest(bytes(row, 2)?)?,
         response_id: row.get(3)?,
         mode: row.get(4)?,
         notes: rows::json(text(row, 5)?),

@@ -25,6 +25,7 @@ use crate::{
         self, Candidate, Dialect, DocumentFacts, Indexed, KnownDocument, OwnedQuery, Picked, Question, Quotes, Search,
         SearchedCollection, Tally, numbers_of,
     },
+    rows,
 };
 
 /// So many documents of a collection that is forgotten are looked up at once.
@@ -379,7 +380,7 @@ fn record(row: &Row<'_>) -> Result<DocumentRecord, Failure> {
     Ok(DocumentRecord {
         source: row.get(0)?,
         path: row.get(1)?,
-        digest: knowledge::digest(bytes(row, 2)?)?,
+        digest: rows::digest(bytes(row, 2)?)?,
         language: row.get(3)?,
         attributes: knowledge::attributes(text(row, 4)?),
         chunks: uint(row, 5)?,

@@ -107,7 +107,7 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if totals.unreadable > 0 {
-        tell("what cannot be read was left as it is, and nothing of its source was deleted");
+        tell("what cannot be read was left as it was");
         return Ok(ExitCode::from(crate::FAILURE));
     }
     Ok(ExitCode::SUCCESS)

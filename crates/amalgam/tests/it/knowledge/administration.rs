@@ -65,6 +65,19 @@ async fn administrators_see_collections_and_documents_page_by_page_and_can_forge
         assert_refused(&wrong, 400, Some("after"), "invalid_value");
 
         let delete = |path: &'static str| client.request(Method::DELETE, path, &[], Bytes::new());
+        library.import("repo/a.md", &["--source", "fish"]);
+        let gone = delete("/admin/knowledge/code?source=fish").await.json();
+        assert_eq!(
+            gone,
+            json!({"id": "fish", "object": "knowledge.source.deleted", "deleted": true}),
+            "{}",
+            store.name
+        );
+        assert_eq!(client.get("/admin/knowledge/code").await.json()["documents"], 3, "{}: those of birds", store.name);
+        for path in ["/admin/knowledge/code?source=fish", "/admin/knowledge/code?source=a%00b"] {
+            assert_eq!(delete(path).await.status, 404, "{}: {path}", store.name);
+        }
+        assert_eq!(client.get("/admin/knowledge/code/documents?source=a%00b").await.status, 404, "{}", store.name);
         let gone = delete("/admin/knowledge/code").await.json();
         assert_eq!(gone, json!({"id": "code", "object": "knowledge.collection.deleted", "deleted": true}));
         for path in ["/admin/knowledge/code", "/admin/knowledge/code/documents"] {

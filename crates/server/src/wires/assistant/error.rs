@@ -2,12 +2,10 @@
 
 use amalgam_core::{Fault, FaultKind, StoreError, assistant::request::FieldFaults};
 use amalgam_protocol::Writer;
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use tracing::{error, warn};
+
+use crate::wires::responses::error::{closes, refused};
 
 /// What callers are told of everything that goes wrong behind this door. RNCC-18
 pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
@@ -113,24 +111,14 @@ fn detail(text: &str) -> Vec<u8> {
 impl IntoResponse for AssistantError {
     fn into_response(self) -> Response {
         let (status, body) = self.told();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if status == 401 {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        let Self::Fault(fault) = &self else { return refused(status, body, None, false) };
+        match status {
+            500 => error!(detail = fault.detail, "request failed: {fault}"),
+            501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
+            _ => {}
         }
-        if let Self::Fault(fault) = &self {
-            match status {
-                500 => error!(detail = fault.detail, "request failed: {fault}"),
-                501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
-                _ => {}
-            }
-            if let Some(wait) = fault.retry_after {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
-            }
-        }
-        response
+        let wait = fault.retry_after.map(|wait| wait.as_secs_f64().ceil() as u64);
+        refused(status, body, wait, closes(fault.kind))
     }
 }
 

@@ -20,7 +20,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
     agent::Agent,
@@ -35,19 +35,18 @@ use crate::{
     body::read_json,
     wires::{
         WireError, answer,
-        query::Query,
+        query::{EVENT_STREAM, Query, accepts, last_event},
         responses::{
             deliver::event_stream,
             error::object_in_stream,
             once,
-            turn::{Begun, Order, Settled, begin},
+            turn::{Begun, Offered, Order, Settled, begin},
         },
     },
 };
 
 /// Where a stream can be picked up again.
 const RESPONSE_ID: HeaderName = HeaderName::from_static("amalgam-response-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Answers a message. RNCC-19: who asks, whether it may, what it says, whether anybody can be asked, and then it is.
 pub(super) async fn respond(
@@ -59,7 +58,7 @@ pub(super) async fn respond(
         return Err(AssistantError::Disabled);
     }
     let (head, body) = read_json(request, app.limits.whole_body()).await?;
-    let streamed = wants_stream(&head.headers);
+    let streamed = accepts(&head.headers, EVENT_STREAM);
     let Some(key) = once::key(&head.headers)? else {
         let turn = Turn::begin(&app, &scope, &body, streamed).await?;
         return match streamed {
@@ -100,8 +99,7 @@ pub(super) async fn resume(
 ) -> Result<Response, AssistantError> {
     let not_found = || Fault::new(FaultKind::NotFound, "Not found.");
     let Ok(Path(id)) = id else { return Err(not_found().into()) };
-    let last = headers.get(LAST_EVENT).and_then(|last| last.to_str().ok()?.parse().ok());
-    let after = query.number("starting_after")?.or(last);
+    let after = query.number("starting_after")?.or_else(|| last_event(&headers));
     // From the beginning: what a call is called was said there.
     let tail = look(&*app.store, &scope, &id, None).await?.ok_or_else(not_found)?;
     let settings = Bytes::from([b"{".as_slice(), &tail.response.settings, b"}"].concat());
@@ -109,11 +107,6 @@ pub(super) async fn resume(
     let numbers = settings.get("metadata").and_then(Numbers::read).ok_or_else(not_found)?;
     let frames = Box::pin(follow(Arc::clone(&app.store), scope.clone(), tail, None));
     Ok(event_stream(stream::events(app, scope, frames, numbers, after)))
-}
-
-fn wants_stream(headers: &HeaderMap) -> bool {
-    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("text/event-stream"));
-    headers.get_all(header::ACCEPT).iter().any(accepts)
 }
 
 /// A turn that runs.
@@ -167,7 +160,7 @@ impl Turn {
             route,
             before: history(&agent, &heard),
             thread: Some(Box::new(thread)),
-            alone: true,
+            offered: Offered::Run,
             own_tools: Vec::new(),
             first_tool: first_tool(&agent, &asked),
             rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),

@@ -5,21 +5,24 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{Fault, Scope};
-use amalgam_protocol::{Event, EventKind, Raw, Reader, Writer};
+use amalgam_protocol::{Event, EventKind, Raw, Writer};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 use http::header;
 
 use super::{
     error::UNAVAILABLE,
     told::{self, Numbers},
 };
-use crate::{app::App, wires::responses::deliver::event_stream};
-
-/// The longest frame of our own.
-const LONGEST_FRAME: usize = 64 * 1024 * 1024;
+use crate::{
+    app::App,
+    wires::{
+        responses::deliver::event_stream,
+        retell::{LONGEST_FRAME, Retell, is_last, retold},
+    },
+};
 
 /// Turns frames of a response into events of this door. Those up to `after` are left out.
 pub(super) fn events(
@@ -29,28 +32,7 @@ pub(super) fn events(
     numbers: Numbers,
     after: Option<u64>,
 ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
-    let state = State {
-        app,
-        scope,
-        frames,
-        numbers,
-        after,
-        reader: Reader::new(LONGEST_FRAME),
-        calls: HashMap::new(),
-        over: false,
-    };
-    Box::pin(stream::unfold(state, |mut state| async move {
-        loop {
-            if state.over {
-                return None;
-            }
-            let piece = state.frames.next().await?;
-            let told = state.tell(piece).await;
-            if !told.is_empty() {
-                return Some((Bytes::from(told), state));
-            }
-        }
-    }))
+    retold(frames, Teller { app, scope, numbers, after, calls: HashMap::new() })
 }
 
 /// An answer that was given before, as a stream of its end alone.
@@ -66,37 +48,26 @@ pub(super) async fn at_once(response: Response) -> Result<Response, Fault> {
     Ok(told)
 }
 
-struct State<S> {
+struct Teller {
     app: Arc<App>,
     scope: Scope,
-    frames: S,
     numbers: Numbers,
     after: Option<u64>,
-    reader: Reader,
     /// Calls that run: the model's id and the tool's name by the item.
     calls: HashMap<String, (String, String)>,
-    over: bool,
 }
 
-impl<S> State<S> {
-    async fn tell(&mut self, piece: Bytes) -> Vec<u8> {
-        let mut told = Vec::new();
-        self.reader.push(piece);
-        // Our own frames are never too long.
-        while let Ok(Some(frame)) = self.reader.frame() {
-            let Ok(raw) = Raw::parse(&frame.data) else { continue };
-            let event = Event::read(raw, None);
-            let sequence = raw.get("sequence_number").and_then(Raw::as_u64).unwrap_or_default();
-            let fresh = self.after.is_none_or(|after| sequence > after);
-            if let Some(frame) = self.frame(&event, sequence).await
-                && fresh
-            {
-                told.extend_from_slice(&frame);
-            }
+impl Retell for Teller {
+    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) -> bool {
+        let frame = self.frame(event, sequence).await;
+        if self.after.is_none_or(|after| sequence > after) {
+            frame.into_iter().for_each(|frame| told.extend_from_slice(&frame));
         }
-        told
+        is_last(event)
     }
+}
 
+impl Teller {
     async fn frame(&mut self, event: &Event<'_>, sequence: u64) -> Option<Vec<u8>> {
         let text = |name: &str| event.raw.get_str(name).unwrap_or_default().into_owned();
         match event.kind? {
@@ -126,20 +97,13 @@ impl<S> State<S> {
                 let output = Raw::parse(output.as_bytes()).unwrap_or_else(|_| item.get("output").unwrap_or(Raw::NULL));
                 Some(frame("tool_result", sequence, |writer| told::write_result(writer, &id, &name, output)))
             }
-            EventKind::Completed => {
-                self.over = true;
-                Some(done(Arc::clone(&self.app), self.scope.clone(), self.numbers, sequence).await)
-            }
+            EventKind::Completed => Some(done(Arc::clone(&self.app), self.scope.clone(), self.numbers, sequence).await),
             EventKind::Incomplete
                 if event.response.and_then(|response| response.get_str("status")).as_deref() != Some("cancelled") =>
             {
-                self.over = true;
                 Some(done(Arc::clone(&self.app), self.scope.clone(), self.numbers, sequence).await)
             }
-            EventKind::Failed | EventKind::Incomplete => {
-                self.over = true;
-                Some(failed(sequence))
-            }
+            EventKind::Failed | EventKind::Incomplete => Some(failed(sequence)),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ use amalgam_core::{
     Fault, Scope, Stem,
     execute::{
         attach,
+        fingerprint::Fingerprint,
         request::{Continuation, UserTurn},
         results,
     },
@@ -28,7 +29,7 @@ use crate::{
     app::App,
     wires::{
         assistant::AssistantError,
-        responses::turn::{Begun, Order, Settled, begin},
+        responses::turn::{Begun, Offered, Order, Settled, begin},
     },
 };
 
@@ -59,7 +60,7 @@ impl Work {
                 route,
                 before: Vec::new(),
                 thread: None,
-                alone: false,
+                offered: Offered::Known,
                 own_tools: vec![change_mode(app, &session, &asked.turn_id, &speaker.modes)],
                 first_tool: None,
                 rounds: speaker.rounds(),
@@ -101,6 +102,9 @@ pub(super) async fn user_turn(
         }
     }
     let speaker = Speaker::of(app, scope, &session, turn.agent_context_id.as_deref()).await?;
+    if turn.agent_context_id.is_some() && speaker.agent.profile.is_none() {
+        return Err(ExecuteError::field("AgentContextId", "names no active agent of this tenant"));
+    }
     let files = files(app, scope, turn).await?;
     let mut notes = Notes {
         agent_context_id: turn.agent_context_id.as_deref().map(str::to_owned).or_else(|| session.profile.clone()),
@@ -117,24 +121,9 @@ pub(super) async fn user_turn(
         notes.warnings.push(format!("turn '{}' was waiting for tool results and is given up", before.turn_id));
     }
     let identity = app.engine.identity();
-    let taken = app
-        .store
-        .take_step(
-            scope,
-            NewStep {
-                session_id: session.id.clone(),
-                turn_id: turn.turn_id.to_string(),
-                fingerprint,
-                follows: None,
-                response_id: identity.response_id.clone(),
-                process: app.engine.process(),
-                mode: speaker.mode.name.clone(),
-                notes: notes.write(),
-                solution_context: turn.solution_context.as_deref().map(str::to_owned),
-                now_ms: app.clock.now_ms(),
-            },
-        )
-        .await?;
+    let asked = Asked::new(&session, &turn.turn_id, &speaker, &identity, notes);
+    let solution = turn.solution_context.as_deref();
+    let taken = app.store.take_step(scope, new_step(app, &asked, fingerprint, None, solution)).await?;
     let parent = match taken {
         TakenStep::First { parent, .. } => parent,
         TakenStep::Already(step) => return Ok(Standing::Known(Box::new(step))),
@@ -142,20 +131,13 @@ pub(super) async fn user_turn(
         TakenStep::Busy { turn_id } => return Err(ExecuteError::busy(&turn_id)),
         TakenStep::Missing => return Err(sessions::missing(&turn.session_id).into()),
     };
-    let solution = turn.solution_context.as_deref().or(session.solution_context.as_deref());
+    let solution = solution.or(session.solution_context.as_deref());
     // What a chain was told is known by its last step; where that is not at hand, it is told once more.
     let mut steps = newest.iter().flat_map(|turn| &turn.steps);
     let before = steps.rfind(|step| Some(&step.response_id) == parent.as_ref());
-    let tells_system = before.is_none_or(|step| Notes::read(step.notes.raw()).told != notes.told);
+    let tells_system = before.is_none_or(|step| Notes::read(step.notes.raw()).told != asked.notes.told);
     let head = Head { session_id: &session.id, turn_id: &turn.turn_id, parent: parent.as_deref(), streamed };
     let body = speaker.user_turn(turn, &files, solution, context.as_ref(), tells_system, &head);
-    let asked = Asked {
-        session_id: session.id.clone(),
-        turn_id: turn.turn_id.to_string(),
-        response_id: identity.response_id.clone(),
-        mode: speaker.mode.name.clone(),
-        notes,
-    };
     Ok(Standing::Begun(Box::new(Work { asked, session, speaker, identity, body })))
 }
 
@@ -197,19 +179,9 @@ pub(super) async fn continuation(
     let speaker = Speaker::of(app, scope, &session, asked).await?;
     let notes = Notes { warnings: Vec::new(), ..before };
     let identity = app.engine.identity();
-    let follows = last.response_id.clone();
-    let step = NewStep {
-        session_id: session.id.clone(),
-        turn_id: turn_id.to_owned(),
-        fingerprint,
-        follows: Some(follows.clone()),
-        response_id: identity.response_id.clone(),
-        process: app.engine.process(),
-        mode: speaker.mode.name.clone(),
-        notes: notes.write(),
-        solution_context: None,
-        now_ms: app.clock.now_ms(),
-    };
+    let asked = Asked::new(&session, turn_id, &speaker, &identity, notes);
+    let follows = &last.response_id;
+    let step = new_step(app, &asked, fingerprint, Some(follows), None);
     match app.store.take_step(scope, step).await? {
         TakenStep::First { .. } => {}
         TakenStep::Already(step) => return Ok(Standing::Known(Box::new(step))),
@@ -217,16 +189,31 @@ pub(super) async fn continuation(
         TakenStep::Busy { turn_id } => return Err(ExecuteError::busy(&turn_id)),
         TakenStep::Missing => return Err(turns::missing(turn_id).into()),
     }
-    let head = Head { session_id: &session.id, turn_id, parent: Some(&follows), streamed };
+    let head = Head { session_id: &session.id, turn_id, parent: Some(follows), streamed };
     let body = speaker.continuation(continuation, &head);
-    let asked = Asked {
-        session_id: session.id.clone(),
-        turn_id: turn_id.to_owned(),
-        response_id: identity.response_id.clone(),
-        mode: speaker.mode.name.clone(),
-        notes,
-    };
     Ok(Standing::Begun(Box::new(Work { asked, session, speaker, identity, body })))
+}
+
+/// A submission as the store takes it.
+fn new_step(
+    app: &App,
+    asked: &Asked,
+    fingerprint: Fingerprint,
+    follows: Option<&str>,
+    solution_context: Option<&str>,
+) -> NewStep {
+    NewStep {
+        session_id: asked.session_id.clone(),
+        turn_id: asked.turn_id.clone(),
+        fingerprint,
+        follows: follows.map(str::to_owned),
+        response_id: asked.response_id.clone(),
+        process: app.engine.process(),
+        mode: asked.mode.clone(),
+        notes: asked.notes.write(),
+        solution_context: solution_context.map(str::to_owned),
+        now_ms: app.clock.now_ms(),
+    }
 }
 
 /// Whether nobody has an answer to a step, so that it may be done once more: the last one of its turn, which failed.

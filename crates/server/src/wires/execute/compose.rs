@@ -1,7 +1,7 @@
 //! A submission as a request of the canonical door: composed by AGN-003's rules, and sent on as items.
 
 use amalgam_core::{
-    AskedTool, ComposeBlocks, ComposeRequest, Composition, ConversationContext, Equipped, Fault, Lookup, Scope,
+    ComposeBlocks, ComposeRequest, Composition, ConversationContext, Fault, Lookup, Scope,
     assistant::settings::Origin,
     execute::{
         attach,
@@ -17,7 +17,7 @@ use amalgam_protocol::{Json, Writer};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::{error::ExecuteError, told::Notes};
+use super::told::Notes;
 use crate::{app::App, wires::assistant::Agent};
 
 /// The tool that changes a session's mode.
@@ -32,7 +32,7 @@ pub(super) struct Speaker {
     pub(super) mode: Mode,
     /// Every mode of the tenant.
     pub(super) modes: Vec<Mode>,
-    /// The names of the tools that somebody can run.
+    /// The names of its tools.
     tools: Vec<String>,
     /// What the model is told to be: a message.
     system: Option<Json>,
@@ -45,24 +45,15 @@ impl Speaker {
         scope: &Scope,
         session: &AgentSession,
         asked: Option<&str>,
-    ) -> Result<Self, ExecuteError> {
-        let agent = match asked.or(session.profile.as_deref()) {
-            None => Agent::with(app, scope, None).await?,
-            Some(slug) => match app.store.profile(scope, slug).await?.filter(|profile| profile.active) {
-                Some(profile) => Agent::with(app, scope, Some(profile)).await?,
-                None if asked.is_some() => {
-                    return Err(ExecuteError::field("AgentContextId", "names no active agent of this tenant"));
-                }
-                // The session's own agent was taken away: the tenant's usual one goes on.
-                None => Agent::with(app, scope, None).await?,
-            },
-        };
+    ) -> Result<Self, Fault> {
+        // An agent that was taken away is the tenant's usual one from then on.
+        let agent = Agent::of(app, scope, asked.or(session.profile.as_deref())).await?;
         let agent = unhurried(app, agent);
         let own = app.store.modes(scope).await?;
         let usual = || modes::find(amalgam_core::DEFAULT_MODE, &own);
         let mode = modes::find(&session.mode, &own).or_else(usual);
         let mode = mode.ok_or_else(|| Fault::internal("there is no mode to begin with"))?;
-        let tools = known_tools(app, scope, &agent, &mode).await?;
+        let tools = tools(&agent, &mode);
         let guided = app.store.tools_for(scope, Some(&tools)).await?;
         let guidance = tools.iter().filter_map(|name| {
             let tool = guided.iter().find(|tool| tool.name.eq_ignore_ascii_case(name))?;
@@ -183,20 +174,15 @@ pub(super) struct Head<'a> {
     pub(super) streamed: bool,
 }
 
-/// The tools of an agent in its mode, each once, without those that nobody knows.
-async fn known_tools(app: &App, scope: &Scope, agent: &Agent, mode: &Mode) -> Result<Vec<String>, Fault> {
+/// The tools of an agent in its mode, each once.
+fn tools(agent: &Agent, mode: &Mode) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in agent.profile.iter().flat_map(|profile| &profile.tools).chain(&mode.tools) {
         if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) && name != CHANGE_MODE {
             names.push(name.clone());
         }
     }
-    if names.is_empty() {
-        return Ok(names);
-    }
-    let equipped = app.toolbox.equip(scope, names.iter().cloned().map(AskedTool::Named).collect()).await?;
-    let known = names.into_iter().zip(equipped).filter(|(_, equipped)| !matches!(equipped, Equipped::Unknown));
-    Ok(known.map(|(name, _)| name).collect())
+    names
 }
 
 /// What the tenant knows about an instruction; `notes` learn what was taken of it. The turn's own conditions go before those of

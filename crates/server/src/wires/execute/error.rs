@@ -9,11 +9,7 @@ use amalgam_core::{
     },
 };
 use amalgam_protocol::Writer;
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 
 use crate::wires::responses::error as common;
 
@@ -159,20 +155,7 @@ impl IntoResponse for ExecuteError {
                 }
             });
         });
-        let mut response = Response::new(Body::from(writer.into_bytes()));
-        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(seconds) = retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if closes {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        if status == 401 {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        common::refused(status, writer.into_bytes(), retry_after, closes)
     }
 }
 

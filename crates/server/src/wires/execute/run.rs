@@ -22,7 +22,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::HeaderMap;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout},
@@ -39,16 +39,13 @@ use crate::{
     body::read_json,
     wires::{
         answer,
-        query::is_id,
+        query::{is_id, last_event},
         responses::{
             error::{object_in_stream, syntax},
-            once::Passing,
+            once::{Passing, replayed},
         },
     },
 };
-
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// How often somebody who waits for a step looks whether it is done, besides being woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -206,7 +203,7 @@ async fn known(
     headers: &HeaderMap,
 ) -> Result<Response, ExecuteError> {
     let deadline = Instant::now() + app.engine.turn_deadline();
-    let after = headers.get(LAST_EVENT).and_then(|last| last.to_str().ok()?.parse().ok());
+    let after = last_event(headers);
     loop {
         let changed = app.store.changed(&asked.response_id);
         if let Some(format) = format
@@ -252,10 +249,4 @@ fn gone() -> Fault {
     Fault::new(FaultKind::StoreDown, "The first submission came to nothing; send it again.")
         .code("submission_lost")
         .retry_after(Some(Duration::from_secs(1)))
-}
-
-fn replayed(mut response: Response) -> Response {
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }

@@ -27,8 +27,8 @@ use crate::{
 
 pub(super) const SESSION: &str = "Session";
 
-/// So many changes of a session's mode are shown.
-const MODE_CHANGES: usize = 100;
+/// So many changes of a session's mode are shown, and looked at.
+pub(super) const MODE_CHANGES: usize = 100;
 
 /// Opens a session. C-11
 pub(super) async fn open(

@@ -3,19 +3,23 @@
 use std::sync::Arc;
 
 use amalgam_core::{Scope, execute::envelope::Casing};
-use amalgam_protocol::{Event, EventKind, Raw, Reader, Writer};
+use amalgam_protocol::{Event, Writer};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
 use tracing::warn;
 
 use super::told::{Asked, Told};
-use crate::{app::App, wires::responses::deliver::event_stream};
-
-/// The longest frame of our own.
-const LONGEST_FRAME: usize = 64 * 1024 * 1024;
+use crate::{
+    app::App,
+    wires::{
+        query::{EVENT_STREAM, accepts},
+        responses::deliver::event_stream,
+        retell::{Retell, is_last, retold},
+    },
+};
 
 /// The name of the last event.
 const RESULT: &str = "turn.result";
@@ -32,11 +36,7 @@ pub(super) enum Format {
 impl Format {
     /// The one that a caller accepts; nothing for an answer in one piece.
     pub(super) fn accepted(headers: &HeaderMap) -> Option<Self> {
-        let accepts = |kind: &str| {
-            let mut values = headers.get_all(header::ACCEPT).iter();
-            values.any(|value| value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains(kind)))
-        };
-        match (accepts("application/x-ndjson"), accepts("text/event-stream")) {
+        match (accepts(headers, "application/x-ndjson"), accepts(headers, EVENT_STREAM)) {
             (true, _) => Some(Self::Lines),
             (false, true) => Some(Self::Sse),
             (false, false) => None,
@@ -76,65 +76,34 @@ pub(super) fn events(
     format: Format,
     after: Option<u64>,
 ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
-    let state = State {
-        app: Arc::clone(app),
-        scope: scope.clone(),
-        frames,
-        asked,
-        format,
-        after,
-        reader: Reader::new(LONGEST_FRAME),
-        over: false,
-    };
-    Box::pin(stream::unfold(state, |mut state| async move {
-        loop {
-            if state.over {
-                return None;
-            }
-            let piece = state.frames.next().await?;
-            let told = state.tell(piece).await;
-            if !told.is_empty() {
-                return Some((Bytes::from(told), state));
-            }
-        }
-    }))
+    retold(frames, Teller { app: Arc::clone(app), scope: scope.clone(), asked, format, after })
 }
 
-struct State<S> {
+struct Teller {
     app: Arc<App>,
     scope: Scope,
-    frames: S,
     asked: Asked,
     format: Format,
     after: Option<u64>,
-    reader: Reader,
-    over: bool,
 }
 
-impl<S> State<S> {
-    async fn tell(&mut self, piece: Bytes) -> Vec<u8> {
-        let mut told = Vec::new();
-        self.reader.push(piece);
-        // Our own frames are never too long.
-        while let Ok(Some(frame)) = self.reader.frame() {
-            let Ok(raw) = Raw::parse(&frame.data) else { continue };
-            let event = Event::read(raw, None);
-            let index = raw.get("sequence_number").and_then(Raw::as_u64).unwrap_or_default();
-            let name = raw.get_str("type").unwrap_or_default();
-            if self.after.is_none_or(|after| index > after) {
-                self.write(&mut told, &name, index, |casing, writer| casing.key(writer, "Event").raw(raw));
-            }
-            if matches!(event.kind, Some(EventKind::Completed | EventKind::Incomplete | EventKind::Failed)) {
-                self.over = true;
-                self.conclude(&mut told, index + 1).await;
-                break;
-            }
+impl Retell for Teller {
+    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) -> bool {
+        if self.after.is_none_or(|after| sequence > after) {
+            let name = event.raw.get_str("type").unwrap_or_default();
+            self.write(told, &name, sequence, |casing, writer| casing.key(writer, "Event").raw(event.raw));
         }
-        told
+        let last = is_last(event);
+        if last {
+            self.conclude(told, sequence + 1).await;
+        }
+        last
     }
+}
 
+impl Teller {
     /// The whole answer. It is in the store: the response's own end came after that.
-    async fn conclude(&mut self, told: &mut Vec<u8>, index: u64) {
+    async fn conclude(&self, told: &mut Vec<u8>, index: u64) {
         match Told::of(&self.app, &self.scope, &self.asked).await {
             Ok(Some(result)) => {
                 self.write(told, RESULT, index, |casing, writer| conclusion(&self.app, &result, casing, writer));

@@ -6,10 +6,14 @@ use amalgam_core::{
         context::SourceRef,
         envelope::{AgentExecuteResponse, Identity, RawResponses},
     },
-    store::{AgentStep, AgentTurn, StepState, StoredResponse},
+    store::{AgentSession, AgentStep, AgentTurn, StepState, StoredResponse},
 };
 use amalgam_protocol::{Json, Raw, Status, Writer};
 
+use super::{
+    compose::{CHANGE_MODE, Speaker},
+    sessions::MODE_CHANGES,
+};
 use crate::app::App;
 
 /// What a step's answer tells besides its response.
@@ -92,6 +96,23 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// A step that is to be taken.
+    pub(super) fn new(
+        session: &AgentSession,
+        turn_id: &str,
+        speaker: &Speaker,
+        identity: &amalgam_engine::Identity,
+        notes: Notes,
+    ) -> Self {
+        Self {
+            session_id: session.id.clone(),
+            turn_id: turn_id.to_owned(),
+            response_id: identity.response_id.clone(),
+            mode: speaker.mode.name.clone(),
+            notes,
+        }
+    }
+
     /// A step that is kept.
     pub(super) fn kept(session_id: &str, turn_id: &str, step: &AgentStep) -> Self {
         Self {
@@ -126,8 +147,8 @@ impl Told {
     pub(super) async fn of(app: &App, scope: &Scope, asked: &Asked) -> Result<Option<Self>, Fault> {
         let Some(response) = app.store.response(scope, &asked.response_id).await? else { return Ok(None) };
         let mut told = Self::read(asked, &response)?;
-        if called(&response, super::compose::CHANGE_MODE) {
-            let changes = app.store.mode_changes(scope, &asked.session_id, 100).await?.unwrap_or_default();
+        if called(&response, CHANGE_MODE) {
+            let changes = app.store.mode_changes(scope, &asked.session_id, MODE_CHANGES).await?.unwrap_or_default();
             let here = changes.iter().filter(|change| change.turn_id == asked.turn_id).count();
             if here > 1 {
                 told.envelope
@@ -190,7 +211,8 @@ impl Told {
 pub(super) async fn is_pending(app: &App, scope: &Scope, turn: &AgentTurn) -> Result<bool, Fault> {
     match turn.steps.last() {
         Some(step) if step.state == StepState::Ended(Status::Completed) => {
-            Ok(Told::of(app, scope, &Asked::kept("", "", step)).await?.is_some_and(|told| told.waits()))
+            let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(false) };
+            Ok(Told::read(&Asked::kept("", "", step), &response)?.waits())
         }
         _ => Ok(false),
     }

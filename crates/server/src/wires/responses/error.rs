@@ -121,22 +121,26 @@ pub(crate) fn closes(kind: FaultKind) -> bool {
 impl IntoResponse for WireError {
     fn into_response(self) -> Response {
         let Self(fault) = self;
-        let status = status(&fault);
-        let mut response = Response::new(Body::from(object(&fault).envelope()));
-        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(seconds) = retry_after(&fault) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if closes(fault.kind) {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        if status == 401 {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        refused(status(&fault), object(&fault).envelope(), retry_after(&fault), closes(fault.kind))
     }
+}
+
+/// A refusal with everything that its headers have to say, whatever the shape of its body.
+pub(crate) fn refused(status: u16, body: impl Into<Body>, retry_after: Option<u64>, closes: bool) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if closes {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if status == 401 {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
 }
 
 /// A body that is not JSON.

@@ -315,7 +315,7 @@ fn asks_for_stream(body: &Bytes) -> bool {
     Raw::parse(body).is_ok_and(|body| body.get("stream").is_some_and(|stream| stream.text() == "true"))
 }
 
-fn replayed(mut response: Response) -> Response {
+pub(in crate::wires) fn replayed(mut response: Response) -> Response {
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response
 }

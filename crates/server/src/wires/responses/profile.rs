@@ -4,7 +4,7 @@ use amalgam_core::{AskedTool, Equipped, Fault, Scope, assistant::prompt::Prompt}
 use amalgam_protocol::{CreateResponse, Input, Json, Raw, Writer};
 use bytes::Bytes;
 
-use super::turn::Settled;
+use super::turn::{Offered, Settled};
 use crate::{
     app::App,
     wires::assistant::{Agent, AssistantError},
@@ -41,7 +41,7 @@ pub(super) async fn stand_in(
         route,
         before: Vec::new(),
         thread: None,
-        alone: false,
+        offered: Offered::All,
         own_tools: Vec::new(),
         first_tool: None,
         rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),

@@ -17,7 +17,10 @@ use amalgam_engine::{DecidedCall, Plan, Tooling};
 use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json};
 use bytes::Bytes;
 
-use super::{gather::Prior, turn::Settled};
+use super::{
+    gather::Prior,
+    turn::{Offered, Settled},
+};
 use crate::app::App;
 
 pub(super) use asked::{Asked, asked};
@@ -54,9 +57,9 @@ pub(super) async fn equip(
         _ => &[],
     };
     let decided = approvals::decided(app, scope, own, said).await?;
-    let (alone, first, of_door) = match settled {
-        Some(settled) => (settled.alone, settled.first_tool.as_deref(), std::mem::take(&mut settled.own_tools)),
-        None => (false, None, Vec::new()),
+    let (which, first, of_door) = match settled {
+        Some(settled) => (settled.offered, settled.first_tool.as_deref(), std::mem::take(&mut settled.own_tools)),
+        None => (Offered::All, None, Vec::new()),
     };
     if decided.is_empty() && asked.tools.is_empty() && of_door.is_empty() {
         return Ok(None);
@@ -68,7 +71,7 @@ pub(super) async fn equip(
     };
     let mut offers = offers::Offers::new(&request.tools);
     for ((index, wanted), equipped) in places.into_iter().zip(&wanted).zip(equipped) {
-        offers.equip(index, wanted, equipped, alone);
+        offers.equip(index, wanted, equipped, which);
     }
     of_door.into_iter().for_each(|tool| offers.bring(tool));
     if decided.is_empty() && !offers.has_any() {

@@ -53,8 +53,8 @@ pub(in crate::wires) struct Settled {
     pub(in crate::wires) before: Vec<Json>,
     /// The thread that the turn speaks in.
     pub(in crate::wires) thread: Option<Box<Thread>>,
-    /// Whether nobody is there who could run a tool: what the server cannot run is not offered.
-    pub(in crate::wires) alone: bool,
+    /// Which of the named tools are offered.
+    pub(in crate::wires) offered: Offered,
     /// Tools of the door's own, besides those that the request names.
     pub(in crate::wires) own_tools: Vec<ServerTool>,
     /// The tool that has to be called first, if it is offered.
@@ -65,6 +65,18 @@ pub(in crate::wires) struct Settled {
     pub(in crate::wires) model: String,
     /// Whether the response is kept even where the tenant's others are not. C-18
     pub(in crate::wires) keeps: bool,
+}
+
+/// Which of the tools that a request names by name alone are offered to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::wires) enum Offered {
+    /// All of them: one that the server does not know is the caller's.
+    #[default]
+    All,
+    /// Those that the server knows, whoever runs them.
+    Known,
+    /// Those that the server runs itself: nobody else is there who could. RNCC-30
+    Run,
 }
 
 impl<'a> Order<'a> {

@@ -39,7 +39,7 @@ statements! {
             SELECT number, digest, language, attributes, chunks FROM knowledge_documents
             WHERE tenant_id = ?1 AND collection = ?2 AND source = ?3 AND path = ?4";
         SOME_DOCUMENTS = "
-            SELECT number, chunks FROM knowledge_documents WHERE tenant_id = ?1 AND collection = ?2 LIMIT ?3";
+            SELECT number FROM knowledge_documents WHERE tenant_id = ?1 AND collection = ?2 LIMIT ?3";
         ADD_DOCUMENT = "
             INSERT INTO knowledge_documents (tenant_id, collection, source, path, language, attributes, digest, chunks,
                 updated_at)

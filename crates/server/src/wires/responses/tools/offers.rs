@@ -8,6 +8,8 @@ use std::{
 use amalgam_core::{AskedTool, Equipped, Fault, Loss, ServerTool, ShownAs, file_search::FILE_SEARCH, wire_name};
 use amalgam_protocol::{Json, Tool, ToolChoice, ToolKind, Writer};
 
+use super::super::turn::Offered;
+
 /// What becomes of each tool of a request.
 pub(super) struct Offers<'a> {
     tools: Vec<Offer<'a>>,
@@ -44,14 +46,12 @@ impl<'a> Offers<'a> {
     }
 
     /// Says what the tool at `index` turned out to be.
-    /// With `alone` nobody is there who could run what the server cannot: such a tool is not offered. RNCC-30
-    pub(super) fn equip(&mut self, index: usize, asked: &AskedTool, equipped: Equipped, alone: bool) {
+    pub(super) fn equip(&mut self, index: usize, asked: &AskedTool, equipped: Equipped, which: Offered) {
         let offer = match (asked, equipped) {
-            (AskedTool::Named(name), Equipped::Unknown | Equipped::Client { .. }) if alone => {
-                self.of_client.remove(name);
-                self.of_bank = true;
-                Offer::Ours(Vec::new())
+            (AskedTool::Named(name), Equipped::Unknown | Equipped::Client { .. }) if which == Offered::Run => {
+                self.leave_out(name)
             }
+            (AskedTool::Named(name), Equipped::Unknown) if which == Offered::Known => self.leave_out(name),
             (_, Equipped::Unknown) => return,
             (AskedTool::Named(name), Equipped::Client { description, parameters }) => {
                 self.of_bank = true;
@@ -74,6 +74,13 @@ impl<'a> Offers<'a> {
         if let Some(place) = self.tools.get_mut(index) {
             *place = offer;
         }
+    }
+
+    /// A tool that the model does not hear of.
+    fn leave_out(&mut self, name: &str) -> Offer<'a> {
+        self.of_client.remove(name);
+        self.of_bank = true;
+        Offer::Ours(Vec::new())
     }
 
     /// Adds a tool that the request does not name.

@@ -156,7 +156,11 @@ fn limit() -> Value {
 
 /// The answers of a route: what it gives, and every refusal, in the shape of this door.
 fn failures(mut responses: Value, others: &[(&str, &str)]) -> Value {
-    let all = others.iter().chain(&[("401", "No key, or an unknown one."), ("500", "A mistake of the server's own.")]);
+    let all = others.iter().chain(&[
+        ("401", "No key, or an unknown one."),
+        ("403", "The key may not do this, or acts for one user and names another."),
+        ("500", "A mistake of the server's own."),
+    ]);
     for (status, description) in all {
         responses[*status] = json!({
             "description": description,

@@ -10,6 +10,7 @@ use super::{
 const ADMINS: &str = "The key lacks the right `admin`, or another tenant was named without the right `operator`.";
 const NO_TENANT: &str = "No such tenant.";
 const NO_COLLECTION: &str = "No such collection in the tenant.";
+const NO_SOURCE: &str = "No such collection in the tenant, or no such source in it.";
 const TAG: &str = "Knowledge";
 
 /// `GET /admin/knowledge`
@@ -46,31 +47,25 @@ pub(crate) fn delete_knowledge() -> Value {
     json!({
         "operationId": "deleteKnowledge",
         "tags": [TAG],
-        "summary": "Forget a collection with all of its documents",
+        "summary": "Forget a collection, or what one source has brought into it",
         "description": "Goes on document by document; asked again after a broken connection, it goes on from there.",
-        "parameters": [collection(), named_tenant(), parameter("RequestId")],
+        "parameters": [collection(), source(), named_tenant(), parameter("RequestId")],
         "responses": with_failures(
-            json!({"200": success("It is gone.", "DeletedKnowledgeCollection")}),
-            &[("400", WRONG), ("403", ADMINS), ("404", NO_COLLECTION)],
+            json!({"200": success("It is gone.", "DeletedKnowledge")}),
+            &[("400", WRONG), ("403", ADMINS), ("404", NO_SOURCE)],
         ),
     })
 }
 
 /// `GET /admin/knowledge/{collection}/documents`
 pub(crate) fn list_knowledge_documents() -> Value {
-    let source = json!({
-        "name": "source",
-        "in": "query",
-        "description": "Only the documents of this source.",
-        "schema": {"type": "string"},
-    });
     json!({
         "operationId": "listKnowledgeDocuments",
         "tags": [TAG],
         "summary": "List the documents of a collection",
         "parameters": [
             collection(),
-            source,
+            source(),
             named_tenant(),
             parameter("Limit"),
             parameter("After"),
@@ -80,6 +75,15 @@ pub(crate) fn list_knowledge_documents() -> Value {
             json!({"200": success("One page, by source and path.", "KnowledgeDocumentList")}),
             &[("400", WRONG), ("403", ADMINS), ("404", NO_COLLECTION)],
         ),
+    })
+}
+
+fn source() -> Value {
+    json!({
+        "name": "source",
+        "in": "query",
+        "description": "Only the documents of this source.",
+        "schema": {"type": "string"},
     })
 }
 

@@ -45,7 +45,10 @@ fn user_turn() -> Value {
             "InputArtifacts": list_of("AgentInputArtifact"),
             "ClipboardImages": list_of("AgentClipboardImage"),
             "FileIds": {"type": "array", "items": {"type": "string"}, "description": "Files that were uploaded to `/v1/files`."},
-            "RagScope": list_of("AgentRagCondition"),
+            "RagScope": {"anyOf": [
+                list_of("AgentRagCondition"),
+                {"type": "object", "properties": {"Conditions": list_of("AgentRagCondition")}, "additionalProperties": false},
+            ]},
             "WorkspaceId": text("A hint."),
             "Repo": text("A hint."),
             "Language": text("A hint."),

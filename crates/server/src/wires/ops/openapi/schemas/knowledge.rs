@@ -8,7 +8,7 @@ pub(super) fn schemas() -> Schemas {
     vec![
         ("KnowledgeCollection", collection()),
         ("KnowledgeCollectionList", list("KnowledgeCollection", "string", "Collections by name.")),
-        ("DeletedKnowledgeCollection", deleted("knowledge.collection.deleted")),
+        ("DeletedKnowledge", gone()),
         ("KnowledgeDocument", document()),
         ("KnowledgeDocumentList", list("KnowledgeDocument", "string", "Documents by source and path.")),
     ]
@@ -29,6 +29,11 @@ fn collection() -> Value {
             "updated_at": {"type": "integer", "description": "Seconds since 1970."},
         }),
     )
+}
+
+/// What is gone is a collection, or one source of it.
+fn gone() -> Value {
+    json!({"anyOf": [deleted("knowledge.collection.deleted"), deleted("knowledge.source.deleted")]})
 }
 
 fn document() -> Value {

@@ -1,0 +1,93 @@
+//! What an index is asked, in its own language: a word, and what conditions say about the pieces that have it.
+
+use amalgam_core::execute::request::{Condition, Operator};
+
+use super::index::{belongs_to, has};
+
+/// With more values a condition is not asked of the index.
+const MOST_VALUES: usize = 64;
+
+/// What the index is asked: which pieces have the word, so many of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) text: String,
+    pub(crate) most: u64,
+}
+
+/// In which language an index is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Fts5,
+    TsQuery,
+}
+
+impl Dialect {
+    /// Pieces that have a word.
+    pub(super) fn quoted(self, word: &str) -> String {
+        // Nothing in a word can end its quotes.
+        match self {
+            Self::Fts5 => format!("\"{word}\""),
+            Self::TsQuery => format!("'{word}'"),
+        }
+    }
+
+    /// Pieces that have a word and pass the filter.
+    pub(super) fn filtered(self, word: &str, filter: &Filter) -> String {
+        let (and, or, not) = match self {
+            Self::Fts5 => (" AND ", " OR ", " NOT "),
+            Self::TsQuery => (" & ", " | ", " & !"),
+        };
+        let any = |words: &[String]| {
+            let words: Vec<String> = words.iter().map(|word| self.quoted(word)).collect();
+            format!("({})", words.join(or))
+        };
+        let mut question = self.quoted(word);
+        for group in &filter.any_of {
+            question = format!("({question}{and}{})", any(group));
+        }
+        if !filter.none_of.is_empty() {
+            question = format!("({question}{not}{})", any(&filter.none_of));
+        }
+        question
+    }
+}
+
+/// What the index is asked besides the words.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    /// One of each group.
+    any_of: Vec<Vec<String>>,
+    none_of: Vec<String>,
+}
+
+impl Filter {
+    /// The filter, and whether it says all that is asked. `collections` are the numbers of those that are searched in, unless
+    /// that is all of them.
+    pub(super) fn new(collections: Option<&[i64]>, conditions: &[&Condition<'_>]) -> (Self, bool) {
+        let (mut filter, mut known) = (Self::default(), true);
+        match collections {
+            Some(numbers) if numbers.len() <= MOST_VALUES => {
+                filter.any_of.push(numbers.iter().map(|number| belongs_to(*number)).collect());
+            }
+            Some(_) => known = false,
+            None => {}
+        }
+        for condition in conditions {
+            let values = condition.values.iter().map(|value| has(&condition.key, value));
+            match condition.operator {
+                Operator::Equals if condition.values.len() <= MOST_VALUES => filter.any_of.push(values.collect()),
+                Operator::Differs if filter.none_of.len() + condition.values.len() <= MOST_VALUES => {
+                    filter.none_of.extend(values);
+                }
+                _ => known = false,
+            }
+        }
+        // The longest group last: it is cheapest to ask of what is left.
+        filter.any_of.sort_by_key(Vec::len);
+        (filter, known)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.any_of.is_empty() && self.none_of.is_empty()
+    }
+}
