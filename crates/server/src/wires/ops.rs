@@ -27,7 +27,8 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     }
     let why = match tokio::time::timeout(PING, app.store.ping()).await {
         Ok(Ok(())) => {
-            let ready = format!(r#"{{"status":"ready","turns_in_flight":{}}}"#, app.engine.in_flight());
+            let (running, waiting) = (app.engine.in_flight(), app.lines.waiting());
+            let ready = format!(r#"{{"status":"ready","turns_in_flight":{running},"turns_waiting":{waiting}}}"#);
             return json(StatusCode::OK, ready);
         }
         Ok(Err(error)) => error.to_string(),

@@ -166,6 +166,15 @@ async fn two_processes_that_race_on_one_thread_make_one_and_take_turns() {
     assert_calm(&other);
 }
 
+/// Returns when so many stand in lines at a server.
+async fn until_waiting(amalgam: &Amalgam, count: u64) {
+    let client = Client::new(amalgam.url());
+    eventually("a place in line", FINAL, async || {
+        (client.get("/readyz").await.json()["turns_waiting"] == count).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn messages_of_one_user_are_answered_in_the_order_in_which_they_came() {
     for store in stores() {
@@ -180,8 +189,7 @@ async fn messages_of_one_user_are_answered_in_the_order_in_which_they_came() {
             // Each has its place before the next one comes: the first is with the model, the others stand in line.
             match number {
                 0 => drop(campus.upstream.wait_for_requests(1).await),
-                // Nothing outside tells of a place in line: half a second is time enough to take one.
-                _ => tokio::time::sleep(Duration::from_millis(500)).await,
+                _ => until_waiting(&campus.amalgam, number).await,
             }
         }
         assert_eq!(campus.asked().len(), 1, "nobody goes before the first");
@@ -223,10 +231,11 @@ async fn whoever_leaves_while_it_waits_gives_up_its_place_and_has_said_nothing()
         let first = say("first");
         campus.upstream.wait_for_requests(1).await;
         let second = say("second");
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        until_waiting(&campus.amalgam, 1).await;
         let third = say("third");
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        until_waiting(&campus.amalgam, 2).await;
         second.leave().await;
+        until_waiting(&campus.amalgam, 1).await;
         gate.open();
         assert_eq!(first.end().await.status, 200);
         let third = third.end().await;
@@ -304,7 +313,7 @@ async fn a_thread_goes_on_at_another_process_when_its_own_is_killed() {
     let turn = in_the_middle_of_its_tools(&campus, &victim).await;
     // Two more stand in line behind it, at the process that dies.
     let waiting = [1, 2].map(|_| say_at(&victim, "never said"));
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    until_waiting(&victim, 2).await;
     victim.kill();
     assert!(turn.end().await.is_err(), "nobody is told an answer");
     for waiting in waiting {

@@ -30,6 +30,11 @@ pub(crate) struct Lines(Mutex<ByThread>);
 type ByThread = HashMap<i64, BTreeMap<i64, Arc<Notify>>>;
 
 impl Lines {
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().values().map(BTreeMap::len).sum()
+    }
+
     fn lock(&self) -> MutexGuard<'_, ByThread> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,8 +86,8 @@ pub(super) struct Place {
     app: Arc<App>,
     scope: Scope,
     ticket: Option<Ticket>,
-    /// Lets the next one of this process come forward when it goes.
-    standing: Standing,
+    /// While it waits. Lets the next one of this process come forward when it goes.
+    standing: Option<Standing>,
 }
 
 impl Place {
@@ -90,15 +95,18 @@ impl Place {
     pub(super) async fn take(app: &Arc<App>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
         let deadline = Instant::now() + app.engine.turn_deadline();
         let ticket = app.store.line_up(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
-        let standing = Standing::new(app, ticket);
-        let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket), standing };
+        let mut place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket), standing: None };
+        let standing = place.standing.insert(Standing::new(app, ticket));
         loop {
-            if timeout_at(deadline, place.standing.first()).await.is_err() {
+            if timeout_at(deadline, standing.first()).await.is_err() {
                 return Err(too_late());
             }
             let changed = app.store.changed(&session_bell(ticket.session_id));
             match app.store.is_next(scope, ticket).await? {
-                Some(true) => return Ok(place),
+                Some(true) => {
+                    place.standing = None;
+                    return Ok(place);
+                }
                 None => return Err(gone()),
                 Some(false) if Instant::now() >= deadline => return Err(too_late()),
                 Some(false) => {

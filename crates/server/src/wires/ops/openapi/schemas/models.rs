@@ -23,8 +23,13 @@ pub(super) fn schemas() -> Schemas {
                 "Whether work should be sent here.",
                 &["status"],
                 json!({
-                    "status": {"enum": ["ready", "draining"]},
+                    "status": {"enum": ["ready", "draining", "store_unavailable"]},
                     "turns_in_flight": {"type": "integer", "minimum": 0, "description": "Turns that run now."},
+                    "turns_waiting": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "description": "Messages to assistants that wait for the turn before them in their thread.",
+                    },
                 }),
             ),
         ),
