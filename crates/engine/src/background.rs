@@ -14,7 +14,7 @@ use crate::{
 impl Engine {
     /// Runs a turn whose caller may leave: it goes on to its end all the same. The whole answer comes back for whoever is
     /// still there; a streamed one is followed through the store.
-    pub fn detach(&self, run: Run, tell: fn(&Fault) -> ErrorObject) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
+    pub fn detach(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
         let (answered, answer) = oneshot::channel();
         self.keeper.tasks.spawn(async move {
             match run.delivery() {
@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// Runs a background turn.
-    pub async fn run_in_background(&self, run: Run, tell: fn(&Fault) -> ErrorObject) {
+    pub async fn run_in_background(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) {
         let id = run.response_id().to_owned();
         let handed_over = match run.delivery() {
             Delivery::Whole => run.finish_in_background(tell).await,
@@ -75,7 +75,7 @@ impl Engine {
         self.keeper.store.write(scope, write).await
     }
 
-    async fn stream_in_background(&self, run: Run, tell: fn(&Fault) -> ErrorObject) -> bool {
+    async fn stream_in_background(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> bool {
         let mut over = std::pin::pin!(run.place.over());
         let mut stopped = run.stopped();
         let mut frames = run.into_frames(tell);

@@ -19,7 +19,7 @@ use crate::{
 
 impl Run {
     /// The whole response. Dropping the future ends the upstream call. `tell` says what the store keeps of a fault.
-    pub async fn finish(mut self, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
+    pub async fn finish(mut self: Box<Self>, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
         let deadline = self.deadline;
         // An answer that came whole is here already: it needs no timers.
         let driven = match self.drive().now_or_never() {
@@ -39,7 +39,7 @@ impl Run {
     }
 
     /// The same without anybody who waits for the answer. Whether another process has to run the turn.
-    pub(crate) async fn finish_in_background(mut self, tell: fn(&Fault) -> ErrorObject) -> bool {
+    pub(crate) async fn finish_in_background(mut self: Box<Self>, tell: fn(&Fault) -> ErrorObject) -> bool {
         let deadline = self.deadline;
         let over = self.place.over();
         let mut stopped = self.stopped();
@@ -62,7 +62,11 @@ impl Run {
         false
     }
 
-    async fn end(mut self, driven: Result<(), Fault>, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
+    async fn end(
+        mut self: Box<Self>,
+        driven: Result<(), Fault>,
+        tell: fn(&Fault) -> ErrorObject,
+    ) -> Result<Vec<u8>, Fault> {
         let now_ms = self.clock.now_ms();
         if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
@@ -161,7 +165,7 @@ impl Run {
     }
 
     /// The frames of the response as they come; `tell` says what a caller of this wire reads of a fault.
-    pub fn into_frames(self, tell: fn(&Fault) -> ErrorObject) -> Frames {
+    pub fn into_frames(self: Box<Self>, tell: fn(&Fault) -> ErrorObject) -> Frames {
         Frames::new(self, tell)
     }
 

@@ -41,7 +41,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
 /// A streamed response.
 pub struct Frames {
-    run: Run,
+    run: Box<Run>,
     tell: fn(&Fault) -> ErrorObject,
     /// The next moment at which something is due: a sign of life or the deadline.
     alarm: Pin<Box<Sleep>>,
@@ -80,7 +80,7 @@ enum Last {
 }
 
 impl Frames {
-    pub(crate) fn new(mut run: Run, tell: fn(&Fault) -> ErrorObject) -> Self {
+    pub(crate) fn new(mut run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> Self {
         match run.waited {
             Some(told) => {
                 run.emitter.begin_after_waiting(told);

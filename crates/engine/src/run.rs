@@ -161,7 +161,7 @@ impl Engine {
 
     /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
     /// store; or when none will. Dropping the future ends the call. `tell` says what the store keeps of a fault.
-    pub async fn start(&self, mut ask: Ask<'_>, tell: fn(&Fault) -> ErrorObject) -> Result<Run, Fault> {
+    pub async fn start(&self, mut ask: Ask<'_>, tell: fn(&Fault) -> ErrorObject) -> Result<Box<Run>, Fault> {
         if ask.keep.is_some() {
             self.keeper.expect_store()?;
         }
@@ -234,7 +234,8 @@ impl Engine {
         let clock = Arc::clone(&self.clock);
         let allowed = Allowed::by(ask.question.request.tool_choice.as_ref());
         let waited = ask.waited;
-        let mut run = Run {
+        // In a box: it is handed on often, and it is large.
+        let mut run = Box::new(Run {
             emitter,
             delivery: ask.question.delivery,
             now,
@@ -253,7 +254,7 @@ impl Engine {
             waited,
             spoken: false,
             remembering,
-        };
+        });
         if decided {
             run.begin_decided()?;
         }

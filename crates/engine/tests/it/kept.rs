@@ -33,7 +33,7 @@ impl World {
         Self { store, engine, folder }
     }
 
-    async fn start(&self, steps: Vec<Step>, delivery: Delivery) -> Run {
+    async fn start(&self, steps: Vec<Step>, delivery: Delivery) -> Box<Run> {
         let keep = match delivery {
             Delivery::Stream => keep_stream,
             Delivery::Whole => keep_whole,

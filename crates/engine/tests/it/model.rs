@@ -249,7 +249,7 @@ pub(crate) async fn start(
     body: &str,
     delivery: Delivery,
     strict: bool,
-) -> Result<Run, Fault> {
+) -> Result<Box<Run>, Fault> {
     start_kept(engine, candidates, body, delivery, strict, None).await
 }
 
@@ -261,7 +261,7 @@ pub(crate) async fn start_kept(
     delivery: Delivery,
     strict: bool,
     keep: Option<fn(&Settings) -> Keep>,
-) -> Result<Run, Fault> {
+) -> Result<Box<Run>, Fault> {
     let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
     let history = normalise(None, request.input.as_ref());
     let settings = Settings::new(&request, Effective { model: "m", stored: false, background: false });

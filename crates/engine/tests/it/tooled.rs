@@ -32,7 +32,7 @@ pub(crate) struct Tooled<'a> {
 }
 
 impl Tooled<'_> {
-    pub(crate) async fn start(self, engine: &Engine, tell: fn(&Fault) -> ErrorObject) -> Result<Run, Fault> {
+    pub(crate) async fn start(self, engine: &Engine, tell: fn(&Fault) -> ErrorObject) -> Result<Box<Run>, Fault> {
         let body = Bytes::copy_from_slice(self.body.as_bytes());
         let raw = Raw::parse(&body).unwrap();
         let request = CreateResponse::read(raw).unwrap();

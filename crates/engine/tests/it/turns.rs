@@ -15,7 +15,7 @@ fn down() -> ModelError {
     ModelError::Unreachable("nobody there".into())
 }
 
-async fn all_frames(run: amalgam_engine::Run) -> Vec<u8> {
+async fn all_frames(run: Box<amalgam_engine::Run>) -> Vec<u8> {
     let chunks: Vec<bytes::Bytes> = run.into_frames(tell).collect().await;
     sse::check_writes(&chunks).unwrap();
     let bytes = chunks.concat();

@@ -20,11 +20,17 @@ enum Fate {
     Cut,
 }
 
+/// Users and tenants do not meet the same at once: an upstream that fails ten times in a row is left alone for a while.
 fn fate(text: &str) -> Fate {
-    match text.rsplit('-').next().and_then(|number| number.parse::<u64>().ok()) {
-        Some(number) if number % 10 == 3 => Fate::Refused,
-        Some(number) if number % 10 == 6 => Fate::Cut,
-        Some(number) if number % 4 == 0 => Fate::Slow,
+    let mut digits = text.chars().filter_map(|c| c.to_digit(10)).peekable();
+    if digits.peek().is_none() {
+        return Fate::Answered;
+    }
+    let tenant = if text.starts_with(BETA) { 4 } else { 0 } + if text.starts_with(GAMMA) { 7 } else { 0 };
+    match digits.sum::<u32>() + tenant {
+        number if number % 10 == 3 => Fate::Refused,
+        number if number % 10 == 6 => Fate::Cut,
+        number if number % 4 == 0 => Fate::Slow,
         _ => Fate::Answered,
     }
 }

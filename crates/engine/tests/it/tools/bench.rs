@@ -91,7 +91,7 @@ impl Bench {
 }
 
 /// The response at the end of a turn, which is told by all the rules.
-pub(super) async fn finish(run: Run, delivery: Delivery) -> Result<Value, Fault> {
+pub(super) async fn finish(run: Box<Run>, delivery: Delivery) -> Result<Value, Fault> {
     match delivery {
         Delivery::Whole => {
             let response = serde_json::from_slice(&run.finish(tell).await?).unwrap();

@@ -111,7 +111,7 @@ pub(super) async fn resume(
 
 /// A turn that runs.
 struct Turn {
-    run: Run,
+    run: Box<Run>,
     numbers: Numbers,
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Work {
 
 impl Work {
     /// Asks the model. A submission that could not be begun can be sent again.
-    pub(super) async fn begin(self, app: &Arc<App>, scope: &Scope) -> Result<Run, Fault> {
+    pub(super) async fn begin(self, app: &Arc<App>, scope: &Scope) -> Result<Box<Run>, Fault> {
         let Self { asked, session, speaker, identity, body } = self;
         let begun = async {
             let route = speaker.agent.route(app, scope).await.map_err(AssistantError::into_fault)?;

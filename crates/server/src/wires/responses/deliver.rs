@@ -36,7 +36,7 @@ const LOSSES_BYTES: usize = 4096;
 pub(super) async fn deliver(app: &App, scope: &Scope, begun: Begun) -> Result<Response, WireError> {
     match begun {
         Begun::Running(running) => {
-            let Running { run, delivery, .. } = *running;
+            let Running { run, delivery, .. } = running;
             let losses = losses_header(run.losses());
             let response = match delivery {
                 Delivery::Whole => answer::json(run.finish(error::object_in_stream).await?),

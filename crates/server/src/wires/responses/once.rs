@@ -228,9 +228,9 @@ async fn work(
         Ok(Begun::Running(running)) if running.kept => {
             // Its end settles the claim.
             claimed.keyed = None;
-            deliver_detached(app, scope, *running).await
+            deliver_detached(app, scope, running).await
         }
-        Ok(Begun::Running(running)) => remembered(app, *running, claimed).await,
+        Ok(Begun::Running(running)) => remembered(app, running, claimed).await,
     }
 }
 

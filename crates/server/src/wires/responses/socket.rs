@@ -216,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         let Running { run, unkept, .. } = match begun {
-            Ok(Begun::Running(running)) => *running,
+            Ok(Begun::Running(running)) => running,
             Ok(Begun::Queued { .. }) => return Ok(Turn::Refused(Fault::internal("a turn of a socket was queued"))),
             Err(fault) => return Ok(Turn::Refused(fault)),
         };

@@ -94,7 +94,7 @@ impl<'a> Order<'a> {
 /// A turn that has begun.
 pub(in crate::wires) enum Begun {
     /// It runs.
-    Running(Box<Running>),
+    Running(Running),
     /// It waits for a process.
     Queued {
         /// The response as it stands.
@@ -105,7 +105,7 @@ pub(in crate::wires) enum Begun {
 
 /// A turn that runs.
 pub(in crate::wires) struct Running {
-    pub(in crate::wires) run: Run,
+    pub(in crate::wires) run: Box<Run>,
     pub(super) delivery: Delivery,
     /// Whether the response is kept.
     pub(super) kept: bool,
@@ -155,7 +155,7 @@ pub(in crate::wires) async fn begin(
     }
     // A name that no model has may be a profile's.
     let StandIn { body: told, metadata, settled } =
-        profile::stand_in(app, scope, model, &sent, raw).await?.ok_or_else(|| no_such_model(model))?;
+        Box::pin(profile::stand_in(app, scope, model, &sent, raw)).await?.ok_or_else(|| no_such_model(model))?;
     let mut ends = Ends::default();
     let raw = Raw::parse_large(&told, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
     let request = CreateResponse::read(raw).map_err(error::shape)?;
@@ -227,7 +227,8 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
     };
     if background && order.waited.is_none() {
         let begin = beginning(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, waits, &asked)));
-        return match enqueue(app, scope, &order, begin, settings).await? {
+        // In a box, as what other few turns need: the rest need no room for it.
+        return match Box::pin(enqueue(app, scope, &order, begin, settings)).await? {
             Some(queued) => Ok(queued),
             // What it continues was deleted this very moment.
             None => Err(no_such_response(request.previous_response_id.as_deref().unwrap_or_default())),
@@ -299,7 +300,7 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
         },
     };
     let run = app.engine.start(ask, error::object_in_stream).await?;
-    Ok(Begun::Running(Box::new(Running { run, delivery: meaning.delivery, kept, unkept })))
+    Ok(Begun::Running(Running { run, delivery: meaning.delivery, kept, unkept }))
 }
 
 /// The ids of all calls so far.
