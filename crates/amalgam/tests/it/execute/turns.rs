@@ -273,3 +273,45 @@ async fn a_tenant_may_keep_the_raw_response_to_itself() {
         assert_eq!(standing(&ana, &id, "t1").await["Result"]["RawResponseJson"], Value::Null);
     }
 }
+
+#[tokio::test]
+async fn a_call_that_waits_for_approval_is_a_warning_and_is_decided_about_before_the_next_turn() {
+    // C-08: the turn ends without calls for the client, and the session goes on.
+    for store in stores() {
+        let desk = Desk::on(&store).await;
+        let (ana, admin) = (desk.user("ana"), desk.admin(KEY));
+        let tool = json!({
+            "kind": "builtin", "description": "Tells the time.", "settings": {"function": "current_time"},
+            "requires_approval": true,
+        });
+        put(&admin, "/admin/tools/careful_clock", &tool).await;
+        let profile = json!({"prompt": PROMPT, "tools": ["careful_clock"], "model": Wire::Chat.model()});
+        put(&admin, "/admin/profiles/careful", &profile).await;
+        for (decision, outcome) in [("approve", "weekday"), ("deny", "denied")] {
+            let id = opened(&ana, &json!({"AgentContextId": "careful"})).await;
+            desk.says(
+                Wire::Chat,
+                [Script::new([Said::call("call_1", "careful_clock", &["{}"])]), Script::text(&["Well."])],
+            );
+            let first = taken(&ana, &turn(&id, "t1", "What time is it?")).await;
+            assert_eq!((&first["Kind"], &first["ToolCalls"]), (&json!("empty"), &json!([])), "{first}");
+            let warning = first["Warnings"][0].as_str().expect("the turn has a warning");
+            let approval = warning.rsplit(' ').next().expect("it ends with an id");
+            assert!(approval.starts_with("mcpr_"), "{warning}");
+            let decided =
+                admin.post_json(&format!("/admin/approvals/{approval}"), &json!({"decision": decision})).await;
+            assert_eq!(decided.status, 200, "{}", decided.text());
+            let second = taken(&ana, &turn(&id, "t2", "And now?")).await;
+            assert_eq!((&second["Text"], &second["Warnings"]), (&json!("Well."), &json!([])), "{second}");
+            let told = desk.asked(Wire::Chat).pop().expect("the model was asked");
+            let outputs: Vec<&str> = told["messages"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|message| message["role"] == "tool")
+                .filter_map(|message| message["content"].as_str())
+                .collect();
+            assert!(outputs.len() == 1 && outputs[0].contains(outcome), "{} {decision}: {told}", store.name);
+        }
+    }
+}
