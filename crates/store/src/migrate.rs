@@ -3,8 +3,7 @@
 //! This file knows the order, what is pending, and what must be refused. Running a script and keeping the table that
 //! says what was run are the engine's.
 
-use std::fmt::Write as _;
-
+use amalgam_core::hex;
 use sha2::{Digest as _, Sha256};
 
 /// One script. A migration that was released never changes; the next change of the schema is a new one.
@@ -99,11 +98,7 @@ impl Migration {
 
     /// SHA-256 of the script, in hexadecimal: tells a script that was edited after it ran.
     pub fn checksum(&self) -> String {
-        let mut text = String::with_capacity(64);
-        for byte in Sha256::digest(self.sql) {
-            write!(text, "{byte:02x}").expect("a String takes all text");
-        }
-        text
+        hex(&Sha256::digest(self.sql))
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) const KEYS: &[Key] = &[
 
     key(Store, "url", Shape::StoreUrl, Unset("`sqlite:`, `amalgam.db` in the data folder"), "The database: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`; also `env:NAME` or `file:PATH`, since it may hold a password."),
     key(Store, "connections", count(1, 1000), Value("8"), "Connections to PostgreSQL that this process keeps for everything but the writes of turns, which have two of their own."),
-    key(Store, "timeout", TIMEOUT, Value("5s"), "The time for one statement on PostgreSQL. A connection is waited for for two fifths of it; then callers are told to try again."),
+    key(Store, "timeout", TIMEOUT, Value("5s"), "The time for one statement on PostgreSQL. Callers wait two fifths of it for a connection before they are told to try again."),
 
     key(Tenants, "id", count(1, i64::MAX), Required, "The number of the tenant; no two share one."),
     key(Tenants, "state", Shape::Choice(State::NAMES), Unset("what the store has, at first `stored`"), "`stored` keeps responses for later turns; `stateless` refuses requests that need them."),

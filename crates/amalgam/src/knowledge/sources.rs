@@ -76,8 +76,8 @@ fn name_of(folder: &Path) -> String {
         Some(shown) => shown,
     };
     let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-    let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("{shown}-{digest}")
+    let (short, _) = digest.split_at(4);
+    format!("{shown}-{}", amalgam_core::hex(short))
 }
 
 fn walk(source: &mut Source, folder: &Arc<Path>, rules: Rules) -> anyhow::Result<()> {

@@ -10,8 +10,8 @@ pub(super) const LONGEST_FRAME: usize = 64 * 1024 * 1024;
 
 /// Tells events in the words of a door.
 pub(super) trait Retell: Send + 'static {
-    /// Adds to `told` what the door says of an event, or nothing; whether the door has said all by then.
-    fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) -> impl Future<Output = bool> + Send;
+    /// Adds to `told` what the door says of an event, or nothing.
+    fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) -> impl Future<Output = ()> + Send;
 }
 
 /// Whether nothing comes behind an event.
@@ -36,7 +36,9 @@ pub(super) fn retold(
             while let (false, Ok(Some(frame))) = (over, reader.frame()) {
                 let Ok(raw) = Raw::parse(&frame.data) else { continue };
                 let sequence = raw.get("sequence_number").and_then(Raw::as_u64).unwrap_or_default();
-                over = teller.tell(&Event::read(raw, None), sequence, &mut told).await;
+                let event = Event::read(raw, None);
+                teller.tell(&event, sequence, &mut told).await;
+                over = is_last(&event);
             }
         }
         Some((Bytes::from(told), (frames, teller, reader, over)))

@@ -26,8 +26,8 @@ fn fate(text: &str) -> Fate {
     if digits.peek().is_none() {
         return Fate::Answered;
     }
-    let tenant = if text.starts_with(BETA) { 4 } else { 0 } + if text.starts_with(GAMMA) { 7 } else { 0 };
-    match digits.sum::<u32>() + tenant {
+    let tenant = [ALPHA, BETA, GAMMA].iter().position(|key| text.starts_with(key)).unwrap_or_default();
+    match digits.sum::<u32>() as usize + 4 * tenant {
         number if number % 10 == 3 => Fate::Refused,
         number if number % 10 == 6 => Fate::Cut,
         number if number % 4 == 0 => Fate::Slow,

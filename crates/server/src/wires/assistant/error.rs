@@ -5,7 +5,7 @@ use amalgam_protocol::Writer;
 use axum::response::{IntoResponse, Response};
 use tracing::{error, warn};
 
-use crate::wires::responses::error::{closes, refused};
+use crate::wires::responses::error::{closes, refused, retry_after};
 
 /// What callers are told of everything that goes wrong behind this door. RNCC-18
 pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
@@ -117,8 +117,7 @@ impl IntoResponse for AssistantError {
             501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
             _ => {}
         }
-        let wait = fault.retry_after.map(|wait| wait.as_secs_f64().ceil() as u64);
-        refused(status, body, wait, closes(fault.kind))
+        refused(status, body, retry_after(fault), closes(fault.kind))
     }
 }
 

@@ -40,7 +40,7 @@ impl Lines {
     }
 }
 
-/// Somebody who stands in a line at this process, until it goes away.
+/// Somebody who waits in a line at this process. Lets the next one come forward when it goes.
 struct Standing {
     app: Arc<App>,
     ticket: Ticket,
@@ -86,8 +86,6 @@ pub(super) struct Place {
     app: Arc<App>,
     scope: Scope,
     ticket: Option<Ticket>,
-    /// While it waits. Lets the next one of this process come forward when it goes.
-    standing: Option<Standing>,
 }
 
 impl Place {
@@ -95,18 +93,15 @@ impl Place {
     pub(super) async fn take(app: &Arc<App>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
         let deadline = Instant::now() + app.engine.turn_deadline();
         let ticket = app.store.line_up(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
-        let mut place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket), standing: None };
-        let standing = place.standing.insert(Standing::new(app, ticket));
+        let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket) };
+        let standing = Standing::new(app, ticket);
         loop {
             if timeout_at(deadline, standing.first()).await.is_err() {
                 return Err(too_late());
             }
             let changed = app.store.changed(&session_bell(ticket.session_id));
             match app.store.is_next(scope, ticket).await? {
-                Some(true) => {
-                    place.standing = None;
-                    return Ok(place);
-                }
+                Some(true) => return Ok(place),
                 None => return Err(gone()),
                 Some(false) if Instant::now() >= deadline => return Err(too_late()),
                 Some(false) => {

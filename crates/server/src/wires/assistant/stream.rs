@@ -20,7 +20,7 @@ use crate::{
     app::App,
     wires::{
         responses::deliver::event_stream,
-        retell::{LONGEST_FRAME, Retell, is_last, retold},
+        retell::{LONGEST_FRAME, Retell, retold},
     },
 };
 
@@ -58,12 +58,11 @@ struct Teller {
 }
 
 impl Retell for Teller {
-    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) -> bool {
+    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) {
         let frame = self.frame(event, sequence).await;
         if self.after.is_none_or(|after| sequence > after) {
             frame.into_iter().for_each(|frame| told.extend_from_slice(&frame));
         }
-        is_last(event)
     }
 }
 

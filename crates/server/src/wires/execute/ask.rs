@@ -125,7 +125,7 @@ pub(super) async fn user_turn(
     let solution = turn.solution_context.as_deref();
     let taken = app.store.take_step(scope, new_step(app, &asked, fingerprint, None, solution)).await?;
     let parent = match taken {
-        TakenStep::First { parent, .. } => parent,
+        TakenStep::First { parent } => parent,
         TakenStep::Already(step) => return Ok(Standing::Known(Box::new(step))),
         TakenStep::Different => return Err(ExecuteError::reused(&turn.turn_id)),
         TakenStep::Busy { turn_id } => return Err(ExecuteError::busy(&turn_id)),

@@ -10,6 +10,7 @@ use amalgam_core::{
         request::{Continuation, UserTurn},
         results,
     },
+    hex,
     store::{AgentSession, FoundChunk, Mode},
     tool_usage_block,
 };
@@ -84,7 +85,7 @@ impl Speaker {
     pub(super) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         digest.update(self.system.as_ref().map_or(&[][..], |system| system.bytes()));
-        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest.finalize())
     }
 
     /// A user's turn. The system message is there when the session was told something else, or nothing yet: what a chain was

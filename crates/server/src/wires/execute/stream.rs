@@ -88,16 +88,14 @@ struct Teller {
 }
 
 impl Retell for Teller {
-    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) -> bool {
+    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) {
         if self.after.is_none_or(|after| sequence > after) {
             let name = event.raw.get_str("type").unwrap_or_default();
             self.write(told, &name, sequence, |casing, writer| casing.key(writer, "Event").raw(event.raw));
         }
-        let last = is_last(event);
-        if last {
+        if is_last(event) {
             self.conclude(told, sequence + 1).await;
         }
-        last
     }
 }
 

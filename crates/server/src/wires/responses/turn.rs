@@ -68,10 +68,9 @@ pub(in crate::wires) struct Settled {
 }
 
 /// Which of the tools that a request names by name alone are offered to the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::wires) enum Offered {
     /// All of them: one that the server does not know is the caller's.
-    #[default]
     All,
     /// Those that the server knows, whoever runs them.
     Known,
@@ -227,7 +226,7 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
     };
     if background && order.waited.is_none() {
         let begin = beginning(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, waits, &asked)));
-        // In a box, as what other few turns need: the rest need no room for it.
+        // In a box: few turns wait, and the others need no room for it.
         return match Box::pin(enqueue(app, scope, &order, begin, settings)).await? {
             Some(queued) => Ok(queued),
             // What it continues was deleted this very moment.
