@@ -17,7 +17,7 @@ pub(crate) use sources::{Rules, gather};
 /// A fault for whoever runs the installation, who may read what callers may not.
 pub(crate) fn explained(fault: Fault) -> anyhow::Error {
     let message = fault.to_string();
-    match fault.detail {
+    match &fault.detail {
         Some(detail) => anyhow::anyhow!("{message} ({detail})"),
         None => anyhow::anyhow!(message),
     }

@@ -434,7 +434,7 @@ impl Emitter {
 
     fn finish(&mut self, finish: Finish) -> Result<(), Fault> {
         let reason = match finish {
-            Finish::Failed(fault) => return Err(*fault),
+            Finish::Failed(fault) => return Err(fault),
             Finish::Stop => None,
             Finish::Length => Some("max_output_tokens".to_owned()),
             Finish::ContentFilter => Some("content_filter".to_owned()),

@@ -3,7 +3,12 @@
 //! A fault carries two texts: `message` is for the caller, `detail` is for the log. Wires decide status and
 //! code from `kind` in one table each; nothing here knows HTTP.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 /// What went wrong, as a decision somebody can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,9 +69,13 @@ pub enum FaultKind {
     Internal,
 }
 
-/// One fault: its kind, what the caller reads, and what the log reads.
+/// One fault. As small as a pointer: nearly everything may fail, hardly anything does, and every result has room for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Fault(Box<FaultParts>);
+
+/// What a fault consists of: its kind, what the caller reads, and what the log reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultParts {
     /// Which decision this is.
     pub kind: FaultKind,
     /// For the caller; never holds a secret or a foreign body.
@@ -84,7 +93,19 @@ pub struct Fault {
 impl Fault {
     /// A fault of this kind with the caller's text.
     pub fn new(kind: FaultKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), param: None, code: None, retry_after: None, detail: None }
+        let message = message.into();
+        Self(Box::new(FaultParts { kind, message, param: None, code: None, retry_after: None, detail: None }))
+    }
+
+    /// What the fault consists of.
+    pub fn into_parts(self) -> FaultParts {
+        *self.0
+    }
+
+    /// All that is known: what the log reads, or else what the caller reads.
+    pub fn into_detail(self) -> String {
+        let FaultParts { detail, message, .. } = self.into_parts();
+        detail.unwrap_or_else(|| message.into_owned())
     }
 
     /// A caller's mistake in one field.
@@ -123,6 +144,20 @@ impl Fault {
     pub fn detail(mut self, detail: impl fmt::Display) -> Self {
         self.detail = Some(detail.to_string());
         self
+    }
+}
+
+impl Deref for Fault {
+    type Target = FaultParts;
+
+    fn deref(&self) -> &FaultParts {
+        &self.0
+    }
+}
+
+impl DerefMut for Fault {
+    fn deref_mut(&mut self) -> &mut FaultParts {
+        &mut self.0
     }
 }
 

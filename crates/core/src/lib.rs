@@ -30,7 +30,7 @@ mod units;
 
 pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
 pub use emit::{Emitter, ShownCall, ShownEnd, Start};
-pub use fault::{Fault, FaultKind};
+pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{Call, Entry, History, Output, Payload, SaidSoFar, UpstreamMemory, normalise, uploads, window};
 pub use ids::{IdKind, Ids, Stem};

@@ -302,7 +302,7 @@ pub enum Finish {
     /// Another reason for an early end, in the Responses wire's words.
     Incomplete(String),
     /// The upstream says that it failed.
-    Failed(Box<Fault>),
+    Failed(Fault),
 }
 
 /// How asking a model goes wrong.

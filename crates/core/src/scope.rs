@@ -40,7 +40,7 @@ impl Scope {
 
     /// What sealed content of this caller is bound to.
     pub fn seal_context(&self) -> String {
-        format!("tenant:{}", self.tenant_id)
+        ["tenant:", &self.tenant_id.to_string()].concat()
     }
 
     /// The caller as an administrator of its tenant, if it is one.

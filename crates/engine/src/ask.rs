@@ -44,10 +44,11 @@ pub struct Question<'a> {
 impl Engine {
     /// Asks one candidate after the other until one accepts, uploaded files with their content.
     pub(crate) async fn ask_in_turn(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
-        match uploads::named(ask.history).next() {
-            None => self.ask_as_it_is(ask, calling).await,
+        let has_uploads = uploads::named(ask.history).next().is_some();
+        match has_uploads {
+            false => self.ask_as_it_is(ask, calling).await,
             // In a box: few turns have files, and the others need no room for it.
-            Some(_) => Box::pin(self.ask_with_uploads(ask, calling)).await,
+            true => Box::pin(self.ask_with_uploads(ask, calling)).await,
         }
     }
 
@@ -58,7 +59,11 @@ impl Engine {
         let history = expanded.history(ask.history)?;
         let ask = Question { history: &history, losses: ask.losses.clone(), ..*ask };
         let mut accepted = self.ask_as_it_is(&ask, calling).await?;
-        accepted.prepared.losses.extend_from_slice(expanded.losses());
+        for loss in expanded.losses() {
+            if !accepted.losses.contains(loss) {
+                accepted.losses.push(loss.clone());
+            }
+        }
         Ok(accepted)
     }
 
@@ -107,8 +112,9 @@ impl Engine {
             let error = match model.ask(&prepared).await {
                 Ok(stream) => {
                     // What was told as text is not what was said.
-                    let remembering = if recovered { None } else { fitting.remembering(&prepared) };
-                    return Ok(Accepted { stream, prepared, upstream: candidate.upstream.clone(), remembering });
+                    let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
+                    let losses = all_losses(ask, &prepared).into_iter().cloned().collect();
+                    return Ok(Accepted { stream, losses, upstream: candidate.upstream.clone(), remembering });
                 }
                 Err(error) => error,
             };
@@ -151,10 +157,11 @@ impl Engine {
 /// A model that has accepted.
 pub(crate) struct Accepted {
     pub(crate) stream: ModelStream,
-    pub(crate) prepared: Prepared,
+    /// All that was lost on the way to it.
+    pub(crate) losses: Vec<Loss>,
     pub(crate) upstream: String,
     /// What the upstream keeps, if it keeps anything.
-    pub(crate) remembering: Option<Remembering>,
+    pub(crate) remembering: Option<Box<Remembering>>,
 }
 
 /// Why a candidate did not accept, and whether another one may be asked.
@@ -178,7 +185,7 @@ impl From<ModelError> for Failed {
 }
 
 /// What the door, the history and the translation have lost, each told once.
-pub(crate) fn all_losses<'a>(ask: &'a Question<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
+fn all_losses<'a>(ask: &'a Question<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
     let mut losses: Vec<&Loss> = Vec::new();
     for loss in ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses) {
         if !losses.contains(&loss) {

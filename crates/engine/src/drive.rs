@@ -90,7 +90,7 @@ impl Run {
 
     /// Somebody who speaks in a thread is told something. RNCC-33
     pub(crate) fn check_answer(&self) -> Result<(), Fault> {
-        let speaks = self.recorder.as_ref().is_some_and(Recorder::speaks);
+        let speaks = self.recorder.as_deref().is_some_and(Recorder::speaks);
         match speaks && answer_text(&array_of(self.emitter.output())).is_empty() {
             true => Err(Fault::new(FaultKind::UpstreamBroken, "The model gave no answer.")),
             false => Ok(()),

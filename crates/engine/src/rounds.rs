@@ -21,9 +21,10 @@ use amalgam_protocol::Json;
 use tokio::sync::mpsc;
 
 use crate::{
+    ask::Accepted,
     calls::Calling,
     run::{Engine, Now, Run},
-    tooling::{Again, DecidedCall, Round, Tooling},
+    tooling::{DecidedCall, Round, Tooling},
     work::{Job, Progress, Work, not_run, work},
 };
 use answer::{Answer, Held};
@@ -48,7 +49,7 @@ pub(crate) struct Rounds {
 }
 
 /// A model that is being asked again.
-pub(crate) type Asking = BoxFuture<'static, (Result<Again, Fault>, Calling)>;
+pub(crate) type Asking = BoxFuture<'static, (Result<Accepted, Fault>, Calling)>;
 
 impl Rounds {
     pub(crate) fn new(engine: Engine, tooling: Box<Tooling>) -> Self {
@@ -91,7 +92,7 @@ impl Run {
         let Rounds { answer, tooling, .. } = &mut **rounds;
         match answer.take(event, |call| tooling.is_ours(call)) {
             None => Ok(()),
-            Some(ModelEvent::Finish(Finish::Failed(fault))) => Err(*fault),
+            Some(ModelEvent::Finish(Finish::Failed(fault))) => Err(fault),
             Some(ModelEvent::Finish(finish)) => self.answered(finish),
             Some(event) => self.emitter.on(event),
         }
@@ -386,10 +387,10 @@ impl Run {
         let Now::Asking(asking) = &mut self.now else { return Poll::Ready(Ok(())) };
         let (asked, calling) = std::task::ready!(asking.as_mut().poll(context));
         self.calling = calling;
-        Poll::Ready(asked.map(|Again { accepted, losses }| {
+        Poll::Ready(asked.map(|accepted| {
             self.upstream = accepted.upstream;
             self.remembering = accepted.remembering;
-            self.losses = losses;
+            self.losses = accepted.losses;
             self.now = Now::Model(accepted.stream);
         }))
     }

@@ -1,6 +1,6 @@
 //! One turn from request to answer: a place, images that must be fetched, a model that accepts, and then its events.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelStream, Start, Stem, Store,
@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
-    ask::{Accepted, Question, all_losses},
+    ask::{Accepted, Question},
     calls::Calling,
     keeper::Keeper,
     record::{self, Keep, Recorder},
@@ -62,7 +62,7 @@ pub struct Identity {
 #[derive(Debug)]
 pub struct Ask<'a> {
     /// Who the response is.
-    pub identity: Identity,
+    pub identity: &'a Identity,
     /// How the turn is kept; nothing when it is not.
     pub keep: Option<Keep>,
     /// How many events were told of a turn that has waited in the queue; nothing for one that begins now.
@@ -98,7 +98,7 @@ pub struct Run {
     pub(crate) losses: Vec<Loss>,
     pub(crate) upstream: String,
     /// Keeps the turn, if it is kept.
-    pub(crate) recorder: Option<Recorder>,
+    pub(crate) recorder: Option<Box<Recorder>>,
     /// The call that runs.
     pub(crate) calling: Calling,
     /// How many of its events were told before it ran, if it has waited.
@@ -106,7 +106,7 @@ pub struct Run {
     /// Whether the model has said anything.
     pub(crate) spoken: bool,
     /// What the upstream keeps of the call that runs.
-    pub(crate) remembering: Option<Remembering>,
+    pub(crate) remembering: Option<Box<Remembering>>,
 }
 
 /// What a turn does now.
@@ -161,7 +161,7 @@ impl Engine {
 
     /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
     /// store; or when none will. Dropping the future ends the call. `tell` says what the store keeps of a fault.
-    pub async fn start(&self, mut ask: Ask<'_>, tell: fn(&Fault) -> ErrorObject) -> Result<Box<Run>, Fault> {
+    pub async fn start(&self, mut ask: Box<Ask<'_>>, tell: fn(&Fault) -> ErrorObject) -> Result<Box<Run>, Fault> {
         if ask.keep.is_some() {
             self.keeper.expect_store()?;
         }
@@ -170,10 +170,9 @@ impl Engine {
         let deadline = started + self.settings.turn_deadline;
         let over = place.over();
         let Identity { response_id, created_at_ms } = ask.identity.clone();
-        let mut recorder = ask
-            .keep
-            .take()
-            .map(|keep| Recorder::new(self.keeper.clone(), response_id.clone(), keep, self.settings.transcripts));
+        let mut recorder = ask.keep.take().map(|keep| {
+            Box::new(Recorder::new(self.keeper.clone(), response_id.clone(), keep, self.settings.transcripts))
+        });
         let mut calling = Calling::new(recorder.as_ref().is_some_and(|recorder| recorder.transcripts));
         // A whole answer is written once, at its end: until then nobody has seen its id.
         let begin = match &mut recorder {
@@ -183,19 +182,23 @@ impl Engine {
         let stopped = recorder.as_ref().map(|recorder| recorder.stopped.clone());
         // Calls that were decided about come before the model's first word.
         let decided = ask.tooling.as_ref().is_some_and(|tooling| !tooling.decided.is_empty());
-        let asking = async {
-            match decided {
-                true => self.begin_only(begin).await.map(|()| None),
-                false => self.begin_and_ask(&ask, begin, &mut calling).await.map(Some),
+        let accepted = {
+            // Pinned where it is: it is not moved into what waits for it.
+            let asking = pin!(async {
+                match (decided, begin) {
+                    (false, begin) => self.begin_and_ask(&ask, begin, &mut calling).await.map(Some),
+                    (true, Some(begin)) => begun(begin).await.map(|()| None),
+                    (true, None) => Ok(None),
+                }
+            });
+            tokio::select! {
+                biased;
+                accepted = tokio::time::timeout_at(deadline, asking) => {
+                    accepted.unwrap_or_else(|_| Err(past_deadline().into()))
+                }
+                fault = over => Err(fault.into()),
+                () = stop_of(stopped) => Err(lost().into()),
             }
-        };
-        let accepted = tokio::select! {
-            biased;
-            accepted = tokio::time::timeout_at(deadline, asking) => {
-                accepted.unwrap_or_else(|_| Err(past_deadline().into()))
-            }
-            fault = over => Err(fault.into()),
-            () = stop_of(stopped) => Err(lost().into()),
         };
         let accepted = match accepted {
             Ok(accepted) => accepted,
@@ -210,12 +213,11 @@ impl Engine {
                         keep_failure(&mut recorder, tell(&fault)).await;
                     }
                 }
-                return Err(*fault);
+                return Err(fault);
             }
         };
         let (now, losses, upstream, remembering) = match accepted {
-            Some(Accepted { stream, prepared, upstream, remembering }) => {
-                let losses: Vec<Loss> = all_losses(&ask.question, &prepared).into_iter().cloned().collect();
+            Some(Accepted { stream, losses, upstream, remembering }) => {
                 calling.accepted(&losses);
                 (Now::Model(stream), losses, upstream, remembering)
             }
@@ -261,52 +263,69 @@ impl Engine {
         Ok(run)
     }
 
-    /// Writes the beginning of a turn whose model is asked later.
-    async fn begin_only(
-        &self,
-        begin: Option<BoxFuture<'static, Result<Written, StoreError>>>,
-    ) -> Result<(), Unaccepted> {
-        let Some(begin) = begin else { return Ok(()) };
-        match begin.await {
-            Ok(Written::Kept) => Ok(()),
-            Ok(Written::Lost) => Err(Unaccepted { fault: Box::new(lost()), ours: false }),
-            // If it came through all the same, nobody runs it, and it is ended for that.
-            Err(error) => Err(Unaccepted { fault: Box::new(error.into()), ours: false }),
-        }
-    }
-
-    /// Writes the beginning while the model is asked: each is of no use without the other. A turn that has waited says first
-    /// that it runs: if this process dies, it must not be found waiting and be asked of a model once more.
+    /// Asks the model of a turn whose beginning is written meanwhile, if it is written before its end.
     async fn begin_and_ask(
         &self,
         ask: &Ask<'_>,
-        begin: Option<BoxFuture<'static, Result<Written, StoreError>>>,
+        begin: Option<Beginning>,
         calling: &mut Calling,
     ) -> Result<Accepted, Unaccepted> {
-        if begin.is_none() {
-            return Ok(self.ask_in_turn(&ask.question, calling).await?);
+        match begin {
+            None => Ok(self.ask_in_turn(&ask.question, calling).await?),
+            // In boxes: whole answers need no room for these.
+            Some(begin) if ask.waited.is_some() => Box::pin(self.begin_then_ask(ask, begin, calling)).await,
+            Some(begin) => Box::pin(self.ask_while_begun(ask, begin, calling)).await,
         }
-        let begin = self.begin_only(begin);
-        if ask.waited.is_some() {
-            begin.await?;
-            return Ok(self.ask_in_turn(&ask.question, calling).await?);
-        }
+    }
+
+    /// A turn that has waited says first that it runs: if this process dies, it must not be found waiting and be asked of a
+    /// model once more.
+    async fn begin_then_ask(
+        &self,
+        ask: &Ask<'_>,
+        begin: Beginning,
+        calling: &mut Calling,
+    ) -> Result<Accepted, Unaccepted> {
+        begun(begin).await?;
+        Ok(self.ask_in_turn(&ask.question, calling).await?)
+    }
+
+    /// Writes the beginning while the model is asked: each is of no use without the other.
+    async fn ask_while_begun(
+        &self,
+        ask: &Ask<'_>,
+        begin: Beginning,
+        calling: &mut Calling,
+    ) -> Result<Accepted, Unaccepted> {
         let ask = async { Ok::<_, Unaccepted>(self.ask_in_turn(&ask.question, calling).await?) };
-        let ((), accepted) = tokio::try_join!(begin, ask)?;
+        let ((), accepted) = tokio::try_join!(begun(begin), ask)?;
         Ok(accepted)
+    }
+}
+
+/// A turn's beginning on its way into the store.
+type Beginning = BoxFuture<'static, Result<Written, StoreError>>;
+
+/// Waits until a turn's beginning is written.
+async fn begun(begin: Beginning) -> Result<(), Unaccepted> {
+    match begin.await {
+        Ok(Written::Kept) => Ok(()),
+        Ok(Written::Lost) => Err(Unaccepted { fault: lost(), ours: false }),
+        // If it came through all the same, nobody runs it, and it is ended for that.
+        Err(error) => Err(Unaccepted { fault: error.into(), ours: false }),
     }
 }
 
 /// Why a turn does not run.
 struct Unaccepted {
-    fault: Box<Fault>,
+    fault: Fault,
     /// Whether its end is ours to write.
     ours: bool,
 }
 
 impl From<Fault> for Unaccepted {
     fn from(fault: Fault) -> Self {
-        Self { fault: Box::new(fault), ours: true }
+        Self { fault, ours: true }
     }
 }
 

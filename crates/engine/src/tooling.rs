@@ -20,7 +20,7 @@ use amalgam_protocol::{
 use bytes::Bytes;
 
 use crate::{
-    ask::{Accepted, Question, all_losses},
+    ask::{Accepted, Question},
     calls::Calling,
     run::Engine,
 };
@@ -148,13 +148,6 @@ pub(crate) struct Round {
     /// Tokens that are left of what the caller allows.
     pub(crate) output_tokens: Option<u64>,
 }
-
-/// A model that has accepted another round.
-pub(crate) struct Again {
-    pub(crate) accepted: Accepted,
-    pub(crate) losses: Vec<Loss>,
-}
-
 impl Plan {
     /// Puts the tools into the request as the model is offered them.
     pub fn offer<'a>(&'a self, request: &mut CreateResponse<'a>) -> Result<(), Fault> {
@@ -180,7 +173,7 @@ impl Plan {
         scope: &Scope,
         round: &Round,
         calling: &mut Calling,
-    ) -> Result<Again, Fault> {
+    ) -> Result<Accepted, Fault> {
         let mut ends = Ends::default();
         let raw = Raw::parse_large(&self.body, self.json_depth, &mut ends).map_err(Fault::internal)?;
         let request = self.request(raw, round)?;
@@ -199,9 +192,8 @@ impl Plan {
             losses: self.losses.clone(),
         };
         let accepted = engine.ask_in_turn(&question, calling).await?;
-        let losses: Vec<Loss> = all_losses(&question, &accepted.prepared).into_iter().cloned().collect();
-        calling.accepted(&losses);
-        Ok(Again { accepted, losses })
+        calling.accepted(&accepted.losses);
+        Ok(accepted)
     }
 
     fn request<'a>(&'a self, raw: Raw<'a>, round: &Round) -> Result<CreateResponse<'a>, Fault> {

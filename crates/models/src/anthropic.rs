@@ -72,7 +72,7 @@ impl Model for Anthropic {
     }
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
-        let decoder = Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
+        let decoder = || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
         Box::pin(self.transport.ask("/messages", &self.headers, prepared, decoder))
     }
 

@@ -82,7 +82,7 @@ impl Model for Chat {
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         Box::pin(async move {
-            let stream = self.transport.ask(PATH, &[], prepared, Decoder::new(prepared)).await?;
+            let stream = self.transport.ask(PATH, &[], prepared, || Decoder::new(prepared)).await?;
             Ok(estimate::counted(stream, prepared.body.clone()))
         })
     }

@@ -65,7 +65,7 @@ impl Model for Responses {
     }
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
-        let decoder = Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
+        let decoder = || Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
         Box::pin(self.transport.ask(PATH, &[], prepared, decoder))
     }
 

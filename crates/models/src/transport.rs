@@ -32,6 +32,7 @@ use crate::{
 };
 
 use self::{
+    answer::Reading,
     breaker::{Breaker, Permit},
     client::Client,
     exchange::Body,
@@ -110,15 +111,15 @@ impl Transport {
         }
     }
 
-    /// Posts a body and reads the answer with `decoder`: as it comes, or in one batch.
+    /// Posts a body and reads the answer with what `decoder` makes: as it comes, or in one batch.
     ///
     /// An error means that nothing was passed on. Dropping the stream before its end closes the connection.
-    pub(crate) async fn ask(
+    pub(crate) async fn ask<D: Decode>(
         &self,
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         prepared: &Prepared,
-        decoder: impl Decode,
+        decoder: impl FnOnce() -> D,
     ) -> Result<ModelStream, ModelError> {
         self.key()?;
         let head = self.requests.post(path, headers, prepared.delivery, prepared.body.len())?;
@@ -127,16 +128,18 @@ impl Transport {
             let secrets = self.secrets.clone();
             tap.clean_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
         }
-        let (answer, permit) = self.send(head, &prepared.body, tap).await?;
-        answer::read(answer, prepared, self.idle_timeout, decoder, permit, self.secrets.clone()).await
+        let ((head, mut body), permit) = self.send(head, &prepared.body, tap).await?;
+        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout).await;
+        let reading = Reading { idle_timeout: self.idle_timeout, permit, secrets: &self.secrets, tap };
+        answer::read(begun, body, decoder(), reading)
     }
 
     /// Gets a small document, such as the list of models.
     pub(crate) async fn get(&self, path: &str, headers: &[(HeaderName, HeaderValue)]) -> Result<Bytes, ModelError> {
         self.key()?;
         let head = self.requests.get(path, headers)?;
-        let ((_head, body), permit) = self.send(head, &Bytes::new(), None).await?;
-        let read = answer::whole(body, Vec::new(), self.idle_timeout).await;
+        let ((_head, mut body), permit) = self.send(head, &Bytes::new(), None).await?;
+        let read = answer::whole(&mut body, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
     }
@@ -145,8 +148,8 @@ impl Transport {
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, ModelError> {
         self.key()?;
         let head = self.requests.post(path, &[], Delivery::Whole, body.len())?;
-        let ((_head, answer), permit) = self.send(head, &body, None).await?;
-        let read = answer::whole(answer, Vec::new(), self.idle_timeout).await;
+        let ((_head, mut answer), permit) = self.send(head, &body, None).await?;
+        let read = answer::whole(&mut answer, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
     }
@@ -227,7 +230,8 @@ impl Transport {
             Err(_elapsed) => Err(ModelError::Silent(self.first_byte_timeout)),
             Ok(Err(error)) => Err(error),
             Ok(Ok((head, body))) if (200..300).contains(&head.status) => Ok((head, body)),
-            Ok(Ok((head, body))) => Err(refusal::read(&head, body, self.idle_timeout, &self.secrets).await),
+            // In a box: an answer that is none needs room for what it says, the others do not.
+            Ok(Ok((head, body))) => Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets)).await),
         }
     }
 }

@@ -66,7 +66,7 @@ fn prepared(delivery: Delivery) -> Prepared {
 }
 
 async fn ask(transport: &Transport, delivery: Delivery) -> Result<ModelStream, ModelError> {
-    transport.ask("/answer", &[], &prepared(delivery), Words).await
+    transport.ask("/answer", &[], &prepared(delivery), || Words).await
 }
 
 /// The texts that came, and how it ended.
@@ -118,7 +118,7 @@ async fn a_request_carries_the_body_the_key_and_the_operators_headers() {
 async fn an_adapter_may_identify_itself_in_its_own_way() {
     let upstream = Upstream::scripted([words()]);
     let own = [(HeaderName::from_static("x-api-key"), HeaderValue::from_static("sk-secret-1"))];
-    let _stream = transport(&upstream).ask("/answer", &own, &prepared(Delivery::Stream), Words).await.unwrap();
+    let _stream = transport(&upstream).ask("/answer", &own, &prepared(Delivery::Stream), || Words).await.unwrap();
 
     assert_eq!(upstream.request(0).header("x-api-key"), Some("sk-secret-1"));
     assert_eq!(upstream.request(0).header("authorization"), None);
@@ -408,6 +408,6 @@ async fn a_large_body_arrives_whole() {
     let upstream = Upstream::scripted([words()]);
     let body = Bytes::from(vec![b'x'; 5 << 20]);
     let prepared = Prepared { body: body.clone(), ..prepared(Delivery::Stream) };
-    let _stream = transport(&upstream).ask("/answer", &[], &prepared, Words).await.unwrap();
+    let _stream = transport(&upstream).ask("/answer", &[], &prepared, || Words).await.unwrap();
     assert!(upstream.request(0).body == body);
 }

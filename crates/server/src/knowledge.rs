@@ -94,7 +94,7 @@ impl Knowledge {
         let detail = match tokio::time::timeout(PATIENCE, self.embedder.embed(model, texts)).await {
             Ok(Ok(mut places)) if places.len() == 1 => return Ok(places.swap_remove(0)),
             Ok(Ok(places)) => format!("{} places for one question", places.len()),
-            Ok(Err(fault)) => fault.detail.unwrap_or_else(|| fault.message.into_owned()),
+            Ok(Err(fault)) => fault.into_detail(),
             Err(_elapsed) => format!("no answer within {PATIENCE:?}"),
         };
         tracing::warn!(model.name = model, "the embedding model {model} cannot be used: {detail}");

@@ -265,13 +265,15 @@ pub(crate) async fn start_kept(
     let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
     let history = normalise(None, request.input.as_ref());
     let settings = Settings::new(&request, Effective { model: "m", stored: false, background: false });
-    let ask = Ask {
-        identity: engine.identity(),
+    let identity = engine.identity();
+    let scope = crate::kept::scope();
+    let ask = Box::new(Ask {
+        identity: &identity,
         keep: keep.map(|keep| keep(&settings)),
         waited: None,
         settings,
         question: Question {
-            scope: &crate::kept::scope(),
+            scope: &scope,
             candidates,
             request: &request,
             history: &history,
@@ -285,6 +287,6 @@ pub(crate) async fn start_kept(
         tooling: None,
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
-    };
+    });
     engine.start(ask, tell).await
 }

@@ -68,8 +68,8 @@ impl Tooled<'_> {
             decided: self.decided,
             plan: Arc::new(plan),
         };
-        let ask = Ask {
-            identity: self.identity,
+        let ask = Box::new(Ask {
+            identity: &self.identity,
             keep: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
             waited: None,
             settings,
@@ -88,7 +88,7 @@ impl Tooled<'_> {
             tooling: Some(Box::new(tooling)),
             call_ids: false,
             used_calls: std::collections::HashSet::new(),
-        };
+        });
         engine.start(ask, tell).await
     }
 }

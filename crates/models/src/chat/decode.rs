@@ -285,7 +285,7 @@ impl Decoder {
         if !self.heard {
             return Err(error);
         }
-        self.finish = Some(Finish::Failed(Box::new(error.into_fault())));
+        self.finish = Some(Finish::Failed(error.into_fault()));
         self.conclude(events);
         Ok(())
     }
@@ -380,7 +380,7 @@ fn unreadable(error: amalgam_protocol::SyntaxError) -> ModelError {
 /// Why an answer is over. An unknown reason is an end like any other; an empty one is none.
 fn finish_of(reason: JsonStr<'_>) -> Option<Finish> {
     let failed = |kind, message: &'static str| {
-        Finish::Failed(Box::new(Fault::new(kind, message).detail(format_args!("finish_reason {}", reason.escaped()))))
+        Finish::Failed(Fault::new(kind, message).detail(format_args!("finish_reason {}", reason.escaped())))
     };
     Some(match reason.escaped() {
         "" | "null" => return None,

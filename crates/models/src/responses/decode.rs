@@ -152,7 +152,7 @@ impl Decoder {
 
     fn fail(&mut self, said: Raw<'_>, events: &mut Vec<ModelEvent>) {
         let error = said.get("error").filter(|error| !error.is_null()).unwrap_or(said);
-        events.push(ModelEvent::Finish(Finish::Failed(Box::new(failure::fault(error)))));
+        events.push(ModelEvent::Finish(Finish::Failed(failure::fault(error))));
     }
 
     // Which item an event is about: by its place, by its id, or the last one that it can be about.
@@ -380,7 +380,7 @@ impl Decoder {
         };
         let reason = response.get("incomplete_details").and_then(|details| details.get_str("reason"));
         Ok(match status {
-            "failed" => Finish::Failed(Box::new(failure::fault(error.unwrap_or(Raw::EMPTY_OBJECT)))),
+            "failed" => Finish::Failed(failure::fault(error.unwrap_or(Raw::EMPTY_OBJECT))),
             "cancelled" => return Err(ModelError::CutShort),
             "queued" | "in_progress" => {
                 return Err(ModelError::Unreadable(format!("a response that is still `{status}`")));

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Delivery, ModelError, ModelEvent, ModelStream, Prepared, Tap};
+use amalgam_core::{Delivery, ModelError, ModelEvent, ModelStream, Tap};
 use amalgam_protocol::Reader;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -32,20 +32,38 @@ const STREAM_BYTES: u64 = 256 * 1024 * 1024;
 const TAIL_BYTES: usize = 64 * 1024;
 const TAIL_TIME: Duration = Duration::from_secs(1);
 
-/// Reads the answer as it was asked for, or as it really came.
-pub(super) async fn read<D: Decode>(
-    (head, body): (Head, Body),
-    prepared: &Prepared,
-    idle_timeout: Duration,
+/// How an answer is read, and for whom.
+pub(super) struct Reading<'a> {
+    pub(super) idle_timeout: Duration,
+    pub(super) permit: Permit,
+    pub(super) secrets: &'a Secrets,
+    /// Who wants to know exactly what comes.
+    pub(super) tap: Option<&'a Tap>,
+}
+
+/// Reads an answer that has begun as it really came; `body` is the rest of one that comes in events.
+pub(super) fn read<D: Decode>(
+    begun: Result<Begun, ModelError>,
+    body: Body,
     mut decoder: D,
-    permit: Permit,
-    secrets: Secrets,
+    Reading { idle_timeout, permit, secrets, tap }: Reading<'_>,
 ) -> Result<ModelStream, ModelError> {
-    let tap = prepared.note.tap.clone();
-    let body = match begin(&head, body, prepared.delivery, idle_timeout).await {
-        Ok(Begun::Whole(body)) => body,
-        Ok(Begun::Events { body, first }) => {
-            return Ok(Box::pin(Answer { tap, ..Answer::new(body, first, idle_timeout, decoder, permit, secrets) }));
+    let body = match begun {
+        Ok(Begun::Whole(whole)) => whole,
+        Ok(Begun::Events { first }) => {
+            let silence = Silence::new(idle_timeout);
+            return Ok(Box::pin(Answer {
+                body: Some(body),
+                first,
+                reader: Reader::new(LINE_BYTES),
+                decoder,
+                silence,
+                received: 0,
+                permit: Some(permit),
+                error: None,
+                secrets: secrets.clone(),
+                tap: tap.cloned(),
+            }));
         }
         Err(error) => {
             permit.conclude(Some(&error));
@@ -63,13 +81,21 @@ pub(super) async fn read<D: Decode>(
     Ok(Box::pin(Once(Some(events))))
 }
 
-enum Begun {
-    Events { body: Body, first: Vec<u8> },
+/// An answer that has begun.
+pub(super) enum Begun {
+    /// It comes in events, of which these bytes are here.
+    Events { first: Vec<u8> },
+    /// It is here, all of it.
     Whole(Bytes),
 }
 
 /// Tells an event stream from a whole answer: by the content type, and by the first character where that is not clear.
-async fn begin(head: &Head, mut body: Body, delivery: Delivery, idle_timeout: Duration) -> Result<Begun, ModelError> {
+pub(super) async fn begin(
+    head: &Head,
+    body: &mut Body,
+    delivery: Delivery,
+    idle_timeout: Duration,
+) -> Result<Begun, ModelError> {
     let coding = head.get("content-encoding").unwrap_or_default();
     if !(coding.is_empty() || coding.eq_ignore_ascii_case("identity")) {
         return Err(ModelError::Unreadable(format!("an answer coded as `{coding}`, which was not asked for")));
@@ -80,7 +106,7 @@ async fn begin(head: &Head, mut body: Body, delivery: Delivery, idle_timeout: Du
         return Err(ModelError::Unreadable("an HTML page".to_owned()));
     }
     if is("text/event-stream") {
-        return Ok(Begun::Events { body, first: Vec::new() });
+        return Ok(Begun::Events { first: Vec::new() });
     }
     if delivery == Delivery::Whole {
         return whole(body, Vec::new(), idle_timeout).await.map(Begun::Whole);
@@ -88,19 +114,19 @@ async fn begin(head: &Head, mut body: Body, delivery: Delivery, idle_timeout: Du
     let mut first = Vec::new();
     while first.trim_ascii().is_empty() {
         first.clear();
-        if piece(&mut body, &mut first, idle_timeout).await? == Arrived::End {
+        if piece(body, &mut first, idle_timeout).await? == Arrived::End {
             return Err(ModelError::Unreadable("an empty answer".to_owned()));
         }
     }
     match first.trim_ascii_start().first() {
         Some(b'{' | b'[') => whole(body, first, idle_timeout).await.map(Begun::Whole),
         Some(b'<') => Err(ModelError::Unreadable("an HTML page".to_owned())),
-        _ => Ok(Begun::Events { body, first }),
+        _ => Ok(Begun::Events { first }),
     }
 }
 
 /// The whole body, of which `bytes` are here.
-pub(super) async fn whole(mut body: Body, mut bytes: Vec<u8>, idle_timeout: Duration) -> Result<Bytes, ModelError> {
+pub(super) async fn whole(body: &mut Body, mut bytes: Vec<u8>, idle_timeout: Duration) -> Result<Bytes, ModelError> {
     let too_large = || ModelError::TooLarge(format!("an answer of more than {WHOLE_BYTES} bytes"));
     // What the head says bounds what is read, and room is made only for what the bound allows.
     let left = usize::try_from(body.left().unwrap_or_default()).unwrap_or(usize::MAX);
@@ -109,7 +135,7 @@ pub(super) async fn whole(mut body: Body, mut bytes: Vec<u8>, idle_timeout: Dura
     }
     while !body.is_over() {
         let begun = !bytes.is_empty();
-        if piece(&mut body, &mut bytes, idle_timeout).await? == Arrived::End {
+        if piece(body, &mut bytes, idle_timeout).await? == Arrived::End {
             break;
         }
         if bytes.len() > WHOLE_BYTES {
@@ -163,21 +189,6 @@ struct Answer<D> {
 }
 
 impl<D: Decode> Answer<D> {
-    fn new(body: Body, first: Vec<u8>, idle_timeout: Duration, decoder: D, permit: Permit, secrets: Secrets) -> Self {
-        Self {
-            body: Some(body),
-            first,
-            reader: Reader::new(LINE_BYTES),
-            decoder,
-            silence: Silence::new(idle_timeout),
-            received: 0,
-            permit: Some(permit),
-            error: None,
-            secrets,
-            tap: None,
-        }
-    }
-
     fn piece(&mut self, piece: Vec<u8>, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         self.received += piece.len() as u64;
         if self.received > STREAM_BYTES {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
-use amalgam_core::{Finish, ModelError, ModelEvent};
+use amalgam_core::{FaultParts, Finish, ModelError, ModelEvent};
 use amalgam_protocol::Raw;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -128,9 +128,10 @@ impl Secrets {
     pub(super) fn clean_events(&self, events: &mut [ModelEvent]) {
         if let Some(ModelEvent::Finish(Finish::Failed(fault))) = events.last_mut() {
             let clean = |text: &mut Cow<'static, str>| *text = self.redact(std::mem::take(text).into_owned()).into();
-            clean(&mut fault.message);
-            fault.param.iter_mut().chain(&mut fault.code).for_each(clean);
-            fault.detail = fault.detail.take().map(|detail| self.redact(detail));
+            let FaultParts { message, param, code, detail, .. } = &mut **fault;
+            clean(message);
+            param.iter_mut().chain(code).for_each(clean);
+            *detail = detail.take().map(|detail| self.redact(detail));
         }
     }
 }

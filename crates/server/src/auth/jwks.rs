@@ -121,7 +121,7 @@ impl Jwks {
         match &self.place {
             JwksPlace::Url { url, fetch } => match fetch.fetch(url, LARGEST).await {
                 Ok(fetched) => Ok(fetched.bytes),
-                Err(fault) => Err(fault.detail.unwrap_or_else(|| fault.message.into_owned())),
+                Err(fault) => Err(fault.into_detail()),
             },
             JwksPlace::File(path) => {
                 let path = path.clone();

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     fn fault_of<T: std::fmt::Debug>(result: Result<T, Fault>) -> (Option<String>, FaultKind) {
-        let fault = result.unwrap_err();
+        let fault = result.unwrap_err().into_parts();
         (fault.param.map(std::borrow::Cow::into_owned), fault.kind)
     }
 

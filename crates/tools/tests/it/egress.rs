@@ -29,7 +29,7 @@ async fn fetch(egress: &Egress, url: &str) -> Result<Fetched, Fault> {
 
 fn refused_as(result: Result<Fetched, Fault>) -> (FaultKind, String) {
     let fault = result.unwrap_err();
-    (fault.kind, fault.code.unwrap().into_owned())
+    (fault.kind, fault.into_parts().code.unwrap().into_owned())
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn the_caller_cannot_tell_an_unknown_name_from_a_private_one() {
     let private = fetch(&egress, "https://db.internal/").await.unwrap_err();
     let unknown = fetch(&egress, "https://db.internal/").await.unwrap_err();
     assert_ne!(private.detail, unknown.detail);
-    assert_eq!((private.kind, private.code, private.message), (unknown.kind, unknown.code, unknown.message));
+    assert_eq!((private.kind, &private.code, &private.message), (unknown.kind, &unknown.code, &unknown.message));
 }
 
 // S17

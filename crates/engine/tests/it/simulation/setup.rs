@@ -183,7 +183,7 @@ impl Dice {
             84..88 => finish(Finish::Length),
             88..90 => finish(Finish::ContentFilter),
             90..92 => finish(Finish::Incomplete("paused".to_owned())),
-            92..94 => finish(Finish::Failed(Box::new(Fault::new(FaultKind::UpstreamDown, "It failed.")))),
+            92..94 => finish(Finish::Failed(Fault::new(FaultKind::UpstreamDown, "It failed."))),
             94..97 => Said::Cut,
             _ => Said::Hang,
         });

@@ -162,7 +162,7 @@ async fn a_tool_that_must_not_fail_fails_its_turn_by_name() {
             Ok(failed) => failed["error"]["message"].as_str().unwrap().to_owned(),
             Err(fault) => {
                 assert_eq!(fault.kind, FaultKind::ToolFailed);
-                fault.message.into_owned()
+                fault.into_parts().message.into_owned()
             }
         };
         assert_eq!(message, "The tool `look` failed, and the response with it.");

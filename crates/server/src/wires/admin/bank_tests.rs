@@ -281,7 +281,7 @@ async fn what_the_client_runs_cannot_be_tried() {
     client.kind = BankKind::Client;
     let fault = trial::run(&Told(Some(Doing::Gives("1"))), &scope(), &client, &json_of("{}")).await.unwrap_err();
     assert_eq!(
-        (fault.kind, fault.message),
+        (fault.kind, fault.into_parts().message),
         (FaultKind::Invalid, Cow::from("This tool is run by the client: it cannot be tried here."))
     );
 }

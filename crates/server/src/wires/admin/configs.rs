@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_key_is_set_unset_or_left_alone() {
-        let read = |body: &str| change(body).map_err(|fault| fault.message).unwrap().api_key;
+        let read = |body: &str| change(body).map_err(|fault| fault.into_parts().message).unwrap().api_key;
         assert!(matches!(read("{}"), KeyChange::None));
         assert!(matches!(read(r#"{"api_key": null}"#), KeyChange::Unset));
         assert!(matches!(read(r#"{"api_key": " "}"#), KeyChange::Unset));
@@ -183,7 +183,9 @@ mod tests {
 
     #[test]
     fn settings_go_on_as_they_were_written_and_a_hidden_secret_stays() {
-        let values = |body: &str| change(body).map_err(|fault| fault.message).unwrap().values.raw().text().to_owned();
+        let values = |body: &str| {
+            change(body).map_err(|fault| fault.into_parts().message).unwrap().values.raw().text().to_owned()
+        };
         assert_eq!(values(r#"{"model": "x", "api_key": "k", "top_p": 0.50}"#), r#"{"model":"x","top_p":0.50}"#);
         assert_eq!(values(r#"{"safety_salt": "***", "model": null}"#), r#"{"model":null}"#);
         assert_eq!(values(r#"{"safety_salt": "salt"}"#), r#"{"safety_salt":"salt"}"#);

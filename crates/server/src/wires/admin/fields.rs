@@ -191,11 +191,13 @@ mod tests {
     use super::*;
 
     fn fields(value: Value) -> Fields {
-        Fields::parse(&value.to_string().into(), &["name", "id", "on", "list"]).map_err(|fault| fault.message).unwrap()
+        Fields::parse(&value.to_string().into(), &["name", "id", "on", "list"])
+            .map_err(|fault| fault.into_parts().message)
+            .unwrap()
     }
 
     fn code<T>(result: Result<T, Fault>) -> Option<String> {
-        result.err().and_then(|fault| fault.code.map(std::borrow::Cow::into_owned))
+        result.err().and_then(|fault| fault.into_parts().code.map(std::borrow::Cow::into_owned))
     }
 
     #[test]
@@ -227,7 +229,9 @@ mod tests {
     fn prose_may_have_lines_and_objects_stay_as_they_were_written() {
         let body =
             r#"{"name": {"z": 1}, "name": {"z":  1.50, "a": []}, "on": "two\nlines", "id": "\u0007", "list": " "}"#;
-        let fields = Fields::parse(&body.into(), &["name", "id", "on", "list"]).map_err(|fault| fault.message).unwrap();
+        let fields = Fields::parse(&body.into(), &["name", "id", "on", "list"])
+            .map_err(|fault| fault.into_parts().message)
+            .unwrap();
         assert_eq!(fields.object("name").unwrap().unwrap().raw().text(), r#"{"z":  1.50, "a": []}"#);
         assert_eq!(fields.get("name"), Some(&json!({"z": 1.5, "a": []})), "the same of two is read in both ways");
         assert_eq!(fields.object("nothing").unwrap(), None);

@@ -100,7 +100,7 @@ async fn look(app: &App, scope: &Scope, agent: &Agent) -> Result<Health, Assista
         Ok(route) => route,
         Err(AssistantError::NoKey(variable)) => return Ok(unchecked(format!("{variable} is not configured."))),
         Err(AssistantError::Fault(fault)) if fault.kind == amalgam_core::FaultKind::UpstreamRejected => {
-            return Ok(unchecked(fault.message.into_owned()));
+            return Ok(unchecked(fault.into_parts().message.into_owned()));
         }
         Err(error) => return Err(error),
     };

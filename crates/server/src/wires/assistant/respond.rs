@@ -168,7 +168,7 @@ impl Turn {
             keeps: true,
         };
         let body = compose(scope, &agent, &prompt, &asked, numbers, streamed);
-        match begin(app, scope, &body, Order::settled(identity, settled)).await {
+        match begin(app, scope, &body, &mut Order::settled(identity, settled)).await {
             Ok(Begun::Running(running)) => {
                 place.hand_on();
                 Ok(Self { run: running.run, numbers })

@@ -135,7 +135,7 @@ pub(super) async fn keepable(
             Some(id) => match found.next().flatten() {
                 Some(item) => NewItem { id, item },
                 None => {
-                    let message = missing(ITEM, &id).message;
+                    let message = missing(ITEM, &id).into_parts().message;
                     return Err(Fault::invalid(path(), message).code("item_not_found"));
                 }
             },

@@ -67,7 +67,7 @@ impl Work {
                 model: speaker.agent.resolved.model.value.clone(),
                 keeps: true,
             };
-            match begin(app, scope, &body, Order::settled(identity, settled)).await? {
+            match begin(app, scope, &body, &mut Order::settled(identity, settled)).await? {
                 Begun::Running(running) => Ok(running.run),
                 Begun::Queued { .. } => Err(Fault::internal("a turn of the strict contract was put into the queue")),
             }

@@ -125,7 +125,7 @@ impl From<Fault> for ExecuteError {
         let mut error = Self::new(common::status(&fault), &code, object.message);
         error.retry_after = common::retry_after(&fault);
         error.closes = common::closes(fault.kind);
-        if let Some(field) = fault.param {
+        if let Some(field) = fault.into_parts().param {
             error.errors.push(FieldError { field: field.into_owned(), code, message: error.message.clone() });
         }
         error

@@ -150,7 +150,9 @@ mod tests {
         }
         body.push_str("--b--\r\n");
         let told = |text: Option<std::borrow::Cow<'static, str>>| text.map(std::borrow::Cow::into_owned);
-        Upload::read(&body.into(), Some("b"), 10).map_err(|fault| (told(fault.param), told(fault.code)))
+        Upload::read(&body.into(), Some("b"), 10)
+            .map_err(|fault| fault.into_parts())
+            .map_err(|fault| (told(fault.param), told(fault.code)))
     }
 
     const FILE: (&str, &str) = ("name=file; filename=\"/tmp/a.md\"", "# Hi");

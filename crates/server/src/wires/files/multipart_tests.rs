@@ -6,7 +6,7 @@ use super::*;
 fn read(body: &str) -> Result<Vec<Part>, String> {
     parts(&Bytes::copy_from_slice(body.as_bytes()), "b").map_err(|fault| {
         assert_eq!((fault.kind, fault.code.as_deref()), (FaultKind::Invalid, Some("invalid_multipart")));
-        fault.message.into_owned()
+        fault.into_parts().message.into_owned()
     })
 }
 

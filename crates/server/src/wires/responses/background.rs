@@ -53,16 +53,16 @@ async fn run(app: &App, turn: QueuedTurn) {
         }
     };
     let identity = Identity { response_id: response_id.clone(), created_at_ms };
-    let order = Order { waited: Some(told), ..Order::new(identity) };
+    let mut order = Order { waited: Some(told), ..Order::new(identity) };
     let begun = match waited(app, &scope, request) {
-        Ok(request) => begin(app, &scope, &request, order).await,
+        Ok(request) => begin(app, &scope, &request, &mut order).await,
         Err(fault) => Err(fault),
     };
     match begun {
         Ok(Begun::Running(running)) => app.engine.run_in_background(running.run, error::object_in_stream).await,
         Ok(Begun::Queued { .. }) => warn!(response.id = response_id, "a turn that waited was put back into the queue"),
         // It has not begun, and can wait for somebody who has room, and a store.
-        Err(Fault { kind: FaultKind::Overloaded | FaultKind::ShuttingDown | FaultKind::StoreDown, .. }) => {
+        Err(fault) if matches!(fault.kind, FaultKind::Overloaded | FaultKind::ShuttingDown | FaultKind::StoreDown) => {
             app.engine.hand_over(&response_id).await;
         }
         Err(fault) => {

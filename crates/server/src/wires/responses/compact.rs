@@ -95,8 +95,8 @@ async fn compacted(
     let kept = keep(app, candidate, &history, &mut ids).await?;
     let settings = asking(&request, &history);
     ask_for_summary(&mut history);
-    let ask = Ask {
-        identity: identity.clone(),
+    let ask = Box::new(Ask {
+        identity: &identity,
         keep: None,
         waited: None,
         settings: Settings::new(&settings, Effective { model, stored: false, background: false }),
@@ -115,7 +115,7 @@ async fn compacted(
         tooling: None,
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
-    };
+    });
     let run = app.engine.start(ask, error::object_in_stream).await?;
     let mut losses = run.losses().to_vec();
     let answer = Bytes::from(run.finish(error::object_in_stream).await?);

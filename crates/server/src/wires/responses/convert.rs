@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use amalgam_core::{Delivery, Fault, Loss, TenantState};
-use amalgam_protocol::{CreateResponse, Input, ItemKind, Raw};
+use amalgam_protocol::{CreateResponse, Effective, Input, ItemKind, Raw};
 
 use super::{bounds::path_of, gather::Memory, turn::Order};
 
@@ -12,6 +12,13 @@ pub(super) struct Meaning {
     pub(super) delivery: Delivery,
     pub(super) kept: Kept,
     pub(super) losses: Vec<Loss>,
+}
+
+impl Meaning {
+    /// What the response says of itself when `model` is what it was asked of.
+    pub(super) fn effective<'a>(&self, model: &'a str) -> Effective<'a> {
+        Effective { model, stored: self.kept != Kept::No, background: self.kept == Kept::Background }
+    }
 }
 
 /// What becomes of a response.

@@ -31,8 +31,8 @@ pub(super) async fn create(
         // In a box: few requests have a key, and the others need no room for it.
         return Box::pin(once::create(&app, &scope, key, strict, body)).await;
     }
-    let order = Order { strict, ..Order::new(app.engine.identity()) };
-    let begun = begin(&app, &scope, &body, order).await?;
+    let mut order = Order { strict, ..Order::new(app.engine.identity()) };
+    let begun = begin(&app, &scope, &body, &mut order).await?;
     drop(body);
     deliver(&app, &scope, begun).await
 }

@@ -214,8 +214,8 @@ async fn work(
     strict: bool,
     body: Bytes,
 ) -> Result<Response, WireError> {
-    let order = Order { strict, keyed: claimed.keyed.clone(), ..Order::new(identity) };
-    match begin(app, scope, &body, order).await {
+    let mut order = Order { strict, keyed: claimed.keyed.clone(), ..Order::new(identity) };
+    match begin(app, scope, &body, &mut order).await {
         Err(fault) => {
             // Whoever comes back after this answer is the first again.
             claimed.give_back().await;

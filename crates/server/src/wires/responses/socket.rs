@@ -199,13 +199,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let begun = {
             let beginning = async {
                 let scope = admitted(app, asked).await?;
-                let order = Order {
+                let mut order = Order {
                     strict: *strict,
                     memory: Some(&*memory),
                     generate: create.generate,
                     ..Order::new(app.engine.identity())
                 };
-                begin(app, &scope, &create.body, order).await
+                begin(app, &scope, &create.body, &mut order).await
             };
             let mut beginning = pin!(beginning);
             loop {
@@ -244,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let Some(output) = frames.output() else { return Ok(Turn::Failed) };
         if let Some(unkept) = unkept {
-            memory.remember(id, previous.as_deref(), unkept, array_of(&output));
+            memory.remember(id, previous.as_deref(), *unkept, array_of(&output));
         }
         Ok(Turn::Ended)
     }

@@ -47,7 +47,7 @@ pub(super) async fn equip(
     request: &CreateResponse<'_>,
     asked: Asked,
     said: Option<&Input<'_>>,
-) -> Result<Option<Tools>, Fault> {
+) -> Result<Option<Box<Tools>>, Fault> {
     let said: &[Item<'_>] = match said {
         Some(Input::Items(items)) => items,
         _ => &[],
@@ -87,7 +87,7 @@ pub(super) async fn equip(
     let searched =
         said.iter().any(|item| matches!(item.kind, ItemKind::AdditionalTools(_) | ItemKind::ClientCallOutput(..)));
     let offers::Offers { server, of_client, listings, losses, .. } = offers;
-    Ok(Some(Tools {
+    Ok(Some(Box::new(Tools {
         offered,
         choice,
         server,
@@ -95,7 +95,7 @@ pub(super) async fn equip(
         listings: listings.into_iter().filter(|(label, _)| !shown(label)).collect(),
         decided,
         losses,
-    }))
+    })))
 }
 
 fn is_listing(item: &Item<'_>, label: &str) -> bool {

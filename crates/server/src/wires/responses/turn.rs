@@ -9,7 +9,7 @@ use amalgam_core::{
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
 };
 use amalgam_engine::{Ask, Identity, Keep, Question, Run, Thread};
-use amalgam_protocol::{CreateResponse, Effective, Ends, Input, Json, Raw, Settings, Status};
+use amalgam_protocol::{CreateResponse, Ends, Input, Json, Raw, Settings, Status};
 use bytes::Bytes;
 
 use super::{
@@ -42,7 +42,7 @@ pub(in crate::wires) struct Order<'a> {
     /// Whether a model is asked; else the turn only makes ready for the next one.
     pub(super) generate: bool,
     /// What another door has settled about it.
-    pub(super) settled: Option<Settled>,
+    pub(super) settled: Option<Box<Settled>>,
 }
 
 /// What a door that is not this one settles about a turn before it begins.
@@ -86,7 +86,7 @@ impl<'a> Order<'a> {
 
     /// The same on terms of another door.
     pub(in crate::wires) fn settled(identity: Identity, settled: Settled) -> Self {
-        Self { settled: Some(settled), ..Self::new(identity) }
+        Self { settled: Some(Box::new(settled)), ..Self::new(identity) }
     }
 }
 
@@ -109,7 +109,7 @@ pub(in crate::wires) struct Running {
     /// Whether the response is kept.
     pub(super) kept: bool,
     /// What a connection that remembers has to remember, where the response is not kept.
-    pub(super) unkept: Option<Unkept>,
+    pub(super) unkept: Option<Box<Unkept>>,
 }
 
 /// What was said up to a response that is not kept.
@@ -125,45 +125,55 @@ pub(in crate::wires) async fn begin(
     app: &App,
     scope: &Scope,
     body: &Bytes,
-    mut order: Order<'_>,
+    order: &mut Order<'_>,
 ) -> Result<Begun, Fault> {
-    let settled = order.settled.take();
     let mut ends = Ends::default();
     let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
-    let sent = CreateResponse::read(raw).map_err(error::shape)?;
-    let meaning = convert::meaning(&sent, raw, state_of(scope, settled.as_ref()), &order)?;
-    bounds::check(&sent, raw, body.len(), &app.limits)?;
-    let model = sent.model.as_deref().unwrap_or_default();
-    let route = match &settled {
+    let request = Box::new(CreateResponse::read(raw).map_err(error::shape)?);
+    let settled = order.settled.as_deref();
+    let meaning = convert::meaning(&request, raw, state_of(scope, settled), order)?;
+    bounds::check(&request, raw, body.len(), &app.limits)?;
+    let model = request.model.as_deref().unwrap_or_default();
+    let route = match settled {
         Some(settled) => Some(settled.route.clone()),
         None => app.catalog.resolve(scope, model).await?,
     };
-    let background = meaning.kept == Kept::Background;
-    let effective = |model| Effective { model, stored: meaning.kept != Kept::No, background };
-    if let Some(route) = route {
-        let settings = match &settled {
-            None => Settings::new(&sent, effective(model)),
-            // What another door tells the model stays between the two.
-            Some(settled) => {
-                let shown = CreateResponse { instructions: None, ..sent.clone() };
-                Settings::new(&shown, effective(&settled.model))
-            }
-        };
-        let sent = Sent { body, waits: body, raw, request: sent, settings, meaning, route, settled };
-        return run(app, scope, order, sent).await;
-    }
-    // A name that no model has may be a profile's.
-    let StandIn { body: told, metadata, settled } =
-        Box::pin(profile::stand_in(app, scope, model, &sent, raw)).await?.ok_or_else(|| no_such_model(model))?;
+    let Some(route) = route else {
+        // In a box, as everything here that few requests need: the others need no room for it.
+        return Box::pin(begin_with_profile(app, scope, body, order, (raw, &request), meaning)).await;
+    };
+    let settings = match settled {
+        None => Settings::new(&request, meaning.effective(model)),
+        // What another door tells the model stays between the two.
+        Some(settled) => {
+            let shown = CreateResponse { instructions: None, ..(*request).clone() };
+            Settings::new(&shown, meaning.effective(&settled.model))
+        }
+    };
+    run(app, scope, order, &mut Sent { body, waits: body, raw, request, meaning, route }, settings).await
+}
+
+/// Begins a turn whose model is one of the tenant's profiles; `sent` is the request and the text that it was read from.
+async fn begin_with_profile(
+    app: &App,
+    scope: &Scope,
+    body: &Bytes,
+    order: &mut Order<'_>,
+    (raw, sent): (Raw<'_>, &CreateResponse<'_>),
+    meaning: Meaning,
+) -> Result<Begun, Fault> {
+    let model = sent.model.as_deref().unwrap_or_default();
+    let stand_in = profile::stand_in(app, scope, model, sent, raw).await?;
+    let StandIn { body: told, metadata, settled } = stand_in.ok_or_else(|| no_such_model(model))?;
     let mut ends = Ends::default();
     let raw = Raw::parse_large(&told, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
-    let request = CreateResponse::read(raw).map_err(error::shape)?;
+    let request = Box::new(CreateResponse::read(raw).map_err(error::shape)?);
     // What the profile is told stays between it and the model.
     let shown = CreateResponse { metadata: Some(metadata.raw()), ..sent.clone() };
-    let settings = Settings::new(&shown, effective(model));
+    let settings = Settings::new(&shown, meaning.effective(model));
     let route = settled.route.clone();
-    let sent = Sent { body: &told, waits: body, raw, request, settings, meaning, route, settled: Some(settled) };
-    run(app, scope, order, sent).await
+    order.settled = Some(Box::new(settled));
+    run(app, scope, order, &mut Sent { body: &told, waits: body, raw, request, meaning, route }, settings).await
 }
 
 /// What is remembered for the caller: doors that keep everything do so for every tenant. C-18
@@ -181,25 +191,30 @@ struct Sent<'a> {
     /// The text that waits, if it has to.
     waits: &'a Bytes,
     raw: Raw<'a>,
-    request: CreateResponse<'a>,
-    /// What the response repeats of it.
-    settings: Settings,
+    request: Box<CreateResponse<'a>>,
     meaning: Meaning,
     route: Route,
-    settled: Option<Settled>,
 }
 
-/// Looks up what a turn builds on, and runs it or puts it into the queue.
-async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Result<Begun, Fault> {
-    let Sent { body, waits, raw, mut request, settings, meaning, route, mut settled } = sent;
+/// Looks up what a turn builds on, and runs it or puts it into the queue. `settings` is what the response repeats.
+async fn run(
+    app: &App,
+    scope: &Scope,
+    order: &mut Order<'_>,
+    sent: &mut Sent<'_>,
+    settings: Settings,
+) -> Result<Begun, Fault> {
+    let Sent { body, waits, raw, request, meaning, route } = sent;
+    let raw = *raw;
     if meaning.kept != Kept::No || order.memory.is_some() {
         request.keep_thoughts();
     }
-    let asked = tools::asked(&request)?;
-    uploads::check(app, scope, &request, raw).await?;
-    let prior = match settled.as_ref().filter(|settled| settled.thread.is_some()) {
+    let asked = tools::asked(request)?;
+    uploads::check(app, scope, request, raw).await?;
+    let settled = order.settled.as_deref();
+    let prior = match settled.filter(|settled| settled.thread.is_some()) {
         Some(settled) => Prior::of(settled.before.clone()),
-        None => gather(app, scope, state_of(scope, settled.as_ref()), &request, raw, order.memory).await?,
+        None => gather(app, scope, state_of(scope, settled), request, raw, order.memory).await?,
     };
     let background = meaning.kept == Kept::Background;
     let kept = meaning.kept != Kept::No;
@@ -212,8 +227,7 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
     let numbered = |ids: &mut Ids| number_items(own, ids);
     let mut ids = Stem::of(&order.identity.response_id).map_or(Ids::Unguessable, Ids::Within);
     let streamed = meaning.delivery == Delivery::Stream;
-    let limits_of_tools = (request.max_tool_calls, request.parallel_tool_calls);
-    let beginning = |status, input: Json, request: Option<Bytes>| Begin {
+    let begin = |status, input: Json, request: Option<Bytes>| Begin {
         parent: prior.parent.clone(),
         status,
         created_at_ms: order.identity.created_at_ms,
@@ -225,37 +239,38 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
         request,
     };
     if background && order.waited.is_none() {
-        let begin = beginning(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, waits, &asked)));
-        // In a box: few turns wait, and the others need no room for it.
-        return match Box::pin(enqueue(app, scope, &order, begin, settings)).await? {
+        let begin = begin(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, waits, &asked)));
+        return match Box::pin(enqueue(app, scope, order, begin, settings)).await? {
             Some(queued) => Ok(queued),
             // What it continues was deleted this very moment.
             None => Err(no_such_response(request.previous_response_id.as_deref().unwrap_or_default())),
         };
     }
+    let said = prior.input(request.input.as_ref())?;
+    let said = said.as_ref().or(request.input.as_ref());
+    let equipped = match order.generate {
+        true => tools::equip(app, scope, order.settled.as_deref_mut(), request, asked, said).await?,
+        false => None,
+    };
+    let settled = order.settled.as_deref();
     let keep = kept.then(|| Keep {
         scope: scope.clone(),
-        begin: order.waited.is_none().then(|| Box::new(beginning(Status::InProgress, numbered(&mut ids), None))),
+        begin: order.waited.is_none().then(|| Box::new(begin(Status::InProgress, numbered(&mut ids), None))),
         flush_after: if background || order.keyed.is_some() { FLUSH_FOLLOWED } else { FLUSH_READ },
         previous: request.previous_response_id.as_deref().filter(|id| !id.is_empty()).map(ToOwned::to_owned),
         keyed: order.keyed.clone(),
         streamed,
-        thread: settled.as_ref().and_then(|settled| settled.thread.clone()),
+        thread: settled.and_then(|settled| settled.thread.clone()),
     });
     let unkept = (order.memory.is_some() && !kept)
-        .then(|| Unkept { before: prior.kept_before().to_vec(), input: numbered(&mut ids) });
-    let said = prior.input(request.input.as_ref())?;
-    let said = said.as_ref().or(request.input.as_ref());
+        .then(|| Box::new(Unkept { before: prior.kept_before().to_vec(), input: numbered(&mut ids) }));
     let seal_context = scope.seal_context();
-    let equipped = match order.generate {
-        true => tools::equip(app, scope, settled.as_mut(), &request, asked, said).await?,
-        false => None,
-    };
-    let mut losses = meaning.losses;
+    let mut losses = std::mem::take(&mut meaning.losses);
     losses.extend(equipped.iter().flat_map(|tools| tools.losses.iter().cloned()));
-    let ready = (!order.generate).then(|| silent::candidates(&route));
+    let ready = (!order.generate).then(|| silent::candidates(route));
     let candidates = ready.as_deref().unwrap_or(&route.candidates);
     let tooling = equipped.map(|tools| {
+        let limits = (request.max_tool_calls, request.parallel_tool_calls);
         let basis = Basis {
             body,
             prior: &prior,
@@ -265,17 +280,17 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
             kept,
             losses: &losses,
         };
-        tools.tooling(app, scope, limits_of_tools, settled.as_ref().and_then(|settled| settled.rounds), basis)
+        tools.tooling(app, scope, limits, settled.and_then(|settled| settled.rounds), basis)
     });
     let plan = tooling.as_ref().map(|tooling| Arc::clone(&tooling.plan));
-    let mut offered = None;
+    let mut offered: Option<Box<CreateResponse<'_>>> = None;
     if let Some(plan) = &plan {
         plan.offer(offered.insert(request.clone()))?;
     }
-    let request = offered.as_ref().unwrap_or(&request);
+    let request: &CreateResponse<'_> = offered.as_ref().unwrap_or(request);
     let history = history(app, &seal_context, request, raw, own, said)?;
-    let ask = Ask {
-        identity: order.identity,
+    let ask = Box::new(Ask {
+        identity: &order.identity,
         keep,
         waited: order.waited,
         settings,
@@ -292,12 +307,12 @@ async fn run(app: &App, scope: &Scope, order: Order<'_>, sent: Sent<'_>) -> Resu
             losses,
         },
         tooling,
-        call_ids: settled.as_ref().is_some_and(|settled| settled.thread.is_some()),
+        call_ids: settled.is_some_and(|settled| settled.thread.is_some()),
         used_calls: match settled.is_some_and(|settled| settled.keeps) {
             true => calls_of(&history),
             false => HashSet::new(),
         },
-    };
+    });
     let run = app.engine.start(ask, error::object_in_stream).await?;
     Ok(Begun::Running(Running { run, delivery: meaning.delivery, kept, unkept }))
 }

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use amalgam_core::{
-    Fault, FaultKind, IdKind, Ids, Scope, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
+    Fault, FaultKind, FaultParts, IdKind, Ids, Scope, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
     store::{BankKind, BankTool},
     turn,
 };
@@ -75,11 +75,10 @@ pub(super) async fn run(
             message: "nothing here can run this tool".to_owned(),
             detail: None,
         }),
-        Err(fault) if fault.kind == FaultKind::ToolServer => Err(TrialMishap {
-            code: turn::Mishap::Broken.name(),
-            message: fault.message.into_owned(),
-            detail: fault.detail,
-        }),
+        Err(fault) if fault.kind == FaultKind::ToolServer => {
+            let FaultParts { message, detail, .. } = fault.into_parts();
+            Err(TrialMishap { code: turn::Mishap::Broken.name(), message: message.into_owned(), detail })
+        }
         Err(fault) => return Err(fault),
     };
     let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -103,7 +103,7 @@ mod tests {
             updated_at_ms: 7,
         };
         for body in [json!({}), json!({"display_name": null, "tools": null, "rag_scope": null, "system_prompt": " "})] {
-            assert_eq!(mode(&body).map_err(|fault| fault.message).unwrap(), expected, "{body}");
+            assert_eq!(mode(&body).map_err(|fault| fault.into_parts().message).unwrap(), expected, "{body}");
         }
         let body = json!({"name": "review", "display_name": "Reviewing", "system_prompt": "Look.\nTell.",
             "tools": ["a", "B", "b"], "rag_scope": [{"Key": "path", "Operator": "==", "Values": ["src"]}],
@@ -117,7 +117,7 @@ mod tests {
             rag_scope: Json::parse(&scope.into()).unwrap(),
             ..expected
         };
-        assert_eq!(mode(&body).map_err(|fault| fault.message).unwrap(), expected);
+        assert_eq!(mode(&body).map_err(|fault| fault.into_parts().message).unwrap(), expected);
     }
 
     #[test]

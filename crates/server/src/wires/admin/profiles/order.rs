@@ -90,7 +90,7 @@ mod tests {
             updated_at_ms: 7,
         };
         for body in [json!({}), json!({"prompt": null, "tools": null, "active": null}), json!({"prompt": " "})] {
-            assert_eq!(profile(&body).map_err(|fault| fault.message).unwrap(), expected, "{body}");
+            assert_eq!(profile(&body).map_err(|fault| fault.into_parts().message).unwrap(), expected, "{body}");
         }
         let body = json!({"slug": "sales-assistant", "prompt": "Sell.\nKindly.", "tools": ["a", "B", "b", "a"],
             "model": "fast", "active": false, "version": 9, "unknown_tools": ["a"]});
@@ -101,7 +101,7 @@ mod tests {
             active: false,
             ..expected
         };
-        assert_eq!(profile(&body).map_err(|fault| fault.message).unwrap(), expected);
+        assert_eq!(profile(&body).map_err(|fault| fault.into_parts().message).unwrap(), expected);
     }
 
     #[test]

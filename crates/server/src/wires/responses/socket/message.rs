@@ -132,7 +132,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> (Option<String>, Option<String>) {
-        let fault = read_text(text).1.unwrap_err();
+        let fault = read_text(text).1.unwrap_err().into_parts();
         (fault.param.map(Into::into), fault.code.map(Into::into))
     }
 
