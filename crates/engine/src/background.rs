@@ -72,7 +72,7 @@ impl Engine {
             session: None,
             answer: None,
         };
-        self.keeper.store.write(scope, write).await
+        self.keeper.store.write(scope, write.into()).await
     }
 
     async fn stream_in_background(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> bool {

@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use crate::{calls::Bodies, tasks::Tasks};
 
 /// Where turns are kept, and by whom.
-#[derive(Clone)]
 pub(crate) struct Keeper {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) process: ProcessId,
@@ -22,11 +21,11 @@ pub(crate) struct Keeper {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bodies: Bodies,
     /// Turns of this process that have not ended, and how to end them.
-    running: Arc<Mutex<HashMap<String, Running>>>,
+    running: Mutex<HashMap<String, Running>>,
     /// Turns that were taken from the queue and are not given back, whether they run yet or not.
     taken: Arc<Mutex<HashSet<String>>>,
     /// Whether the store could not be used when it was last told that this process lives.
-    away: Arc<AtomicBool>,
+    away: AtomicBool,
 }
 
 /// A turn that runs here.
@@ -45,9 +44,9 @@ impl Keeper {
             tasks,
             clock,
             bodies: Bodies::default(),
-            running: Arc::default(),
+            running: Mutex::default(),
             taken: Arc::default(),
-            away: Arc::default(),
+            away: AtomicBool::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Keeps a turn as it goes: its beginning, its frames, its end. Each is in the store before the caller hears of it.
 
 use std::{
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -47,7 +48,7 @@ pub struct Keep {
 
 /// Keeps one turn.
 pub(crate) struct Recorder {
-    keeper: Keeper,
+    keeper: Arc<Keeper>,
     scope: Scope,
     response_id: String,
     /// What was not written yet.
@@ -79,7 +80,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(keeper: Keeper, response_id: String, keep: Keep, transcripts: bool) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, response_id: String, keep: Keep, transcripts: bool) -> Self {
         let stopped = keeper.enter(&response_id);
         Self {
             keeper,
@@ -116,7 +117,7 @@ impl Recorder {
         &self,
         writing: BoxFuture<'static, Result<Written, StoreError>>,
     ) -> BoxFuture<'static, Result<Written, StoreError>> {
-        let (keeper, id) = (self.keeper.clone(), self.response_id.clone());
+        let (keeper, id) = (Arc::clone(&self.keeper), self.response_id.clone());
         Box::pin(async move {
             let written = writing.await?;
             keeper.begun(&id);
@@ -152,7 +153,7 @@ impl Recorder {
 
     /// Writes how the calls of tools went.
     pub(crate) fn journal(&self) -> Journal {
-        Journal { keeper: self.keeper.clone(), scope: self.scope.clone(), nothing: self.nothing() }
+        Journal { keeper: Arc::clone(&self.keeper), scope: self.scope.clone(), nothing: self.nothing() }
     }
 
     pub(crate) fn called(&mut self, mut call: Transcript) {
@@ -191,8 +192,8 @@ impl Recorder {
     pub(crate) fn poll_flush(&mut self, due: bool, context: &mut Context<'_>) -> Poll<Result<Written, StoreError>> {
         if self.flushing.is_none() && self.has_frames() && (due || self.frames.len() >= CHUNK_BYTES) {
             let write = TurnWrite { events: self.chunk(), ..self.nothing() };
-            let (keeper, scope) = (self.keeper.clone(), self.scope.clone());
-            self.flushing = Some(Box::pin(async move { insist(&keeper, &scope, &write).await.0 }));
+            let (keeper, scope) = (Arc::clone(&self.keeper), self.scope.clone());
+            self.flushing = Some(Box::pin(async move { insist(&keeper, &scope, &write.into()).await.0 }));
         }
         let Some(flushing) = &mut self.flushing else { return Poll::Pending };
         let written = std::task::ready!(flushing.as_mut().poll(context));
@@ -236,7 +237,7 @@ impl Recorder {
             let now_ms = self.keeper.clock.now_ms();
             Box::new(thread.end(&self.response_id, &ending, &self.aside, now_ms))
         });
-        let mut write = TurnWrite {
+        let mut write = Arc::new(TurnWrite {
             begin: self.begin.take(),
             session,
             events: self.chunk(),
@@ -248,9 +249,9 @@ impl Recorder {
             },
             answer: self.keyed.take().map(|keyed| (keyed, answered.clone())),
             ..self.nothing()
-        };
+        });
         self.over = true;
-        let (keeper, scope) = (self.keeper.clone(), self.scope.clone());
+        let (keeper, scope) = (Arc::clone(&self.keeper), self.scope.clone());
         self.keeper.tasks.see_through(async move {
             let flushed = match flushing {
                 Some(flushing) => flushing.await,
@@ -261,7 +262,7 @@ impl Recorder {
                 Err(error) if answered.is_some() => Err(error),
                 flushed => {
                     if flushed.is_err() {
-                        write.events = None;
+                        Arc::make_mut(&mut write).events = None;
                     }
                     persist(&keeper, &scope, &write).await
                 }
@@ -299,15 +300,15 @@ impl Recorder {
     }
 
     fn send(&self, write: TurnWrite) -> BoxFuture<'static, Result<Written, StoreError>> {
-        let (keeper, scope) = (self.keeper.clone(), self.scope.clone());
-        Box::pin(async move { keeper.store.write(&scope, write).await })
+        let (keeper, scope) = (Arc::clone(&self.keeper), self.scope.clone());
+        Box::pin(async move { keeper.store.write(&scope, write.into()).await })
     }
 }
 
 /// Writes how the calls of one turn's tools went.
 #[derive(Clone)]
 pub(crate) struct Journal {
-    keeper: Keeper,
+    keeper: Arc<Keeper>,
     scope: Scope,
     nothing: TurnWrite,
 }
@@ -316,7 +317,7 @@ impl Journal {
     /// Writes down how one call went; tries again for a while, since what has happened has happened.
     pub(crate) async fn result(&self, run: ToolRun) -> Result<Written, StoreError> {
         let write = TurnWrite { tools: vec![run], ..self.nothing.clone() };
-        insist(&self.keeper, &self.scope, &write).await.0
+        insist(&self.keeper, &self.scope, &write.into()).await.0
     }
 }
 
@@ -330,11 +331,11 @@ pub(crate) enum Ended {
 }
 
 /// Writes, again while the store cannot be used; and whether a try that failed may have come through all the same.
-async fn insist(keeper: &Keeper, scope: &Scope, write: &TurnWrite) -> (Result<Written, StoreError>, bool) {
+async fn insist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> (Result<Written, StoreError>, bool) {
     let mut pauses = PAUSES.iter();
     let mut doubtful = false;
     loop {
-        match keeper.store.write(scope, write.clone()).await {
+        match keeper.store.write(scope, Arc::clone(write)).await {
             Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
                 doubtful = true;
                 let Some(pause) = pauses.next() else { return (Err(error), doubtful) };
@@ -347,7 +348,7 @@ async fn insist(keeper: &Keeper, scope: &Scope, write: &TurnWrite) -> (Result<Wr
 }
 
 /// Writes an end. Where it is lost, the response itself tells why.
-async fn persist(keeper: &Keeper, scope: &Scope, write: &TurnWrite) -> Result<Ended, StoreError> {
+async fn persist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> Result<Ended, StoreError> {
     let (written, doubtful) = insist(keeper, scope, write).await;
     if written? == Written::Kept {
         return Ok(Ended::Kept);

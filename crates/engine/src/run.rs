@@ -46,7 +46,7 @@ pub struct Engine {
     pub(crate) admission: Admission,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) fetch: Arc<dyn Fetch>,
-    pub(crate) keeper: Keeper,
+    pub(crate) keeper: Arc<Keeper>,
 }
 
 /// Who a turn's response is.
@@ -129,7 +129,7 @@ impl Engine {
         store: Arc<dyn Store>,
         process: ProcessId,
     ) -> Self {
-        let keeper = Keeper::new(store, process, Tasks::default(), Arc::clone(&clock));
+        let keeper = Arc::new(Keeper::new(store, process, Tasks::default(), Arc::clone(&clock)));
         Self { settings, admission, clock, fetch, keeper }
     }
 
@@ -171,7 +171,7 @@ impl Engine {
         let over = place.over();
         let Identity { response_id, created_at_ms } = ask.identity.clone();
         let mut recorder = ask.keep.take().map(|keep| {
-            Box::new(Recorder::new(self.keeper.clone(), response_id.clone(), keep, self.settings.transcripts))
+            Box::new(Recorder::new(Arc::clone(&self.keeper), response_id.clone(), keep, self.settings.transcripts))
         });
         let mut calling = Calling::new(recorder.as_ref().is_some_and(|recorder| recorder.transcripts));
         // A whole answer is written once, at its end: until then nobody has seen its id.

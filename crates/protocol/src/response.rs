@@ -1,6 +1,6 @@
 //! The response object: 31 keys, always all of them.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use bytes::Bytes;
 
@@ -183,20 +183,49 @@ impl Settings {
         write_optional(writer.key("safety_identifier"), request.safety_identifier.as_deref());
         writer.key("service_tier").string(filled(&request.service_tier).unwrap_or("default"));
         writer.key("store").bool(effective.stored);
-        writer.key("temperature").float(request.temperature.unwrap_or(1.0));
-        write_text(writer.key("text"), &request.text);
-        write_choice(writer.key("tool_choice"), request.tool_choice.as_ref());
-        writer.key("tools").array(|writer| request.tools.iter().for_each(|tool| write_tool(writer, tool)));
-        writer.key("top_logprobs").number(request.top_logprobs.unwrap_or(0));
-        writer.key("top_p").float(request.top_p.unwrap_or(1.0));
-        writer.key("truncation").string(request.truncation.as_deref().unwrap_or("disabled"));
-        writer.key("presence_penalty").float(request.presence_penalty.unwrap_or(0.0));
-        writer.key("frequency_penalty").float(request.frequency_penalty.unwrap_or(0.0));
-        match request.metadata {
-            Some(metadata) => writer.key("metadata").raw(metadata),
-            None => writer.key("metadata").object(|_| {}),
+        match asks_as_usual(request) {
+            true => writer.valid(&USUALLY_ASKED),
+            false => write_asked(&mut writer, request),
         }
         Self(writer.into_bytes().into())
+    }
+}
+
+/// What [`write_asked`] writes for most requests, written once.
+static USUALLY_ASKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut writer = Writer::default();
+    write_asked(&mut writer, &CreateResponse::default());
+    writer.into_bytes()
+});
+
+/// Whether a request says nothing about how it is to be answered.
+fn asks_as_usual(request: &CreateResponse<'_>) -> bool {
+    request.temperature.is_none()
+        && request.text == Text::default()
+        && request.tool_choice.is_none()
+        && request.tools.is_empty()
+        && request.top_logprobs.is_none()
+        && request.top_p.is_none()
+        && request.truncation.is_none()
+        && request.presence_penalty.is_none()
+        && request.frequency_penalty.is_none()
+        && request.metadata.is_none()
+}
+
+/// How a request wants to be answered.
+fn write_asked(writer: &mut Writer, request: &CreateResponse<'_>) {
+    writer.key("temperature").float(request.temperature.unwrap_or(1.0));
+    write_text(writer.key("text"), &request.text);
+    write_choice(writer.key("tool_choice"), request.tool_choice.as_ref());
+    writer.key("tools").array(|writer| request.tools.iter().for_each(|tool| write_tool(writer, tool)));
+    writer.key("top_logprobs").number(request.top_logprobs.unwrap_or(0));
+    writer.key("top_p").float(request.top_p.unwrap_or(1.0));
+    writer.key("truncation").string(request.truncation.as_deref().unwrap_or("disabled"));
+    writer.key("presence_penalty").float(request.presence_penalty.unwrap_or(0.0));
+    writer.key("frequency_penalty").float(request.frequency_penalty.unwrap_or(0.0));
+    match request.metadata {
+        Some(metadata) => writer.key("metadata").raw(metadata),
+        None => writer.key("metadata").object(|_| {}),
     }
 }
 

@@ -195,7 +195,7 @@ impl ResponseStore for Nothing {
 }
 
 impl TurnStore for Nothing {
-    fn write<'a>(&'a self, _: &'a Scope, _: TurnWrite) -> Stored<'a, Written> {
+    fn write<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, Written> {
         gives(Written::Lost)
     }
 

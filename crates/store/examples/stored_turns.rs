@@ -75,7 +75,7 @@ async fn write_all(store: Arc<dyn Store>, writers: usize, turns: usize) -> Vec<D
                 }
                 let begun = Instant::now();
                 let (write, place) = turn(parent);
-                assert_eq!(store.write(&caller(), write).await.expect("there is room"), Written::Kept);
+                assert_eq!(store.write(&caller(), write.into()).await.expect("there is room"), Written::Kept);
                 waited.push(begun.elapsed());
                 parent = Some(place);
             }
@@ -90,7 +90,7 @@ async fn read_chain(store: &Arc<dyn Store>, reads: usize) -> usize {
     for _ in 0..100 {
         let (write, place) = turn(parent);
         last.clone_from(&write.response_id);
-        store.write(&caller(), write).await.expect("there is room");
+        store.write(&caller(), write.into()).await.expect("there is room");
         parent = Some(place);
     }
     let mut length = 0;

@@ -56,7 +56,7 @@ struct Builder<'a> {
     /// Turns that were opened.
     turns: usize,
     /// Call ids that closed turns have used.
-    used: HashSet<String>,
+    used: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> Builder<'a> {
@@ -185,6 +185,13 @@ impl<'a> Builder<'a> {
         self.turns += 1;
         let asked = std::mem::take(&mut self.asked);
         let outputs = std::mem::take(&mut self.outputs);
+        // Nearly every turn is one call and its output.
+        if let ([Entry::Call(call)], [output]) = (asked.as_slice(), outputs.as_slice())
+            && (call.kind, &call.call_id) == (output.kind, &output.call_id)
+        {
+            let answer = self.pair(call, output, 1);
+            return self.entries.push(answer);
+        }
         let mut groups = group(&asked, &outputs);
         let mut answers = Vec::new();
         let mut afterwards = Vec::new();
@@ -202,15 +209,7 @@ impl<'a> Builder<'a> {
             match results.as_slice() {
                 [] => unanswered.extend(calls.iter().map(|twin| twin.name.clone())),
                 [first, rest @ ..] if one_call && rest.iter().all(|other| same_output(first, other)) => {
-                    let mut call = call.clone();
-                    let mut output = (*first).clone();
-                    if let Some(fresh) = self.fresh_id(&call.call_id, settled) {
-                        call.call_id = Cow::Owned(fresh.clone());
-                        output.call_id = Cow::Owned(fresh);
-                        (call.renamed, output.renamed) = (true, true);
-                    }
-                    self.entries.push(Entry::Call(call));
-                    answers.push(Entry::Output(output));
+                    answers.push(self.pair(call, first, settled));
                 }
                 results => tell_conflict(&calls, results, &mut afterwards),
             }
@@ -228,13 +227,25 @@ impl<'a> Builder<'a> {
         self.entries.append(&mut afterwards);
     }
 
+    /// Adds a call, under an id that no turn before has used; its output follows when all calls of the turn are there.
+    fn pair(&mut self, call: &Call<'a>, output: &Output<'a>, group: usize) -> Entry<'a> {
+        let (mut call, mut output) = (call.clone(), output.clone());
+        if let Some(fresh) = self.fresh_id(call.call_id.clone(), group) {
+            call.call_id = Cow::Owned(fresh.clone());
+            output.call_id = Cow::Owned(fresh);
+            (call.renamed, output.renamed) = (true, true);
+        }
+        self.entries.push(Entry::Call(call));
+        Entry::Output(output)
+    }
+
     /// A new id for a call whose id a turn before has used, the same one every time.
-    fn fresh_id(&mut self, call_id: &str, group: usize) -> Option<String> {
-        if self.used.insert(call_id.to_owned()) {
+    fn fresh_id(&mut self, call_id: Cow<'a, str>, group: usize) -> Option<String> {
+        if self.used.insert(call_id) {
             return None;
         }
         let mut fresh = format!("am_history_{}_{group}", self.turns);
-        while !self.used.insert(fresh.clone()) {
+        while !self.used.insert(Cow::Owned(fresh.clone())) {
             fresh.push('_');
         }
         Some(fresh)

@@ -1,5 +1,7 @@
 //! What a turn writes as it goes, and what it is made to write once.
 
+use std::sync::Arc;
+
 use amalgam_protocol::{Json, Status};
 use bytes::Bytes;
 
@@ -203,8 +205,8 @@ pub enum Answer {
 
 /// Writes of turns.
 pub trait TurnStore: Send + Sync {
-    /// One step of a turn.
-    fn write<'a>(&'a self, scope: &'a Scope, write: TurnWrite) -> Stored<'a, Written>;
+    /// One step of a turn. Shared: it is read where it is written, and belongs to whoever may have to write it again.
+    fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written>;
 
     /// Claims a request by its key, for this process.
     fn claim<'a>(

@@ -122,6 +122,10 @@ impl<'a> Conversation<'a, '_> {
 
     /// The text of a content that must be one; anything else waits for the next user message.
     fn text_of(&mut self, content: &Content<'a>) -> Option<Escaped<'a>> {
+        // Most contents are no more than that.
+        if let Content::Text(text) = content {
+            return Some(kept(*text));
+        }
         let mut texts = Vec::new();
         for part in self.parts.read(content) {
             match part {

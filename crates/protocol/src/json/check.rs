@@ -264,24 +264,34 @@ impl Checker<'_, '_> {
 /// spends its check.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let (eights, rest) = bytes.as_chunks::<8>();
     let mut run = 0;
-    for eight in bytes.chunks_exact(8) {
-        let word = u64::from_le_bytes(eight.try_into().expect("chunks_exact gives eight bytes"));
-        let quote = word ^ (ONES * 0x22);
-        let backslash = word ^ (ONES * 0x5c);
-        // The high bit of each byte that is zero, or below a space; a borrow can only mark bytes above a true one.
-        let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let found = (zero | control) & HIGHS;
+    for eight in eights {
+        let found = special(*eight);
         if found != 0 {
             return run + (found.trailing_zeros() / 8) as usize;
         }
         run += 8;
     }
-    let rest = bytes.get(run..).unwrap_or_default();
+    // The last eight bytes tell about those that are left over, and about some for the second time.
+    if bytes.last_chunk().is_some_and(|last| special(*last) == 0) {
+        return bytes.len();
+    }
     run + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
+}
+
+/// The high bit of each byte that is a quote, a backslash or a control character; a borrow can only mark bytes above a true
+/// one.
+#[inline]
+fn special(eight: [u8; 8]) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let word = u64::from_le_bytes(eight);
+    let quote = word ^ (ONES * 0x22);
+    let backslash = word ^ (ONES * 0x5c);
+    let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (zero | control) & HIGHS
 }
 
 /// The first quote or backslash among the first bytes, about `most` of them.

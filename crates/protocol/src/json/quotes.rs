@@ -2,7 +2,7 @@
 //!
 //! A large request is mostly text, and a branch at each of its escapes is guessed wrong about half of the time.
 
-use wide::u8x16;
+use wide::u8x64;
 
 /// The quotes around strings, in their order, and whether what stands between them may stand there.
 pub(super) struct Quotes<'a> {
@@ -84,7 +84,7 @@ impl<'a> Quotes<'a> {
         self.faulty |= masks.control & inside != 0;
         if escaped != 0 {
             // Nearly all are line ends, quotes and backslashes; only the others are looked at one by one.
-            let odd = escaped & !(masks.quote | masks.backslash | equal(block, b'n'));
+            let odd = escaped & !(masks.quote | masks.backslash | equal(u8x64::from(*block), b'n'));
             self.faulty |= odd != 0 && !self.escapes_are_good(odd);
         }
     }
@@ -140,24 +140,17 @@ fn parities(mut bits: u64) -> u64 {
 
 #[inline]
 fn masks(block: &[u8; 64]) -> Masks {
+    let bytes = u8x64::from(*block);
     Masks {
-        quote: equal(block, b'"'),
-        backslash: equal(block, b'\\'),
-        control: bits(block, |bytes| bytes.min(u8x16::splat(0x1f)).simd_eq(bytes)),
+        quote: equal(bytes, b'"'),
+        backslash: equal(bytes, b'\\'),
+        control: bytes.min(u8x64::splat(0x1f)).simd_eq(bytes).to_bitmask(),
     }
 }
 
 #[inline]
-fn equal(block: &[u8; 64], byte: u8) -> u64 {
-    bits(block, |bytes| bytes.simd_eq(u8x16::splat(byte)))
-}
-
-/// Asks sixteen bytes at a time.
-#[inline]
-fn bits(block: &[u8; 64], is: impl Fn(u8x16) -> u8x16) -> u64 {
-    let (sixteens, _) = block.as_chunks::<16>();
-    let found = sixteens.iter().enumerate();
-    found.fold(0, |bits, (step, bytes)| bits | (u64::from(is(u8x16::from(*bytes)).to_bitmask()) << (16 * step)))
+fn equal(bytes: u8x64, byte: u8) -> u64 {
+    bytes.simd_eq(u8x64::splat(byte)).to_bitmask()
 }
 
 #[cfg(test)]

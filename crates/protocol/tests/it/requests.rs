@@ -186,3 +186,31 @@ fn usage_is_read_in_the_words_of_either_wire() {
     );
     assert_eq!(read(json!({"input_tokens": 5, "output_tokens": 6})).total(), 11);
 }
+
+#[test]
+fn whatever_a_request_sets_its_response_repeats() {
+    let set = json!({
+        "temperature": 0.5,
+        "text": {"format": {"type": "json_object"}, "verbosity": "low"},
+        "tool_choice": "none",
+        "tools": [{"type": "function", "name": "f", "description": null, "parameters": null, "strict": true}],
+        "top_logprobs": 3,
+        "top_p": 0.25,
+        "truncation": "auto",
+        "presence_penalty": 0.5,
+        "frequency_penalty": 0.75,
+        "metadata": {"a": "b"},
+    });
+    let repeated = |body: &Value| -> Value {
+        read(body, |request| {
+            let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
+            serde_json::from_str(&format!("{{{}}}", str::from_utf8(settings.bytes()).unwrap())).unwrap()
+        })
+    };
+    let usual = repeated(&json!({}));
+    for (key, value) in set.as_object().unwrap() {
+        let mut expected = usual.clone();
+        expected[key] = value.clone();
+        assert_eq!(repeated(&json!({key: value})), expected, "{key}");
+    }
+}

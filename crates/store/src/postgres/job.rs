@@ -1,6 +1,9 @@
 //! One write of a turn on its way to the database: what it says in the words of the statements.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use amalgam_core::{
     Scope, Stem, StoreError,
@@ -13,7 +16,7 @@ use tokio::sync::oneshot;
 pub(super) struct Job {
     pub(super) scope: Scope,
     pub(super) stem: Stem,
-    pub(super) write: TurnWrite,
+    pub(super) write: Arc<TurnWrite>,
     /// Stands in the row that the write changes: who finds it there knows that the write happened.
     pub(super) mark: i64,
     pub(super) bytes: usize,
@@ -24,7 +27,7 @@ impl Job {
     pub(super) fn new(
         scope: &Scope,
         stem: Stem,
-        write: TurnWrite,
+        write: Arc<TurnWrite>,
         answer: oneshot::Sender<Result<Written, StoreError>>,
     ) -> Self {
         let (mark, bytes) = (mark_of(&write), bytes_of(&write));

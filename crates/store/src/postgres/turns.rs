@@ -1,5 +1,7 @@
 //! What turns write beside their steps: claims of requests that are done once; and turns as administrators see them.
 
+use std::sync::Arc;
+
 use amalgam_core::{
     Admin, Scope, Stem, StoreError,
     store::{Answer, Base, Claim, Keyed, ProcessId, Stored, Transcript, TurnRecord, TurnStore, TurnWrite, Written},
@@ -58,7 +60,7 @@ statements! {
 }
 
 impl TurnStore for Postgres {
-    fn write<'a>(&'a self, scope: &'a Scope, write: TurnWrite) -> Stored<'a, Written> {
+    fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
         Box::pin(async move {
             match (Stem::of(&write.response_id), &write.begin) {
                 (Some(stem), _) => self.writers.write(scope, stem, write).await,

@@ -73,7 +73,7 @@ impl Writers {
     }
 
     /// Hands a write in and waits for what became of it.
-    pub(super) async fn write(&self, scope: &Scope, stem: Stem, write: TurnWrite) -> Result<Written, StoreError> {
+    pub(super) async fn write(&self, scope: &Scope, stem: Stem, write: Arc<TurnWrite>) -> Result<Written, StoreError> {
         let mut hasher = DefaultHasher::new();
         write.response_id.hash(&mut hasher);
         let at = usize::try_from(hasher.finish() % self.lines.len().max(1) as u64).unwrap_or_default();

@@ -18,13 +18,14 @@ use tracing::{debug, warn};
 
 use super::file;
 
-/// Pages of 8 KiB. So many new ones are worth a move: 16 MiB. Pages that many commits change are moved once.
-const WORTH_MOVING: u32 = 2_048;
-/// From here on the writer sees to it that the log starts anew: 64 MiB.
-const LONG: u32 = 8_192;
+/// Pages of 8 KiB. So many new ones are worth a move: 8 MiB. Pages that many commits change are moved once.
+const WORTH_MOVING: u32 = 1_024;
+/// From here on the writer sees to it that the log starts anew: 16 MiB. A log that is written over again costs no more than
+/// one that grows, and less where the disk has to make room: a longer one only made the worst waits longer.
+const LONG: u32 = 2_048;
 /// It does so when no more than this is left to move, which takes it no time.
 const LITTLE: u32 = 256;
-/// And from here on in any case: 128 MiB.
+/// And from here on in any case: 32 MiB.
 const TOO_LONG: u32 = 2 * LONG;
 /// From here on nothing is written: 1 GiB.
 const ENDLESS: u32 = 131_072;

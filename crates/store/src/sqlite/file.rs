@@ -19,7 +19,7 @@ const PAGE_BYTES: i64 = 8 * 1024;
 const WRITER_CACHE_KIB: i64 = 8 * 1024;
 const READER_CACHE_KIB: i64 = 2 * 1024;
 /// A log that grew beyond this is cut when it starts anew.
-const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
+const LOG_KEPT_BYTES: i64 = 32 * 1024 * 1024;
 
 /// Makes the folder and the file if they are not there, for nobody but their owner. The files that SQLite puts beside it
 /// get the same permissions.

@@ -64,7 +64,9 @@ where
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>) {
-        let Self { done, answer, .. } = *self;
+        let Self { done, answer, work } = *self;
+        // What the work was done with goes first: the last one who holds it frees it, best where it was made.
+        drop(work);
         // Nobody listens when the future was dropped; the work is done all the same.
         drop(answer.send(outcome.and_then(|()| done.ok_or_else(closed))));
     }

@@ -1,5 +1,7 @@
 //! What turns write: each step in one piece of work.
 
+use std::sync::Arc;
+
 use amalgam_core::{
     Admin, Scope, Stem, UpstreamMemory,
     store::{
@@ -20,7 +22,7 @@ use super::{
 use crate::rows;
 
 impl TurnStore for Sqlite {
-    fn write<'a>(&'a self, scope: &'a Scope, write: TurnWrite) -> Stored<'a, Written> {
+    fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
         let scope = scope.clone();
         self.change(move |transaction| step(transaction, &scope, &write))
     }

@@ -234,7 +234,7 @@ pub(crate) fn tool(name: &str) -> BankTool {
 
 /// Writes what must be kept.
 pub(crate) async fn keep(store: &Engine, scope: &Scope, write: TurnWrite) {
-    assert_eq!(store.write(scope, write).await.unwrap(), Written::Kept);
+    assert_eq!(store.write(scope, write.into()).await.unwrap(), Written::Kept);
 }
 
 /// Where a response is.

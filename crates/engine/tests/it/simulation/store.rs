@@ -192,7 +192,8 @@ impl Drop for OnItsWay<'_> {
 }
 
 impl TurnStore for SimStore {
-    fn write<'a>(&'a self, _: &'a Scope, write: TurnWrite) -> Stored<'a, Written> {
+    fn write<'a>(&'a self, _: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
+        let write = Arc::unwrap_or_clone(write);
         Box::pin(async move {
             let what = describe(&write);
             self.0.step(format!("store: {what}")).await;

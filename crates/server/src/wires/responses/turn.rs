@@ -404,7 +404,7 @@ async fn enqueue(
         // The work is handed to the queue: whoever sends the same again gets the same response.
         answer: order.keyed.clone().map(|keyed| (keyed, Some(amalgam_core::store::Answer::Stored))),
     };
-    Ok(match app.store.write(scope, write).await? {
+    Ok(match app.store.write(scope, write.into()).await? {
         Written::Kept => Some(Begun::Queued { response: Box::new(response), delivery }),
         Written::Lost => None,
     })

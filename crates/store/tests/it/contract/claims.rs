@@ -117,6 +117,6 @@ pub(crate) async fn a_lost_write_settles_nothing(store: Engine) {
     let turn = Turn::new("hi");
     assert_eq!(claim(&store, "k", &turn.id).await, Claim::First);
     let lost = TurnWrite { answer: Some((keyed("k"), Some(Answer::Stored))), ..turn.ending() };
-    assert_eq!(store.write(&anna(), lost).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), lost.into()).await.unwrap(), Written::Lost);
     assert_eq!(claim(&store, "k", "resp_x").await, Claim::Running { response_id: turn.id });
 }

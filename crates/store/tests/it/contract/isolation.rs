@@ -20,10 +20,10 @@ async fn asked(store: &Engine, scope: &Scope, ids: &Things) -> Vec<String> {
         format!("{:?}", store.events(scope, id, None, 100).await),
         format!("{:?}", store.cancel_response(scope, id, NOW).await),
         format!("{:?}", store.items(scope, &ids.items).await),
-        format!("{:?}", store.write(scope, write.ending()).await),
-        format!("{:?}", store.write(scope, write.starting()).await),
-        format!("{:?}", store.write(scope, write.saying(50, 51, "x")).await),
-        format!("{:?}", store.write(scope, child.whole(Some(ids.place.clone()))).await),
+        format!("{:?}", store.write(scope, write.ending().into()).await),
+        format!("{:?}", store.write(scope, write.starting().into()).await),
+        format!("{:?}", store.write(scope, write.saying(50, 51, "x").into()).await),
+        format!("{:?}", store.write(scope, child.whole(Some(ids.place.clone())).into()).await),
         format!("{:?}", store.conversation(scope, conversation).await),
         format!("{:?}", store.update_conversation(scope, conversation, json("{}")).await),
         format!("{:?}", store.add_items(scope, conversation, vec![new]).await),
@@ -105,7 +105,7 @@ pub(crate) async fn ids_that_look_like_statements_are_only_ids(store: Engine) {
         assert_eq!(store.remembered(operator(), text).await.unwrap(), None);
         assert_eq!(store.revoke_key(operator(), None, text, NOW).await.unwrap(), None);
         let write = Turn { id: text.to_owned(), ..turn.clone() }.whole(None);
-        assert!(!matches!(store.write(&anna(), write).await, Ok(Written::Kept)), "`{text}` is no response's id");
+        assert!(!matches!(store.write(&anna(), write.into()).await, Ok(Written::Kept)), "`{text}` is no response's id");
     }
     assert!(store.response(&anna(), &turn.id).await.unwrap().is_some());
 }

@@ -71,13 +71,13 @@ pub(crate) async fn a_lost_write_leaves_no_trace_of_its_tools(store: Engine) {
     let step =
         |turn: &Turn| TurnWrite { tools: vec![ran(0), run(1)], approvals: vec![asked(turn, "mcpr_1")], ..turn.step() };
     let lost = async |scope: &Scope, write| assert_eq!(store.write(scope, write).await.unwrap(), Written::Lost);
-    lost(&anna(), TurnWrite { process: THERE, ..step(&running) }).await;
-    lost(&anna(), step(&ended)).await;
-    lost(&anna(), step(&Turn::new("never"))).await;
+    lost(&anna(), TurnWrite { process: THERE, ..step(&running) }.into()).await;
+    lost(&anna(), step(&ended).into()).await;
+    lost(&anna(), step(&Turn::new("never")).into()).await;
     // The second beginning of a response.
-    lost(&anna(), TurnWrite { begin: Some(Box::new(running.begin())), ..step(&running) }).await;
+    lost(&anna(), TurnWrite { begin: Some(Box::new(running.begin())), ..step(&running) }.into()).await;
     for stranger in strangers() {
-        lost(&stranger, step(&running)).await;
+        lost(&stranger, step(&running).into()).await;
     }
     assert_eq!((runs(&store, &running).await, runs(&store, &ended).await), (vec![run(0)], vec![]));
     for scope in [anna()].into_iter().chain(strangers()) {

@@ -153,7 +153,7 @@ pub(crate) async fn what_was_deleted_cannot_be_continued(store: Engine) {
     let alone = place(&store, &anna(), &root.id).await;
     assert!(store.delete_response(&anna(), &root.id).await.unwrap());
     let late = Turn::new("late");
-    assert_eq!(store.write(&anna(), late.whole(Some(alone))).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late.whole(Some(alone)).into()).await.unwrap(), Written::Lost);
     assert_eq!(store.response(&anna(), &late.id).await.unwrap(), None);
 
     // Also when others build on it.
@@ -161,7 +161,7 @@ pub(crate) async fn what_was_deleted_cannot_be_continued(store: Engine) {
     let child = say(&store, &anna(), Some(&root), "child").await;
     let built_on = place(&store, &anna(), &root.id).await;
     assert!(store.delete_response(&anna(), &root.id).await.unwrap());
-    assert_eq!(store.write(&anna(), late.whole(Some(built_on))).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late.whole(Some(built_on)).into()).await.unwrap(), Written::Lost);
     assert_eq!(store.response(&anna(), &late.id).await.unwrap(), None);
     assert_eq!(line(&store, &anna(), &child.id).await, line_of(&[&root, &child]));
 }
@@ -174,7 +174,7 @@ pub(crate) async fn a_place_that_was_deleted_is_not_taken_by_another(store: Engi
     assert!(store.delete_response(&anna(), &first.id).await.unwrap());
     let second = say(&store, &anna(), Some(&root), "second").await;
     let late = Turn::new("late");
-    assert_eq!(store.write(&anna(), late.whole(Some(stale))).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late.whole(Some(stale)).into()).await.unwrap(), Written::Lost);
     assert_eq!(store.response(&anna(), &late.id).await.unwrap(), None);
     let third = say(&store, &anna(), Some(&second), "third").await;
     assert_eq!(line(&store, &anna(), &third.id).await, line_of(&[&root, &second, &third]));

@@ -96,7 +96,7 @@ pub(crate) async fn a_dead_process_writes_nothing_any_more(store: Engine) {
     assert_eq!(ids_taken(&store, THERE, 1).await, [taken.id.as_str()]);
 
     for write in [running.saying(0, 1, "x"), running.ending(), taken.starting(), taken.ending()] {
-        assert_eq!(store.write(&anna(), write).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), write.into()).await.unwrap(), Written::Lost);
     }
     assert_eq!(store.events(&anna(), &running.id, None, 9).await.unwrap().unwrap().chunks, []);
     keep(&store, &anna(), TurnWrite { process: THERE, ..taken.starting() }).await;
@@ -168,14 +168,14 @@ pub(crate) async fn a_queued_turn_starts_once(store: Engine) {
     let taken = queue(&store, "taken").await;
     assert_eq!(ids_taken(&store, HERE, 1).await, [taken.id.as_str()]);
     let elsewhere = TurnWrite { process: THERE, ..taken.starting() };
-    assert_eq!(store.write(&anna(), elsewhere).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), elsewhere.into()).await.unwrap(), Written::Lost);
     keep(&store, &anna(), taken.starting()).await;
-    assert_eq!(store.write(&anna(), taken.starting()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), taken.starting().into()).await.unwrap(), Written::Lost);
     assert_eq!(status(&store, &taken).await, Status::InProgress);
     keep(&store, &anna(), taken.ending()).await;
 
     let waiting = queue(&store, "waiting").await;
-    assert_eq!(store.write(&anna(), waiting.ending()).await.unwrap(), Written::Lost, "nobody runs it yet");
+    assert_eq!(store.write(&anna(), waiting.ending().into()).await.unwrap(), Written::Lost, "nobody runs it yet");
     keep(&store, &anna(), waiting.starting()).await;
     assert_eq!(ids_taken(&store, THERE, 9).await, [""; 0]);
     keep(&store, &anna(), waiting.ending()).await;
@@ -198,7 +198,11 @@ pub(crate) async fn a_turn_that_was_given_back_waits_again(store: Engine) {
     let statuses = [status(&store, &second).await, status(&store, &foreground).await, status(&store, &done).await];
     assert_eq!(statuses, [Status::Queued, Status::InProgress, Status::Completed]);
     assert_eq!(ids_taken(&store, THERE, 9).await, [first.id.as_str(), &second.id]);
-    assert_eq!(store.write(&anna(), second.ending()).await.unwrap(), Written::Lost, "it is another process's now");
+    assert_eq!(
+        store.write(&anna(), second.ending().into()).await.unwrap(),
+        Written::Lost,
+        "it is another process's now"
+    );
 }
 
 pub(crate) async fn held_turns_are_those_that_have_not_ended(store: Engine) {

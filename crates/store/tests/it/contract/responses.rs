@@ -81,7 +81,7 @@ pub(crate) async fn a_write_that_comes_twice_is_kept_once(store: Engine) {
         keep(&store, &anna(), write.clone()).await;
     }
     for write in &writes {
-        assert_eq!(store.write(&anna(), write.clone()).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), write.clone().into()).await.unwrap(), Written::Lost);
     }
     assert_eq!(line(&store, &anna(), &first.id).await, line_of(&[&root, &first]));
     assert_eq!(line(&store, &anna(), &fork.id).await, line_of(&[&root, &fork]));
@@ -94,7 +94,7 @@ pub(crate) async fn a_response_that_has_ended_takes_no_more(store: Engine) {
     let other = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
     let again = TurnWrite { end: Some(Box::new(other)), transcripts: vec![call(0)], ..turn.step() };
     for write in [again, turn.saying(5, 6, "late"), turn.starting()] {
-        assert_eq!(store.write(&anna(), write).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), write.into()).await.unwrap(), Written::Lost);
     }
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), before);
     assert_eq!(store.events(&anna(), &turn.id, None, 9).await.unwrap().unwrap().chunks, []);
@@ -107,7 +107,7 @@ pub(crate) async fn a_response_of_another_process_takes_nothing(store: Engine) {
     let turn = Turn::new("hi");
     keep(&store, &anna(), turn.beginning(turn.begin())).await;
     let elsewhere = TurnWrite { process: THERE, ..turn.ending() };
-    assert_eq!(store.write(&anna(), elsewhere).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), elsewhere.into()).await.unwrap(), Written::Lost);
     let kept = store.response(&anna(), &turn.id).await.unwrap().unwrap();
     assert_eq!((kept.status, kept.output), (told(Status::InProgress), json("[]")));
     keep(&store, &anna(), turn.ending()).await;
@@ -115,7 +115,7 @@ pub(crate) async fn a_response_of_another_process_takes_nothing(store: Engine) {
 
 pub(crate) async fn a_response_that_is_not_there_takes_nothing(store: Engine) {
     let turn = Turn::new("hi");
-    assert_eq!(store.write(&anna(), turn.ending()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
     for id in [turn.id.as_str(), "", "resp_1", "resp_AM-1-short"] {
         assert_eq!(store.response(&anna(), id).await.unwrap(), None);
         assert_eq!(store.lineage(&anna(), id).await.unwrap(), None);
@@ -200,7 +200,7 @@ pub(crate) async fn a_background_response_can_be_cancelled_once(store: Engine) {
         let again = store.cancel_response(&anna(), &turn.id, NOW + 2).await.unwrap();
         assert_eq!(again, Some(Cancelled::Ended(ended.clone())));
         for write in [turn.starting(), turn.saying(0, 1, "x"), turn.ending()] {
-            assert_eq!(store.write(&anna(), write).await.unwrap(), Written::Lost);
+            assert_eq!(store.write(&anna(), write.into()).await.unwrap(), Written::Lost);
         }
         assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), Some(*ended));
         assert_eq!(store.take_queued(operator(), THERE, 9).await.unwrap(), []);
@@ -237,7 +237,7 @@ pub(crate) async fn a_deleted_response_is_gone_with_its_events_and_calls(store: 
     assert_eq!(store.items(&anna(), std::slice::from_ref(&turn.input_id)).await.unwrap(), [None]);
     let admin = anna();
     assert_eq!(store.turn(admin.admin().unwrap(), &turn.id).await.unwrap(), None);
-    assert_eq!(store.write(&anna(), turn.ending()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
 
     // Were the same id ever made again, nothing of the old response would be in it.
     keep(&store, &anna(), turn.beginning(begin)).await;

@@ -197,16 +197,16 @@ pub(crate) async fn a_lost_write_says_nothing_in_the_thread(store: Engine) {
     let turn = Turn::new("one");
     let heard = store.speak(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
     let unknown = answering(&turn, ticket, &heard, "re one");
-    assert_eq!(store.write(&anna, unknown).await.unwrap(), Written::Lost, "it has not begun");
+    assert_eq!(store.write(&anna, unknown.into()).await.unwrap(), Written::Lost, "it has not begun");
     keep(&store, &anna, turn.beginning(turn.begin())).await;
     let foreign = TurnWrite { process: THERE, ..answering(&turn, ticket, &heard, "re one") };
-    assert_eq!(store.write(&anna, foreign).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna, foreign.into()).await.unwrap(), Written::Lost);
     assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
     assert_eq!(is_next(&store, &anna, next).await, Some(false));
 
     keep(&store, &anna, answering(&turn, ticket, &heard, "re one")).await;
     let twice = answering(&turn, ticket, &heard, "again");
-    assert_eq!(store.write(&anna, twice).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna, twice.into()).await.unwrap(), Written::Lost);
     let expected = dialogue(&[("user", "one"), ("assistant", "re one")]);
     assert_eq!(said(&store, &anna, ticket.session_id).await, expected);
     assert_eq!(store.sessions(&anna, None, 9).await.unwrap()[0].messages, 2);
@@ -342,7 +342,7 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     assert_eq!(metadata(&store, &anna, heard.user_message_id).await, [error]);
     // What it does after it was buried says nothing.
     let late = answering(&turn, dead, &heard, "re one");
-    assert_eq!(store.write(&anna, late).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna, late.into()).await.unwrap(), Written::Lost);
     assert_eq!(is_next(&store, &anna, elsewhere).await, Some(true));
     store.leave(&anna, elsewhere, None).await.unwrap();
     let next = talk(&store, &anna, None, THERE, "two").await;

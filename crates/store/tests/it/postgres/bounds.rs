@@ -17,7 +17,7 @@ async fn write_all(store: &Engine, turns: usize) -> JoinSet<Result<(), StoreErro
     let mut writing = JoinSet::new();
     for _ in 0..turns {
         let store = store.clone();
-        writing.spawn(async move { store.write(&anna(), Turn::new("x").whole(None)).await.map(drop) });
+        writing.spawn(async move { store.write(&anna(), Turn::new("x").whole(None).into()).await.map(drop) });
     }
     writing
 }
@@ -66,7 +66,7 @@ fn bytes_that_wait_are_bounded_and_a_large_write_still_goes_through() {
         let first = write_all(&store, 1).await;
         database.aside().await.until(WAITING, |count| count == 1).await;
         let large = Turn::new(&"y".repeat(10_000)).whole(None);
-        assert!(matches!(store.write(&anna(), large).await, Err(StoreError::Busy)));
+        assert!(matches!(store.write(&anna(), large.into()).await, Err(StoreError::Busy)));
         aside.run("COMMIT").await;
         first.join_all().await.into_iter().for_each(|written| written.unwrap());
     });
@@ -106,7 +106,7 @@ fn a_statement_that_takes_too_long_ends_and_leaves_nothing() {
         aside.run(LOCK).await;
         let turn = Turn::new("late");
         let begun = Instant::now();
-        let written = store.write(&anna(), turn.whole(None)).await;
+        let written = store.write(&anna(), turn.whole(None).into()).await;
         assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
         let read = store.response(&anna(), &turn.id).await;
         assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");

@@ -47,7 +47,7 @@ fn write_on(store: &Engine, log: &Arc<Log>, writing: &mut JoinSet<()>) {
         while !log.over.load(Ordering::SeqCst) {
             let turn = Turn::new("on and on");
             let write = TurnWrite { transcripts: vec![call(0)], ..turn.whole(None) };
-            match store.write(&anna(), write).await {
+            match store.write(&anna(), write.into()).await {
                 Ok(Written::Kept) => log.kept.lock().unwrap().push(turn.id),
                 Err(StoreError::Unavailable(_) | StoreError::Busy) => {
                     log.refused.lock().unwrap().push(turn.id);
@@ -167,7 +167,7 @@ async fn write_through(proxy: &Proxy, loses: Loses, store: &Engine, write: TurnW
     let lost = proxy.lost();
     proxy.lose(loses);
     let writer = store.clone();
-    writing.spawn(async move { writer.write(&anna(), write).await });
+    writing.spawn(async move { writer.write(&anna(), write.into()).await });
     match loses {
         Loses::AnswersToCommits => aside.until(arrived, |count| count == 1).await,
         _ => until("the request is lost", SOON, || proxy.lost() > lost).await,
@@ -231,13 +231,13 @@ fn a_write_that_comes_again_after_an_unknown_outcome_is_known() {
             proxy.lose(Loses::Answers);
         };
         let (scope, ending) = (anna(), turn.ending());
-        let (written, ()) = tokio::join!(store.write(&scope, ending), blind);
+        let (written, ()) = tokio::join!(store.write(&scope, ending.into()), blind);
         assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
         aside.until("SELECT count(*) FROM responses WHERE status = 'completed'", |count| count == 1).await;
         proxy.cut();
         keep(&store, &anna(), turn.ending()).await;
         // Only once: from then on it is a response that has ended.
-        assert_eq!(store.write(&anna(), turn.ending()).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
     });
 }
 

@@ -35,7 +35,7 @@ fn another_process_hears_of_what_has_changed() {
         let cancelled = one.changed(&turn.id);
         other.cancel_response(&anna(), &turn.id, NOW).await.unwrap().unwrap();
         called(cancelled, "the other one cancels it").await;
-        assert_eq!(one.write(&anna(), turn.ending()).await.unwrap(), Written::Lost);
+        assert_eq!(one.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
 
         let turn = Turn::new("again");
         keep(&one, &anna(), turn.beginning(turn.begin())).await;

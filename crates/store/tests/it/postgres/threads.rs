@@ -120,7 +120,7 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
         talk(&store, &scope(2, "warm"), None, HERE, "warm").await;
 
         let (asked, end) = (store.clone(), answering(&turn, ticket, &heard, "re one"));
-        let answer = async move { asked.write(&anna(), end).await.unwrap() };
+        let answer = async move { asked.write(&anna(), end.into()).await.unwrap() };
         let answered = "SELECT count(*) FROM messages WHERE content = 're one'";
         let written = ask_and_lose(&proxy, Loses::AnswersToCommits, &aside, answered, answer).await;
         assert_eq!(written, Written::Kept);

@@ -22,7 +22,7 @@ fn a_full_disk_refuses_whole_writes_and_recovers() {
         let mut kept = Vec::new();
         let refused = loop {
             let turn = Turn::new(&"x".repeat(20_000));
-            match store.write(&anna(), turn.whole(None)).await {
+            match store.write(&anna(), turn.whole(None).into()).await {
                 Ok(written) => {
                     assert_eq!(written, Written::Kept);
                     kept.push(turn);
@@ -69,7 +69,7 @@ fn a_write_that_cannot_be_does_not_harm_those_beside_it() {
                 7 => write.begin.as_mut().unwrap().input = Turn::new(&"y".repeat(3 << 20)).input,
                 _ => {}
             }
-            writes.push(store.write(&anna, write));
+            writes.push(store.write(&anna, write.into()));
         }
         lock.rollback().unwrap();
         for (number, write) in writes.into_iter().enumerate() {
@@ -96,13 +96,13 @@ fn a_lock_of_another_process_passes() {
         let mut other = home.look();
         let lock = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
         let held_up = Turn::new("held up");
-        let mut waiting = store.write(&anna, held_up.whole(None));
+        let mut waiting = store.write(&anna, held_up.whole(None).into());
         let mut refused = 0;
         // The queue has a bound: whoever comes when it is full hears so at once. S16. Four wait, and the writer has
         // taken at most as many, one of which is not of these.
         let mut behind = Vec::new();
         for _ in 0..10 {
-            let mut write = store.write(&anna, Turn::new("behind").whole(None));
+            let mut write = store.write(&anna, Turn::new("behind").whole(None).into());
             match write.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(Err(StoreError::Busy)) => refused += 1,
                 Poll::Ready(other) => panic!("{other:?}"),
@@ -119,7 +119,7 @@ fn a_lock_of_another_process_passes() {
         lock.rollback().unwrap();
         drop(other);
         let mut tries = 0;
-        while let Err(error) = store.write(&anna, held_up.whole(None)).await {
+        while let Err(error) = store.write(&anna, held_up.whole(None).into()).await {
             // What was queued behind the lock may still be in the way.
             assert!(matches!(error, StoreError::Busy | StoreError::Unavailable(_)), "{error}");
             tries += 1;
@@ -138,7 +138,7 @@ fn whoever_leaves_takes_nothing_with_them() {
         let anna = anna();
         let left: Vec<Turn> = (0..50).map(|number| Turn::new(&format!("{number}"))).collect();
         for turn in &left {
-            let mut write = store.write(&anna, turn.whole(None));
+            let mut write = store.write(&anna, turn.whole(None).into());
             let _ = write.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             drop(write);
             drop(store.response(&anna, &turn.id));
