@@ -66,8 +66,9 @@ struct Plan {
 const FULL: Plan = Plan {
     name: "full",
     connections: 16,
-    rounds: 7,
-    round: Duration::from_millis(1000),
+    // Many short ones: a machine that others use changes its pace within a second, and a ratio wants both sides of one pace.
+    rounds: 21,
+    round: Duration::from_millis(350),
     paced_rounds: 7,
     latency_rounds: 3,
     latency_round: Duration::from_millis(1500),
@@ -79,8 +80,8 @@ const FULL: Plan = Plan {
 const QUICK: Plan = Plan {
     name: "quick",
     connections: 16,
-    rounds: 3,
-    round: Duration::from_millis(400),
+    rounds: 6,
+    round: Duration::from_millis(200),
     paced_rounds: 2,
     latency_rounds: 1,
     latency_round: Duration::from_millis(500),
