@@ -112,8 +112,9 @@ impl Stem {
     pub fn of(id: &str) -> Option<Self> {
         let (head, random) = id.as_bytes().split_last_chunk::<LENGTH>()?;
         let ours = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let mark = MARK.as_bytes();
         let marked =
-            head.ends_with(MARK) || (head.ends_with(b"-") && head.windows(MARK.len()).any(|part| part == MARK));
+            head.ends_with(mark) || (head.ends_with(b"-") && head.windows(mark.len()).any(|part| part == mark));
         if !marked || !random.iter().all(ours) {
             return None;
         }
@@ -135,10 +136,10 @@ impl Ids {
     /// A new id.
     pub fn make(&mut self, kind: IdKind) -> String {
         let prefix = kind.prefix();
-        let end = prefix.len() + 4 + LENGTH;
+        let end = prefix.len() + MARK.len() + LENGTH;
         let mut id = String::with_capacity(end);
         id.push_str(prefix);
-        id.push_str("_AM-");
+        id.push_str(MARK);
         if let Self::Within(stem) = self {
             id.push_str(stem.as_str());
         }
@@ -148,7 +149,7 @@ impl Ids {
 
     /// A new id of something that is listed by its age: later ones sort behind.
     pub fn dated(&mut self, kind: IdKind, now_ms: u64) -> String {
-        let mut id = format!("{}_AM-", kind.prefix());
+        let mut id = [kind.prefix(), MARK].concat();
         let end = id.len() + LENGTH;
         id.push_str(std::str::from_utf8(&sortable(now_ms)).expect("letters are ASCII"));
         self.push_random(&mut id, end);
@@ -159,8 +160,9 @@ impl Ids {
     pub fn response(&mut self, now_ms: u64) -> String {
         // Not formatted: that would be a third of what a new id costs.
         let now = now_ms.to_string();
-        let mut id = String::with_capacity("resp_AM-".len() + now.len().max(DIGITS) + 1 + LENGTH);
-        id.push_str("resp_AM-");
+        let mut id = String::with_capacity(RESPONSE.len() + MARK.len() + now.len().max(DIGITS) + 1 + LENGTH);
+        id.push_str(RESPONSE);
+        id.push_str(MARK);
         id.extend(std::iter::repeat_n('0', DIGITS.saturating_sub(now.len())));
         id.push_str(&now);
         id.push('-');
@@ -207,7 +209,8 @@ fn sortable(now_ms: u64) -> [u8; TIME] {
 }
 
 /// What all of them have between their prefix and the rest.
-const MARK: &[u8] = b"_AM-";
+const MARK: &str = "_AM-";
+const RESPONSE: &str = "resp";
 /// The digits of a time in milliseconds, at least.
 const DIGITS: usize = 13;
 const LENGTH: usize = 24;

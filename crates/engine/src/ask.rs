@@ -57,14 +57,7 @@ impl Engine {
             return self.ask_as_it_is(ask, calling).await;
         };
         let history = expanded.history(ask.history)?;
-        let ask = Question { history: &history, losses: ask.losses.clone(), ..*ask };
-        let mut accepted = self.ask_as_it_is(&ask, calling).await?;
-        for loss in expanded.losses() {
-            if !accepted.losses.contains(loss) {
-                accepted.losses.push(loss.clone());
-            }
-        }
-        Ok(accepted)
+        self.ask_as_it_is(&Question { history: &history, losses: ask.losses.clone(), ..*ask }, calling).await
     }
 
     async fn ask_as_it_is(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {

@@ -148,6 +148,7 @@ pub(crate) struct Round {
     /// Tokens that are left of what the caller allows.
     pub(crate) output_tokens: Option<u64>,
 }
+
 impl Plan {
     /// Puts the tools into the request as the model is offered them.
     pub fn offer<'a>(&'a self, request: &mut CreateResponse<'a>) -> Result<(), Fault> {

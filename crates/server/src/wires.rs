@@ -192,7 +192,7 @@ pub(crate) fn is_administration(path: &str) -> bool {
 }
 
 pub(crate) fn is_public(path: &str) -> bool {
-    /// Apart from the others: every request asks, and to walk through all routes costs more than the rest of its entrance.
+    /// Apart from the others: every request asks, and the list of all routes is long.
     static PUBLIC: LazyLock<Vec<&'static str>> =
         LazyLock::new(|| ROUTES.iter().filter(|route| route.public).map(|route| route.path).collect());
     PUBLIC.contains(&path)

@@ -111,7 +111,7 @@ impl Key {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
 
-    pub(crate) const fn only(mut self, kinds: &'static [Kind]) -> Self {
+    pub(crate) const fn for_kinds(mut self, kinds: &'static [Kind]) -> Self {
         self.kinds = kinds;
         self
     }

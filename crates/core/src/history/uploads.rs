@@ -61,11 +61,6 @@ impl Expanded {
         Self { items, losses }
     }
 
-    /// What of the files could not be told.
-    pub fn losses(&self) -> &[Loss] {
-        &self.losses
-    }
-
     /// The history that this was made of, with the files in it.
     pub fn history<'a>(&'a self, history: &History<'a>) -> Result<History<'a>, Fault> {
         let mut items = self.items.iter();

@@ -284,21 +284,24 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
 /// one.
 #[inline]
 fn special(eight: [u8; 8]) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
     let word = u64::from_le_bytes(eight);
-    let quote = word ^ (ONES * 0x22);
-    let backslash = word ^ (ONES * 0x5c);
-    let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (zero | control) & HIGHS
+    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    quotes_and_backslashes(word) | control
 }
+
+/// The same without control characters.
+#[inline]
+fn quotes_and_backslashes(word: u64) -> u64 {
+    let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
+    ((quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash)) & HIGHS
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// The first quote or backslash among the first bytes, about `most` of them.
 #[inline]
 pub(super) fn quote_or_backslash(bytes: &[u8], most: usize) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
     let mut at = 0;
     while at < most {
         let Some(eight) = bytes.get(at..at + 8) else {
@@ -306,9 +309,7 @@ pub(super) fn quote_or_backslash(bytes: &[u8], most: usize) -> Option<usize> {
             return rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|found| at + found);
         };
         let word = u64::from_le_bytes(eight.try_into().expect("the slice has eight bytes"));
-        let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-        let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
-        let found = zero & HIGHS;
+        let found = quotes_and_backslashes(word);
         if found != 0 {
             return Some(at + (found.trailing_zeros() / 8) as usize);
         }
