@@ -36,6 +36,9 @@ pub(super) struct Connector {
     idle_ms: String,
 }
 
+/// Setting up a session that was cut is tried this often.
+const TRIES: usize = 3;
+
 /// What every session of ours is set to. Every statement finds its rows through an index; a plan that was made while a
 /// table was small must not read all of it once it is large, and the rules of locking are those of READ COMMITTED.
 const SETTINGS: &str = "
@@ -60,36 +63,47 @@ impl Connector {
         Self { address, tls, wait, statement_ms, idle_ms }
     }
 
-    /// A new connection, within the wait.
+    /// A new connection, within the wait. A session may be ended as any other while it is being set up.
     pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
         self.within(async {
-            let (client, driver) = self.address.config.connect(self.tls.clone()).await?;
-            let mut task = JoinSet::new();
-            task.spawn(async move {
-                // How it ended is told to whoever waits for an answer.
-                let _ = driver.await;
-            });
-            let deadlines: [(Param<'_>, Type); 2] = [(&self.statement_ms, Type::TEXT), (&self.idle_ms, Type::TEXT)];
-            tokio::try_join!(client.batch_execute(SETTINGS), client.execute_typed(DEADLINES, &deadlines))?;
-            Ok(Connection {
-                client,
-                prepared: Mutex::default(),
-                in_transaction: false,
-                cut: AtomicBool::new(false),
-                _task: task,
-            })
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                match self.set_up().await.map_err(Failure::from) {
+                    Err(failure) if tries < TRIES && failure.kind == FailureKind::Cut => {}
+                    done => return done,
+                }
+            }
         })
         .await
     }
 
-    /// A connection that the caller drives, without our settings.
-    pub(super) async fn open(&self) -> Result<(Client, tokio_postgres::Connection<Socket, Session>), StoreError> {
-        self.within(self.address.config.connect(self.tls.clone())).await
+    async fn set_up(&self) -> Result<Connection, Error> {
+        let (client, driver) = self.address.config.connect(self.tls.clone()).await?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // How it ended is told to whoever waits for an answer.
+            let _ = driver.await;
+        });
+        let deadlines: [(Param<'_>, Type); 2] = [(&self.statement_ms, Type::TEXT), (&self.idle_ms, Type::TEXT)];
+        tokio::try_join!(client.batch_execute(SETTINGS), client.execute_typed(DEADLINES, &deadlines))?;
+        Ok(Connection {
+            client,
+            prepared: Mutex::default(),
+            in_transaction: false,
+            cut: AtomicBool::new(false),
+            _task: task,
+        })
     }
 
-    async fn within<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StoreError> {
+    /// A connection that the caller drives, without our settings.
+    pub(super) async fn open(&self) -> Result<(Client, tokio_postgres::Connection<Socket, Session>), StoreError> {
+        self.within(async { Ok(self.address.config.connect(self.tls.clone()).await?) }).await
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, StoreError> {
         match time::timeout(self.wait, work).await {
-            Ok(done) => done.map_err(|error| Failure::from(error).into_unavailable(&self.address)),
+            Ok(done) => done.map_err(|failure| failure.into_unavailable(&self.address)),
             Err(_) => Err(StoreError::Unavailable(format!("{} does not answer", self.address))),
         }
     }

@@ -14,6 +14,12 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::given::Engine;
 
+/// A machine that tests has more to do than to serve.
+pub(super) fn patient() -> Options {
+    let long = Duration::from_secs(60);
+    Options { wait: long, statement: long, deadline: long, ..Options::default() }
+}
+
 /// A database that goes with its handle.
 pub(super) struct Fresh(Database);
 
@@ -27,9 +33,7 @@ impl Fresh {
     }
 
     pub(super) async fn store(&self) -> Engine {
-        // A machine that tests has more to do than to serve.
-        let patient = Duration::from_secs(60);
-        self.store_with(Options { wait: patient, statement: patient, deadline: patient, ..Options::default() }).await
+        self.store_with(patient()).await
     }
 
     pub(super) async fn store_with(&self, options: Options) -> Engine {

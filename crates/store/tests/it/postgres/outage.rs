@@ -16,7 +16,7 @@ use amalgam_store::postgres::{Options, Postgres};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    given::{Aside, Cluster, Fresh, runtime},
+    given::{Aside, Cluster, Fresh, patient, runtime},
     proxy::{Loses, Proxy},
 };
 use crate::given::{Engine, HERE, Turn, anna, asked, call, keep, operator, ran, run};
@@ -143,6 +143,31 @@ fn sessions_that_the_server_ends_are_replaced_and_no_write_is_lost_or_doubled() 
     });
 }
 
+#[test]
+#[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
+fn a_session_that_is_ended_while_it_is_set_up_is_made_anew() {
+    let database = Fresh::make();
+    runtime().block_on(async {
+        let proxy = Proxy::to(database.url()).await;
+        let options = Options { writers: 1, ..patient() };
+        let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
+        let aside = database.aside().await;
+        let listens = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = 'amalgam' AND query LIKE 'LISTEN%'";
+        aside.until(listens, |count| count == 1).await;
+
+        // The writer has had no reason to connect yet.
+        proxy.lose(Loses::Requests);
+        let mut writing = JoinSet::new();
+        let writer = store.clone();
+        writing.spawn(async move { writer.write(&anna(), Turn::new("one").whole(None).into()).await });
+        until("the session is being set up", SOON, || proxy.lost() > 0).await;
+        proxy.cut();
+        assert_eq!(writing.join_next().await.unwrap().unwrap().unwrap(), Written::Kept);
+        assert_eq!(aside.count("SELECT count(*) FROM responses").await, 1);
+    });
+}
+
 /// Gives up soon.
 fn impatient() -> Options {
     let (wait, deadline) = (Duration::from_millis(300), Duration::from_millis(600));
@@ -184,7 +209,7 @@ fn a_commit_whose_answer_is_lost_is_looked_up_and_not_repeated() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let options = Options { writers: 1, ..Options::default() };
+        let options = Options { writers: 1, ..patient() };
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         for loses in [Loses::AnswersToCommits, Loses::Commits, Loses::Requests] {
