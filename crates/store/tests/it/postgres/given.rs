@@ -20,6 +20,11 @@ pub(super) fn patient() -> Options {
     Options { wait: long, statement: long, deadline: long, ..Options::default() }
 }
 
+/// Gives up soon, though not before a busy machine has made a connection.
+pub(super) fn impatient() -> Options {
+    Options { wait: Duration::from_secs(1), deadline: Duration::from_secs(2), ..Options::default() }
+}
+
 /// A database that goes with its handle.
 pub(super) struct Fresh(Database);
 

@@ -16,7 +16,7 @@ use amalgam_store::postgres::{Options, Postgres};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    given::{Aside, Cluster, Fresh, patient, runtime},
+    given::{Aside, Cluster, Fresh, impatient, patient, runtime},
     proxy::{Loses, Proxy},
 };
 use crate::given::{Engine, HERE, Turn, anna, asked, call, keep, operator, ran, run};
@@ -168,12 +168,6 @@ fn a_session_that_is_ended_while_it_is_set_up_is_made_anew() {
     });
 }
 
-/// Gives up soon.
-fn impatient() -> Options {
-    let (wait, deadline) = (Duration::from_millis(300), Duration::from_millis(600));
-    Options { writers: 1, wait, deadline, ..Options::default() }
-}
-
 /// Has everything prepared on the writer's connection, so that only the write itself is on its way when something is lost.
 async fn warm_up(store: &Engine) {
     let warm = Turn::new("warm");
@@ -242,7 +236,7 @@ fn a_write_that_comes_again_after_an_unknown_outcome_is_known() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let options = impatient();
+        let options = Options { writers: 1, ..impatient() };
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         let turn = Turn::new("one");
@@ -272,7 +266,7 @@ fn turns_that_were_taken_without_an_answer_are_handed_out_later() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let options = impatient();
+        let options = Options { writers: 1, ..impatient() };
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         assert_eq!(store.take_queued(operator(), HERE, 5).await.unwrap(), []);

@@ -10,7 +10,7 @@ use amalgam_store::postgres::{Options, Postgres};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    given::{Aside, Fresh, WAITING, runtime},
+    given::{Aside, Fresh, WAITING, impatient, runtime},
     proxy::{Loses, Proxy},
 };
 use crate::{
@@ -136,8 +136,7 @@ fn a_place_that_nobody_was_told_of_goes_with_the_next_sign_of_life() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let (wait, deadline) = (Duration::from_millis(300), Duration::from_millis(600));
-        let options = Options { connections: 1, wait, deadline, ..Options::default() };
+        let options = Options { connections: 1, ..impatient() };
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let (aside, anna) = (database.aside().await, anna());
         let kept = store.line_up(&anna, None, HERE, NOW).await.unwrap();
