@@ -16,10 +16,11 @@ target := $(or $(CARGO_TARGET_DIR),target)
 
 say = printf '\n==> %s\n' "$(1)"
 
-.PHONY: help run test check soak bench fmt clean
+.PHONY: help run release test check soak bench fmt clean
 
 help:
 	@echo "make run     build and serve on http://$(LISTEN) with the demo model"
+	@echo "make release build the server as it should be run in production: $(target)/dist/amalgam"
 	@echo "make test    install what the tests need, then run all of them"
 	@echo "make check   the quick loop: format, lints, documentation, Rust tests"
 	@echo "make soak    kill servers under load, $(CYCLES) times, and check what they promised"
@@ -33,6 +34,10 @@ run:
 	AMALGAM_BUILD_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) $(CARGO) build --locked --release -p amalgam
 	@$(call say,serving on http://$(LISTEN))
 	exec $(target)/release/amalgam serve --listen $(LISTEN) $(ARGS)
+
+release:
+	@scripts/setup.sh release
+	scripts/release.sh
 
 test:
 	@$(call say,set-up)
@@ -60,7 +65,7 @@ soak:
 	scripts/soak.sh $(CYCLES)
 
 bench:
-	@scripts/setup.sh build
+	@scripts/setup.sh release
 	bench/run.sh $(ARGS)
 
 fmt:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the server and the benchmark in release mode and prints the report. Arguments go to `amalgam-bench report`
-# (--quick, --gate, --out FILE, --self-check). A quiet machine gives better figures; ratios survive a busy one.
+# Builds the server as it is released (scripts/release.sh) and the benchmark, and prints the report. Arguments go to
+# `amalgam-bench report` (--quick, --gate, --out FILE, --self-check). A quiet machine gives better figures; ratios survive a
+# busy one. AMALGAM_BENCH_BINARY names another server to measure, which is not built then.
 #
 # Stored turns are measured on SQLite, and on the PostgreSQL server that AMALGAM_BENCH_POSTGRES names; where that is not set
 # and PostgreSQL is installed, on a server of our own, which flushes to the disk.
@@ -13,9 +14,12 @@ if [ "$(ulimit -n)" != unlimited ] && [ "$(ulimit -n)" -lt "$wanted" ]; then
     ulimit -n "$wanted" 2>/dev/null || ulimit -n "$(ulimit -Hn)"
 fi
 
-target="${CARGO_TARGET_DIR:-target}/release"
-cargo build --release --quiet -p amalgam -p amalgam-bench
-set -- "$target/amalgam-bench" report --amalgam "$target/amalgam" "$@"
+target="${CARGO_TARGET_DIR:-target}"
+if [ -z "${AMALGAM_BENCH_BINARY:-}" ]; then
+    scripts/release.sh
+fi
+cargo build --locked --release --quiet -p amalgam-bench
+set -- "$target/release/amalgam-bench" report --amalgam "${AMALGAM_BENCH_BINARY:-$target/dist/amalgam}" "$@"
 
 if [ -n "${AMALGAM_BENCH_POSTGRES:-}" ] || ! command -v psql >/dev/null || ! scripts/postgres.sh find >/dev/null; then
     exec "$@"

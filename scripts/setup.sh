@@ -2,6 +2,7 @@
 # Installs what is missing on a Debian machine that has cargo.
 #
 #   scripts/setup.sh build    # a C compiler
+#   scripts/setup.sh release  # also what reads the counts of a build that counts; without it the build goes on as well
 #   scripts/setup.sh test     # also PostgreSQL, and Python with venv, Node and npm for the tests with real clients
 #
 # Leaves alone what is there. Needs root only when something is missing.
@@ -20,6 +21,13 @@ if ! has cargo; then
 fi
 if ! has cc || ! compiles; then
     missing+=(gcc libc6-dev)
+fi
+if [[ "$purpose" == release ]] && ! "$(dirname "$0")/release.sh" profdata >/dev/null; then
+    if [[ $(id -u) == 0 ]] && has apt-get; then
+        missing+=(llvm-19)
+    else
+        echo "setup: llvm-profdata is missing (as root on Debian: apt-get install llvm-19)" >&2
+    fi
 fi
 if [[ "$purpose" == test ]]; then
     if ! has python3 || ! python3 -c 'import venv, ensurepip' 2>/dev/null; then

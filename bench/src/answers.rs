@@ -132,6 +132,34 @@ pub(crate) fn response_script() -> Script {
     Script { lead, tokens, tail }
 }
 
+/// The body of a `POST /v1/messages` that is not streamed.
+pub(crate) fn message_whole() -> Bytes {
+    let text = quoted(ANSWER);
+    Bytes::from(message_object(&format!(r#"{{"type":"text","text":{text}}}"#), r#""end_turn""#, TOKENS))
+}
+
+/// The events of a streamed message.
+pub(crate) fn message_script() -> Script {
+    let event =
+        |kind: &str, fields: &str| Bytes::from(format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{fields}}}\n\n"));
+    let lead = vec![
+        event("message_start", &format!(r#","message":{}"#, message_object("", "null", 1))),
+        event("content_block_start", r#","index":0,"content_block":{"type":"text","text":""}"#),
+        event("ping", ""),
+    ];
+    let tokens = tokens()
+        .map(|token| {
+            let delta = format!(r#","index":0,"delta":{{"type":"text_delta","text":{}}}"#, quoted(token));
+            event("content_block_delta", &delta)
+        })
+        .collect();
+    let end =
+        format!(r#","delta":{{"stop_reason":"end_turn","stop_sequence":null}},"usage":{{"output_tokens":{TOKENS}}}"#);
+    let tail =
+        vec![event("content_block_stop", r#","index":0"#), event("message_delta", &end), event("message_stop", "")];
+    Script { lead, tokens, tail }
+}
+
 /// The body of `GET /v1/models`.
 pub(crate) fn models(names: &[&str]) -> Bytes {
     let entries: Vec<String> = names
@@ -164,6 +192,12 @@ fn response_object(progress: Progress) -> String {
     };
     format!(
         r#"{{"id":"resp_67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b","object":"response","created_at":{CREATED},"completed_at":{completed_at},"status":"{status}","incomplete_details":null,"model":"{MODEL}","previous_response_id":null,"instructions":null,"output":[{output}],"error":null,"tools":[],"tool_choice":"auto","truncation":"disabled","parallel_tool_calls":true,"text":{{"format":{{"type":"text"}},"verbosity":"medium"}},"top_p":1.0,"presence_penalty":0.0,"frequency_penalty":0.0,"top_logprobs":0,"temperature":1.0,"reasoning":{{"effort":null,"summary":null}},"usage":{usage},"max_output_tokens":null,"max_tool_calls":null,"store":false,"background":false,"service_tier":"default","metadata":{{}},"safety_identifier":null,"prompt_cache_key":null}}"#
+    )
+}
+
+fn message_object(content: &str, stop_reason: &str, output_tokens: usize) -> String {
+    format!(
+        r#"{{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"{MODEL}","content":[{content}],"stop_reason":{stop_reason},"stop_sequence":null,"usage":{{"input_tokens":{PROMPT_TOKENS},"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":{output_tokens},"service_tier":"standard"}}}}"#
     )
 }
 
@@ -265,8 +299,31 @@ mod tests {
     }
 
     #[test]
+    fn message_events_carry_the_text_between_the_start_and_the_stop() {
+        let script = message_script();
+        let events: Vec<Value> = (0..script.len())
+            .map(|at| {
+                let frame = std::str::from_utf8(script.frame(at).unwrap()).unwrap();
+                let (kind, data) = frame.trim_end().split_once("\ndata: ").unwrap();
+                let event: Value = serde_json::from_str(data).unwrap();
+                assert_eq!(kind.strip_prefix("event: "), event["type"].as_str());
+                event
+            })
+            .collect();
+
+        let text: String = events.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+        assert_eq!(text, ANSWER);
+        assert_eq!(events.first().unwrap()["message"]["usage"]["input_tokens"], PROMPT_TOKENS);
+        assert_eq!(events[events.len() - 2]["usage"]["output_tokens"], TOKENS);
+        assert_eq!(events.last().unwrap()["type"], "message_stop");
+    }
+
+    #[test]
     fn whole_answers_are_valid_json_with_text_and_usage() {
         let chat: Value = serde_json::from_slice(&chat_completion()).unwrap();
+        let message: Value = serde_json::from_slice(&message_whole()).unwrap();
+        assert_eq!(message["content"][0]["text"], ANSWER);
+        assert_eq!(message["usage"]["output_tokens"], TOKENS);
         let response: Value = serde_json::from_slice(&response()).unwrap();
 
         assert_eq!(chat["choices"][0]["message"]["content"], ANSWER);

@@ -147,6 +147,7 @@ fn config(mock: SocketAddr, store: Store<'_>) -> String {
         "{store}[tenants.demo]\nid = 1\nkeys = [\"{KEY}\"]\n\n\
          [upstreams.chat]\nkind = \"chat\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
          [upstreams.resp]\nkind = \"responses\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
+         [upstreams.anth]\nkind = \"anthropic\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
          [limits]\nmax_in_flight = 4096\n"
     )
 }

@@ -11,6 +11,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::answers::TOKENS;
@@ -110,6 +111,24 @@ impl Connection {
     pub(crate) async fn ask(&mut self, job: &Job) -> anyhow::Result<Bytes> {
         let response = self.send(job).await?;
         Ok(response.into_body().collect().await.context("reading the answer")?.to_bytes())
+    }
+
+    /// Some turns of a stored chain, one behind the other. The id of the last response.
+    pub(crate) async fn turns(
+        &mut self,
+        address: SocketAddr,
+        prefix: &str,
+        mut chain: Option<String>,
+        count: usize,
+    ) -> anyhow::Result<Option<String>> {
+        for _ in 0..count {
+            let answer = self.ask(&Job::chained(address, prefix, chain.as_deref())).await?;
+            let response: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+            ensure!(response["status"] == "completed", "status is {}", response["status"]);
+            let id = response["id"].as_str().context("the response has no id")?;
+            chain = Some(id.to_owned());
+        }
+        Ok(chain)
     }
 
     /// One request, its answer read to the end and checked.

@@ -1,8 +1,9 @@
 //! `amalgam-bench`: what Amalgam costs, measured against a bare pass-through in the same run.
 //!
-//! Four roles in one binary, so that a measurement needs nothing else: `mock` is the model provider, `raw` the
+//! Several roles in one binary, so that a measurement needs nothing else: `mock` is the model provider, `raw` the
 //! cheapest proxy that hyper allows, `load` the clients, and `report` starts the first two and the real server,
-//! plays the clients itself and prints the table. Nothing here is linked into the product.
+//! plays the clients itself and prints the table; `train` does the same for a build that counts. Nothing here is linked
+//! into the product.
 
 #![allow(
     clippy::print_stdout,
@@ -29,6 +30,7 @@ mod requests;
 mod serve;
 mod sse;
 mod stats;
+mod train;
 
 use std::process::ExitCode;
 
@@ -41,11 +43,13 @@ amalgam-bench mock   [--port N] [--with-parent]
 amalgam-bench raw    --upstream HOST:PORT [--port N] [--with-parent]
 amalgam-bench load   --target HOST:PORT [--scenario plain|large|burst|paced|slow] [--prefix UPSTREAM/]
                      [--connections 16] [--seconds 5] [--rate PER_SECOND] [--key KEY] [--stored]
+amalgam-bench train  --amalgam FILE
 amalgam-bench report [--amalgam target/release/amalgam] [--out FILE] [--quick] [--gate] [--self-check]
 
 mock    answers /v1/chat/completions, /v1/responses and /v1/models; the model name chooses the pace
 raw     passes every request on to the upstream, frame by frame
 load    closed loop on N connections, or open loop when --rate is given
+train   gives a server that counts what it does something of everything to do (scripts/release.sh)
 report  measures the server against raw; --self-check measures raw against raw (the noise of this machine),
         --gate fails when a target is missed; stored turns are measured on PostgreSQL too where AMALGAM_BENCH_POSTGRES
         names a server (bench/run.sh starts one)
@@ -72,6 +76,7 @@ fn run() -> anyhow::Result<ExitCode> {
             "mock" => mock::run(args).await.map(|()| ExitCode::SUCCESS),
             "raw" => raw::run(args).await.map(|()| ExitCode::SUCCESS),
             "load" => load::run(args).await,
+            "train" => train::run(args).await.map(|()| ExitCode::SUCCESS),
             "report" => report::run(args).await,
             "help" | "--help" | "-h" => {
                 print!("{USAGE}");

@@ -45,6 +45,8 @@ pub(crate) struct Mock {
     chat_stream_with_usage: Arc<Script>,
     response: Bytes,
     response_stream: Arc<Script>,
+    message: Bytes,
+    message_stream: Arc<Script>,
     models: Bytes,
     /// Bytes of request bodies.
     heard: AtomicU64,
@@ -58,6 +60,8 @@ impl Mock {
             chat_stream_with_usage: Arc::new(answers::chat_script(StreamUsage::Included)),
             response: answers::response(),
             response_stream: Arc::new(answers::response_script()),
+            message: answers::message_whole(),
+            message_stream: Arc::new(answers::message_script()),
             models: answers::models(&MODELS),
             heard: AtomicU64::new(0),
         }
@@ -88,7 +92,7 @@ pub(crate) async fn answer(mock: Arc<Mock>, request: Request<Incoming>) -> Answe
         (Method::GET, "/heard") => {
             return json(StatusCode::OK, Bytes::from(mock.heard.load(Ordering::Relaxed).to_string()));
         }
-        (Method::POST, "/v1/chat/completions" | "/v1/responses") => {}
+        (Method::POST, "/v1/chat/completions" | "/v1/messages" | "/v1/responses") => {}
         (_, path) => return refused(StatusCode::NOT_FOUND, &format!("nothing at {path}")),
     }
     let body = match body.collect().await {
@@ -109,6 +113,12 @@ pub(crate) async fn answer(mock: Arc<Mock>, request: Request<Incoming>) -> Answe
     } else {
         if asked.messages.is_none_or(|messages| messages.is_empty()) {
             return refused(StatusCode::BAD_REQUEST, "missing `messages`");
+        }
+        if head.uri.path() == "/v1/messages" {
+            return match asked.stream {
+                false => json(StatusCode::OK, mock.message.clone()),
+                true => events(&mock.message_stream, &asked.model),
+            };
         }
         let usage_wanted = asked.stream_options.is_some_and(|options| options.include_usage);
         match (asked.stream, usage_wanted) {

@@ -6,8 +6,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
-use serde_json::Value;
+use anyhow::Context;
 
 use super::{Plan, Route, Stage, progress};
 use crate::client::{Connection, Job};
@@ -92,16 +91,8 @@ impl<'a> Caller<'a> {
     }
 
     /// Some turns, one behind the other. The id of the last response.
-    async fn turns(&mut self, mut chain: Option<String>, count: usize) -> anyhow::Result<Option<String>> {
-        for _ in 0..count {
-            let job = Job::chained(self.route.address, self.route.prefix, chain.as_deref());
-            let answer = self.connection.ask(&job).await?;
-            let response: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
-            ensure!(response["status"] == "completed", "status is {}", response["status"]);
-            let id = response["id"].as_str().context("the response has no id")?;
-            chain = Some(id.to_owned());
-        }
-        Ok(chain)
+    async fn turns(&mut self, chain: Option<String>, count: usize) -> anyhow::Result<Option<String>> {
+        self.connection.turns(self.route.address, self.route.prefix, chain, count).await
     }
 
     async fn snapshot(&self) -> anyhow::Result<Snapshot> {

@@ -6,12 +6,8 @@
 
 use std::{
     future::Future,
-    pin::{Pin, pin},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
+    pin::Pin,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -33,11 +29,12 @@ use crate::{
 /// Frames are handed on at this size even if more are ready: memory a stream stays small.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// Frames that are ready within this time of each other are one burst: they leave together, in one write.
+/// What a model says within this time of what it said before is one burst.
 const SOON: Duration = Duration::from_millis(1);
 
-/// The longest that a frame waits for others while news keep coming.
-const LONGEST_WAIT: Duration = Duration::from_millis(2);
+/// In a burst the upstream is read and the caller written to once in this time: what comes meanwhile leaves together. Nobody
+/// reads 500 times a second, and most of what a burst costs is the system's work for each read and each write.
+const REST: Duration = Duration::from_millis(2);
 
 /// A streamed response.
 pub struct Frames {
@@ -46,10 +43,10 @@ pub struct Frames {
     /// The next moment at which something is due: a sign of life or the deadline.
     alarm: Pin<Box<Sleep>>,
     last_sent: Instant,
-    /// Since when frames are waiting.
-    waiting_since: Option<Instant>,
-    /// The turn of the scheduler that they wait for.
-    turn: Option<Turn>,
+    /// When something that the model said was last sent.
+    last_said: Option<Instant>,
+    /// Until when nothing is read, in a burst.
+    rests_until: Option<Instant>,
     /// Comes when the process cannot wait for the turn any longer, or somebody has asked it to end.
     over: BoxFuture<'static, Fault>,
     /// Whether somebody has.
@@ -100,8 +97,8 @@ impl Frames {
             tell,
             alarm,
             last_sent: now,
-            waiting_since: None,
-            turn: None,
+            last_said: None,
+            rests_until: None,
             over,
             stopped,
             over_wakes: None,
@@ -133,9 +130,8 @@ impl Frames {
     }
 
     fn send(&mut self) -> Poll<Option<Bytes>> {
-        self.turn = None;
-        self.waiting_since = None;
         self.last_sent = Instant::now();
+        self.last_said = self.run.spoken.then_some(self.last_sent);
         let frames = self.run.emitter.take_frames();
         // What is left when a stream ends was kept with its end; its last frames follow from the response itself.
         if let (Stage::Running, Some(recorder)) = (&self.stage, &mut self.run.recorder) {
@@ -252,7 +248,34 @@ impl Frames {
                 self.last_sent = now;
             }
             let next = next_alarm(&self.run, self.last_sent);
-            self.alarm.as_mut().reset(next);
+            let rests = self.rests_until.filter(|until| *until > now);
+            self.alarm.as_mut().reset(rests.map_or(next, |until| until.min(next)));
+        }
+    }
+
+    /// Lets a burst gather.
+    fn rest(&mut self, until: Instant) {
+        self.rests_until = Some(until);
+        if until < self.alarm.deadline() {
+            self.alarm.as_mut().reset(until);
+        }
+    }
+
+    /// Whether there is time to read. Sees to everything else that may have happened.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_alarm(context);
+        if matches!(self.stage, Stage::Running) {
+            self.poll_over(context);
+        }
+        if matches!(self.stage, Stage::Running) {
+            self.poll_flush(context);
+        }
+        match self.rests_until {
+            Some(until) if matches!(self.stage, Stage::Running) && Instant::now() < until => Poll::Pending,
+            _ => {
+                self.rests_until = None;
+                Poll::Ready(())
+            }
         }
     }
 
@@ -340,90 +363,24 @@ impl Stream for Frames {
                 }
                 return this.send();
             }
-            if this.poll_model(context).is_ready() {
-                if let Some(turn) = &mut this.turn {
-                    turn.news = true;
-                }
+            if this.rests_until.is_none() && this.poll_model(context).is_ready() {
                 continue;
             }
-            this.poll_alarm(context);
-            if matches!(this.stage, Stage::Running) {
-                this.poll_over(context);
+            let rested = this.rests_until.is_some();
+            if this.poll_rest(context).is_pending() {
+                return Poll::Pending;
             }
-            if matches!(this.stage, Stage::Running) {
-                this.poll_flush(context);
-            }
-            if !matches!(this.stage, Stage::Running) {
+            if rested || !matches!(this.stage, Stage::Running) {
                 continue;
             }
             if !this.run.emitter.has_frames() {
                 return Poll::Pending;
             }
-            let now = Instant::now();
-            let since = *this.waiting_since.get_or_insert(now);
-            // A frame that comes alone leaves at once; one that comes soon after another is likely not to be the last.
-            if now.duration_since(this.last_sent) >= SOON || now.duration_since(since) >= LONGEST_WAIT {
-                return this.send();
+            // A word that comes alone leaves at once; one that comes soon after another is likely not to be the last.
+            match this.last_said {
+                Some(said) if said.elapsed() < SOON => this.rest(said + REST),
+                _ => return this.send(),
             }
-            match &mut this.turn {
-                Some(turn) if turn.is_over() && !turn.news => return this.send(),
-                Some(turn) if !turn.is_over() => turn.wake(context.waker()),
-                _ => this.turn = Some(Turn::begin(context.waker())),
-            }
-            return Poll::Pending;
-        }
-    }
-}
-
-/// One turn of the scheduler: it is over when everybody else has run and the network was looked at. A connection may ask
-/// for more frames several times in between; only the scheduler's own call counts.
-struct Turn {
-    bell: Arc<Bell>,
-    /// Something came since it began.
-    news: bool,
-}
-
-#[derive(Default)]
-struct Bell {
-    rung: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Turn {
-    fn begin(waker: &Waker) -> Self {
-        let turn = Self { bell: Arc::default(), news: false };
-        turn.wake(waker);
-        // The first look at this future asks the scheduler to call back at the end of its turn.
-        let bell = Waker::from(Arc::clone(&turn.bell));
-        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&bell));
-        turn
-    }
-
-    fn is_over(&self) -> bool {
-        self.bell.rung.load(Ordering::Acquire)
-    }
-
-    /// Says who is to be woken at the end.
-    fn wake(&self, waker: &Waker) {
-        self.bell.set(Some(waker.clone()));
-        // It may have rung just now.
-        if self.is_over() {
-            waker.wake_by_ref();
-        }
-    }
-}
-
-impl Bell {
-    fn set(&self, waker: Option<Waker>) -> Option<Waker> {
-        std::mem::replace(&mut *self.waker.lock().unwrap_or_else(PoisonError::into_inner), waker)
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
-        if let Some(waker) = self.set(None) {
-            waker.wake();
         }
     }
 }

@@ -25,6 +25,8 @@ use futures_util::stream;
 pub(crate) enum Step {
     Say(&'static str),
     Wait(Duration),
+    /// Nothing, until everybody else had a turn.
+    Yield,
     Hang,
     Cut,
     /// A function's id, name and arguments.
@@ -113,6 +115,10 @@ impl Model for Scripted {
                     let events = match steps.pop_front()? {
                         Step::Wait(pause) => {
                             tokio::time::sleep(pause).await;
+                            continue;
+                        }
+                        Step::Yield => {
+                            tokio::task::yield_now().await;
                             continue;
                         }
                         Step::Hang => {

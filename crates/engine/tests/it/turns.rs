@@ -153,6 +153,33 @@ async fn frames_that_are_ready_together_leave_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_word_of_a_burst_leaves_at_once_and_the_others_together() {
+    let pause = Step::Wait(Duration::from_millis(20));
+    let say = |word| [Step::Say(word), Step::Yield];
+    let burst = ["one", "two", "three"].into_iter().flat_map(say);
+    let script = [pause.clone()].into_iter().chain(burst).chain([pause, Step::Say("alone"), Step::Hang]);
+    let model = Scripted::new(vec![Ok(script.collect())]);
+    let (engine, _) = engine(4);
+    let begun = tokio::time::Instant::now();
+    let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
+    let mut frames = run.into_frames(tell);
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        let chunk = frames.next().await.unwrap();
+        let events = sse::events(&chunk);
+        let words: Vec<String> =
+            events.iter().filter_map(|event| Some(event.json()["delta"].as_str()?.to_owned())).collect();
+        told.push((words, begun.elapsed().as_millis()));
+    }
+    let (words, times): (Vec<_>, Vec<_>) = told.into_iter().unzip();
+    assert_eq!(words, [&[] as &[&str], &["one"], &["two", "three"], &["alone"]]);
+    // One tick of the clock is a millisecond.
+    assert!(times[0] == 0 && (20..=21).contains(&times[1]), "{times:?}");
+    assert!((2..=3).contains(&(times[2] - times[1])), "{times:?}");
+    assert!((20..=22).contains(&(times[3] - times[2])), "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_ends_the_upstream_call() {
     let model = Scripted::new(vec![Ok(vec![Step::Say("a"), Step::Hang])]);
     let (engine, admission) = engine(4);
