@@ -5,7 +5,7 @@
 #   scripts/release.sh            # leaves the server in target/dist/amalgam; takes two release builds
 #   scripts/release.sh profdata   # the program that reads the counts; fails where there is none
 #
-# Where that program is missing the server is built without counts, and said so.
+# Where that program is missing the server is built without counts, and that is said.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

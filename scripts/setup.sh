@@ -2,7 +2,7 @@
 # Installs what is missing on a Debian machine that has cargo.
 #
 #   scripts/setup.sh build    # a C compiler
-#   scripts/setup.sh release  # also what reads the counts of a build that counts; without it the build goes on as well
+#   scripts/setup.sh release  # also what reads the counts of a build that counts; without it a server can still be built
 #   scripts/setup.sh test     # also PostgreSQL, and Python with venv, Node and npm for the tests with real clients
 #
 # Leaves alone what is there. Needs root only when something is missing.
@@ -27,6 +27,7 @@ if [[ "$purpose" == release ]] && ! "$(dirname "$0")/release.sh" profdata >/dev/
         missing+=(llvm-19)
     else
         echo "setup: llvm-profdata is missing (as root on Debian: apt-get install llvm-19)" >&2
+        purpose=build
     fi
 fi
 if [[ "$purpose" == test ]]; then

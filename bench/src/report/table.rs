@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cpu::{CpuCell, CpuRow, Ratio};
 use super::latency::LatencyRow;
 use super::memory::{IDLE_TARGET_MIB, MemoryRow, STREAM_TARGET_KIB};
-use super::{Findings, Options, Plan, Subject};
+use super::{Findings, Options, Subject};
 use crate::answers::TOKENS;
 
 pub(super) fn markdown(options: &Options, findings: &Findings, took: Duration) -> String {
@@ -20,7 +20,7 @@ pub(super) fn markdown(options: &Options, findings: &Findings, took: Duration) -
         Subject::Itself => "# Benchmark report: the pass-through against itself",
     };
     let _ = writeln!(text, "{title}\n");
-    text.push_str(&circumstances(&options.plan, took));
+    text.push_str(&circumstances(options, took));
     text.push_str(&ratios(&findings.cpu));
     text.push_str(&costs(&findings.cpu));
     text.push_str(&latencies(&findings.latency));
@@ -31,9 +31,14 @@ pub(super) fn markdown(options: &Options, findings: &Findings, took: Duration) -
     text
 }
 
-fn circumstances(plan: &Plan, took: Duration) -> String {
+fn circumstances(options: &Options, took: Duration) -> String {
+    let plan = &options.plan;
+    let server = match options.subject {
+        Subject::Amalgam => format!("- server: {}\n", options.amalgam.display()),
+        Subject::Itself => String::new(),
+    };
     format!(
-        "- date: {}\n- commit: {}\n- machine: {}\n- run: {} ({} rounds, {:.0} s in all), {} connections, {TOKENS}-token answers\n",
+        "- date: {}\n- commit: {}\n{server}- machine: {}\n- run: {} ({} rounds, {:.0} s in all), {} connections, {TOKENS}-token answers\n",
         output_of("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(|| "unknown".to_owned()),
         commit(),
         machine(),

@@ -32,8 +32,8 @@ const FLUSH_BYTES: usize = 32 * 1024;
 /// What a model says within this time of what it said before is one burst.
 const SOON: Duration = Duration::from_millis(1);
 
-/// In a burst the upstream is read and the caller written to once in this time: what comes meanwhile leaves together. Nobody
-/// reads 500 times a second, and most of what a burst costs is the system's work for each read and each write.
+/// In a burst the upstream is read and the caller written to once in this time: what comes meanwhile leaves together, in one
+/// packet. Nobody reads 500 times a second.
 const REST: Duration = Duration::from_millis(2);
 
 /// A streamed response.
@@ -363,14 +363,15 @@ impl Stream for Frames {
                 }
                 return this.send();
             }
-            if this.rests_until.is_none() && this.poll_model(context).is_ready() {
+            let resting = this.rests_until.is_some();
+            if !resting && this.poll_model(context).is_ready() {
                 continue;
             }
-            let rested = this.rests_until.is_some();
             if this.poll_rest(context).is_pending() {
                 return Poll::Pending;
             }
-            if rested || !matches!(this.stage, Stage::Running) {
+            // What has gathered meanwhile is read before anything is sent.
+            if resting || !matches!(this.stage, Stage::Running) {
                 continue;
             }
             if !this.run.emitter.has_frames() {

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 
+use super::proxy::Proxy;
 use crate::given::Engine;
 
 /// A machine that tests has more to do than to serve.
@@ -43,6 +44,13 @@ impl Fresh {
 
     pub(super) async fn store_with(&self, options: Options) -> Engine {
         Arc::new(Postgres::open(self.url(), options).await.unwrap())
+    }
+
+    /// A store whose way to the server leads through something that loses what it is told to lose.
+    pub(super) async fn store_behind_a_proxy(&self, options: Options) -> (Proxy, Engine) {
+        let proxy = Proxy::to(self.url()).await;
+        let store = Postgres::open(proxy.url(), options).await.unwrap();
+        (proxy, Arc::new(store))
     }
 
     /// A way in past the store.

@@ -135,9 +135,7 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
 fn a_place_that_nobody_was_told_of_goes_with_the_next_sign_of_life() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let proxy = Proxy::to(database.url()).await;
-        let options = Options { connections: 1, ..impatient() };
-        let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
+        let (proxy, store) = database.store_behind_a_proxy(Options { connections: 1, ..impatient() }).await;
         let (aside, anna) = (database.aside().await, anna());
         let kept = store.line_up(&anna, None, HERE, NOW).await.unwrap();
 
