@@ -73,6 +73,8 @@ enum Open {
 
 /// How many events [`Emitter::wait`] writes.
 const EVENTS_OF_WAITING: u64 = 2;
+/// A little more than the frame of a word.
+const FRAME_BYTES: usize = 288;
 
 /// What a response is before anything was said.
 #[derive(Debug)]
@@ -138,6 +140,13 @@ impl Emitter {
         self.sequence = told;
         if told <= EVENTS_OF_WAITING {
             self.life_cycle(EventKind::InProgress);
+        }
+    }
+
+    /// So many events come together: makes room for their frames at once.
+    pub fn expect(&mut self, events: usize) {
+        if self.delivery == Delivery::Stream && events > 1 {
+            self.frames.reserve(events * FRAME_BYTES);
         }
     }
 
@@ -312,10 +321,15 @@ impl Emitter {
 
     /// The response object as it stands.
     pub fn response(&self) -> Vec<u8> {
-        let length: usize = self.output.iter().map(|item| item.bytes().len() + 1).sum();
-        let mut writer = Writer::with_capacity(length + self.settings.len() + 640);
+        let mut writer = Writer::with_capacity(self.response_len());
         self.snapshot().write(&mut writer);
         writer.into_bytes()
+    }
+
+    /// Roughly the length of the response object.
+    fn response_len(&self) -> usize {
+        let output: usize = self.output.iter().map(|item| item.bytes().len() + 1).sum();
+        output + self.settings.len() + 640
     }
 
     fn snapshot(&self) -> Snapshot<'_> {
@@ -337,6 +351,7 @@ impl Emitter {
             return;
         }
         let mut frames = std::mem::take(&mut self.frames);
+        frames.reserve(self.response_len());
         frames.frame(kind.name(), |writer| {
             writer.key("sequence_number").number(self.sequence);
             self.snapshot().write(writer.key("response"));

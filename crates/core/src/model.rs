@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
-use amalgam_protocol::{CreateResponse, Json, Literal, Usage};
+use amalgam_protocol::{CreateResponse, Json, Literal, Slices, Usage};
 use bytes::Bytes;
 use futures_core::Stream;
 
@@ -83,13 +83,15 @@ pub struct ModelRequest<'a> {
     pub seal_context: &'a str,
     /// Images that were fetched for this call, as `data:` URIs by their address. Empty unless the model asked for it.
     pub images: &'a HashMap<String, String>,
+    /// The caller's own message: what lies in it can be sent on without a copy.
+    pub message: &'a Bytes,
 }
 
 /// A translated request, ready to be sent, also more than once.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// The exact body.
-    pub body: Bytes,
+    pub body: Slices,
     /// What the body does not carry over.
     pub losses: Vec<Loss>,
     /// How the answer will come.

@@ -6,6 +6,7 @@ use amalgam_core::{
     Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared, Scope, UpstreamMemory, uploads,
 };
 use amalgam_protocol::{Content, CreateResponse, PartKind};
+use bytes::Bytes;
 use tracing::{debug, warn};
 
 use crate::{calls::Calling, fitting::Fitting, remembering::Remembering, run::Engine};
@@ -27,6 +28,8 @@ pub struct Question<'a> {
     pub request: &'a CreateResponse<'a>,
     /// What is said.
     pub history: &'a History<'a>,
+    /// The caller's own message.
+    pub message: &'a Bytes,
     /// How the caller wants its answer.
     pub delivery: Delivery,
     /// Whom sealed content is bound to.

@@ -59,7 +59,7 @@ impl Calling {
         self.running = Some(Running {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
-            request: prepared.body.clone(),
+            request: prepared.body.whole(),
             tap,
             asked_at_ms: now_ms,
             first_token_ms: None,

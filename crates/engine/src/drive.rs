@@ -129,6 +129,7 @@ impl Run {
 
     pub(crate) fn take(&mut self, batch: Vec<ModelEvent>) -> Result<(), Fault> {
         self.calling.said(&*self.clock);
+        self.emitter.expect(batch.len());
         batch.into_iter().try_for_each(|event| {
             match &event {
                 ModelEvent::Begun { id, .. } => self.answered_as(id.as_deref()),

@@ -149,6 +149,7 @@ impl<'a> Fitting<'a> {
             chain: self.chain,
             seal_context: self.ask.seal_context,
             images: &self.images,
+            message: self.ask.message,
         }
     }
 

@@ -185,6 +185,7 @@ impl Plan {
             candidates: &self.candidates,
             request: &request,
             history: &history,
+            message: &self.body,
             delivery: self.delivery,
             seal_context: &self.seal_context,
             strict: self.strict,

@@ -77,7 +77,7 @@ impl Model for Anthropic {
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        tokens::of_prompt(&prepared.body)
+        tokens::of_prompt(&prepared.body.whole())
     }
 
     fn count_text(&self, text: &str) -> u64 {

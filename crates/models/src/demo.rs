@@ -50,7 +50,7 @@ impl Model for Demo {
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        let script: Script = serde_json::from_slice(&prepared.body).unwrap_or_default();
+        let script: Script = serde_json::from_slice(&prepared.body.whole()).unwrap_or_default();
         TokenCount { text: script.input_tokens, media: 0 }
     }
 
@@ -60,8 +60,8 @@ impl Model for Demo {
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         Box::pin(async move {
-            let script: Script =
-                serde_json::from_slice(&prepared.body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
+            let script: Script = serde_json::from_slice(&prepared.body.whole())
+                .map_err(|error| ModelError::Unreadable(error.to_string()))?;
             let batches = script.batches(prepared.note.own.as_deref().unwrap_or("demo"), &prepared.calls);
             Ok(match prepared.delivery {
                 Delivery::Whole => Box::pin(stream::iter([Ok(batches.concat())])) as ModelStream,

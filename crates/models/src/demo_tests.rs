@@ -2,6 +2,7 @@ use std::{collections::HashMap, time::Instant};
 
 use amalgam_core::{CallHead, CallKind, Finish, normalise};
 use amalgam_protocol::{ClientTool, CreateResponse, Raw, Usage};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -39,6 +40,7 @@ fn prepare(demo: &Demo, request: &Value, delivery: Delivery) -> Prepared {
         chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
+        message: &Bytes::new(),
     };
     demo.prepare(&request).unwrap()
 }

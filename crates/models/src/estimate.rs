@@ -9,15 +9,14 @@ use std::{
 };
 
 use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream};
-use amalgam_protocol::{Literal, Usage};
-use bytes::Bytes;
+use amalgam_protocol::{Literal, Slices, Usage};
 use futures_core::Stream;
 use tokio::task::JoinHandle;
 
 use crate::tokens::{self, COUNTED_BYTES};
 
 /// Passes a stream on, with usage before its end if the upstream gave none. `prompt` is the body that was sent.
-pub(crate) fn counted(stream: ModelStream, prompt: Bytes) -> ModelStream {
+pub(crate) fn counted(stream: ModelStream, prompt: Slices) -> ModelStream {
     Box::pin(Counted { stream, state: State::Watching(Heard { prompt, ..Heard::default() }) })
 }
 
@@ -38,7 +37,7 @@ enum State {
 /// What there is to count.
 #[derive(Default)]
 struct Heard {
-    prompt: Bytes,
+    prompt: Slices,
     answer: Text,
     thoughts: Text,
 }
@@ -106,7 +105,7 @@ impl Heard {
     fn count(&self) -> Usage {
         let reasoning_tokens = self.thoughts.count();
         Usage {
-            input_tokens: tokens::of_prompt(&self.prompt).total(),
+            input_tokens: tokens::of_prompt(&self.prompt.whole()).total(),
             output_tokens: self.answer.count() + reasoning_tokens,
             reasoning_tokens,
             estimated: true,

@@ -8,7 +8,7 @@ fn text(text: &str) -> ModelEvent {
 }
 
 async fn counted_events(batches: Vec<Result<Vec<ModelEvent>, ModelError>>, prompt: &str) -> Vec<ModelEvent> {
-    let stream = counted(Box::pin(stream::iter(batches)), Bytes::copy_from_slice(prompt.as_bytes()));
+    let stream = counted(Box::pin(stream::iter(batches)), prompt.as_bytes().to_vec().into());
     stream.map(|batch| batch.expect("no batch fails")).collect::<Vec<_>>().await.concat()
 }
 
@@ -41,7 +41,7 @@ async fn usage_of_the_upstreams_own_passes_as_it_is_and_so_does_an_error() {
     assert_eq!(counted_events(vec![Ok(events.clone())], "{}").await, events);
 
     let batches = vec![Ok(vec![text("a")]), Err(ModelError::CutShort)];
-    let mut stream = counted(Box::pin(stream::iter(batches)), Bytes::new());
+    let mut stream = counted(Box::pin(stream::iter(batches)), Slices::default());
     assert_eq!(stream.next().await.unwrap().unwrap(), [text("a")]);
     assert!(matches!(stream.next().await, Some(Err(ModelError::CutShort))));
     assert!(stream.next().await.is_none());

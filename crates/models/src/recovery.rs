@@ -25,6 +25,7 @@ pub(crate) fn recover(
         chain: request.chain.anew(),
         seal_context: request.seal_context,
         images: request.images,
+        message: request.message,
     });
     Some(prepared.map(|mut prepared| {
         prepared

@@ -70,7 +70,7 @@ impl Model for Responses {
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        tokens::of_prompt(&prepared.body)
+        tokens::of_prompt(&prepared.body.whole())
     }
 
     fn count_text(&self, text: &str) -> u64 {

@@ -20,7 +20,7 @@ mod retry;
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};
-use amalgam_protocol::Raw;
+use amalgam_protocol::{Raw, Slices};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
 use secrecy::{ExposeSecret, SecretString};
@@ -138,7 +138,7 @@ impl Transport {
     pub(crate) async fn get(&self, path: &str, headers: &[(HeaderName, HeaderValue)]) -> Result<Bytes, ModelError> {
         self.key()?;
         let head = self.requests.get(path, headers)?;
-        let ((_head, mut body), permit) = self.send(head, &Bytes::new(), None).await?;
+        let ((_head, mut body), permit) = self.send(head, &Slices::default(), None).await?;
         let read = answer::whole(&mut body, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -148,7 +148,7 @@ impl Transport {
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, ModelError> {
         self.key()?;
         let head = self.requests.post(path, &[], Delivery::Whole, body.len())?;
-        let ((_head, mut answer), permit) = self.send(head, &body, None).await?;
+        let ((_head, mut answer), permit) = self.send(head, &body.into(), None).await?;
         let read = answer::whole(&mut answer, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -191,7 +191,7 @@ impl Transport {
     }
 
     /// Sends until there is a 2xx head, or an error that another try would not mend.
-    async fn send(&self, head: Bytes, body: &Bytes, tap: Option<&Tap>) -> Result<((Head, Body), Permit), ModelError> {
+    async fn send(&self, head: Bytes, body: &Slices, tap: Option<&Tap>) -> Result<((Head, Body), Permit), ModelError> {
         self.budget.deposit();
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
@@ -225,7 +225,7 @@ impl Transport {
         }
     }
 
-    async fn send_once(&self, head: &Bytes, body: &Bytes) -> Result<(Head, Body), ModelError> {
+    async fn send_once(&self, head: &Bytes, body: &Slices) -> Result<(Head, Body), ModelError> {
         match tokio::time::timeout(self.first_byte_timeout, self.client.request(head, body)).await {
             Err(_elapsed) => Err(ModelError::Silent(self.first_byte_timeout)),
             Ok(Err(error)) => Err(error),

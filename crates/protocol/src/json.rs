@@ -263,7 +263,7 @@ impl Literal {
 
     /// The characters.
     pub fn decode(&self) -> String {
-        check::unescape(&String::from_utf8_lossy(&self.0))
+        check::unescape(&check::utf8(&self.0).map_or_else(|_| String::from_utf8_lossy(&self.0), Cow::Borrowed))
     }
 }
 
@@ -301,7 +301,7 @@ impl Json {
 
     /// The value, to be walked.
     pub fn raw(&self) -> Raw<'_> {
-        let text = std::str::from_utf8(&self.0).expect("a Json is made from checked text only");
+        let text = check::utf8(&self.0).expect("a Json is made from checked text only");
         Raw::unnoted(text)
     }
 

@@ -9,6 +9,7 @@ mod json;
 mod request;
 mod response;
 mod shape;
+mod slices;
 mod sse;
 mod tool;
 
@@ -24,6 +25,7 @@ pub use json::{DEFAULT_DEPTH, Ends, Json, JsonStr, Literal, Raw, Shape, SyntaxEr
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
 pub use response::{Effective, Settings, Snapshot, Status, Usage};
 pub use shape::{ShapeError, ShapeFault};
+pub use slices::Slices;
 pub use sse::{DONE, Frame, Overlong, Reader};
 pub use tool::{
     AllowedTools, ClientToolSettings, CustomTool, FileSearchTool, FunctionTool, HostedTool, McpTool, NamespaceTool,

@@ -36,8 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub struct ListenerConfig {
     /// Connections served at once; the next one is answered 503 and closed.
     pub max_connections: usize,
-    /// The largest request head; a larger one is answered 431. At least 8 KiB. It bounds the buffers of a
-    /// connection too, so a client that does not read costs no more than this.
+    /// The largest request head; a larger one is answered 431. At least 8 KiB.
     pub max_head_bytes: usize,
     /// Time for a complete request head, for the first byte of a connection, and between two requests.
     pub header_timeout: Duration,

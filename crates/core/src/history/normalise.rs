@@ -30,7 +30,7 @@ pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>
             vec![Entry::Message { role, content: Content::Text(*text), item: None }]
         }
         Some(Input::Items(items)) => {
-            let mut builder = Builder::default();
+            let mut builder = Builder { entries: Vec::with_capacity(items.len()), ..Builder::default() };
             items.iter().for_each(|item| builder.take(item));
             builder.close();
             losses.append(&mut builder.losses);
@@ -177,27 +177,36 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Settles the open turn: pairs first, contiguous, then in words whatever is no pair.
+    /// Closes the open turn, if there is one.
     fn close(&mut self) {
         if self.asked.is_empty() && self.outputs.is_empty() {
             return;
         }
         self.turns += 1;
-        let asked = std::mem::take(&mut self.asked);
-        let outputs = std::mem::take(&mut self.outputs);
+        let mut asked = std::mem::take(&mut self.asked);
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.settle(&asked, &outputs);
+        // The next turn finds their room.
+        asked.clear();
+        outputs.clear();
+        (self.asked, self.outputs) = (asked, outputs);
+    }
+
+    /// Settles a turn: pairs first, contiguous, then in words whatever is no pair.
+    fn settle(&mut self, asked: &[Entry<'a>], outputs: &[Output<'a>]) {
         // Nearly every turn is one call and its output.
-        if let ([Entry::Call(call)], [output]) = (asked.as_slice(), outputs.as_slice())
+        if let ([Entry::Call(call)], [output]) = (asked, outputs)
             && (call.kind, &call.call_id) == (output.kind, &output.call_id)
         {
             let answer = self.pair(call, output, 1);
             return self.entries.push(answer);
         }
-        let mut groups = group(&asked, &outputs);
+        let mut groups = group(asked, outputs);
         let mut answers = Vec::new();
         let mut afterwards = Vec::new();
         let mut unanswered: Vec<Cow<'a, str>> = Vec::new();
         let mut settled = 0;
-        for entry in &asked {
+        for entry in asked {
             let Entry::Call(call) = entry else {
                 self.entries.push(entry.clone());
                 continue;

@@ -93,7 +93,7 @@ impl Model for Scripted {
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
         *self.images.lock().unwrap() = request.images.clone();
         let asked = Asked::of(request);
-        let body = asked.said.join("\n").into();
+        let body = asked.said.join("\n").into_bytes().into();
         self.requests.lock().unwrap().push(asked);
         Ok(Prepared {
             body,
@@ -273,6 +273,7 @@ pub(crate) async fn start_kept(
     let settings = Settings::new(&request, Effective { model: "m", stored: false, background: false });
     let identity = engine.identity();
     let scope = crate::kept::scope();
+    let message = Bytes::new();
     let ask = Box::new(Ask {
         identity: &identity,
         keep: keep.map(|keep| keep(&settings)),
@@ -283,6 +284,7 @@ pub(crate) async fn start_kept(
             candidates,
             request: &request,
             history: &history,
+            message: &message,
             delivery,
             seal_context: "t",
             strict,

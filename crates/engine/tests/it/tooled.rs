@@ -68,6 +68,7 @@ impl Tooled<'_> {
             decided: self.decided,
             plan: Arc::new(plan),
         };
+        let message = Bytes::new();
         let ask = Box::new(Ask {
             identity: &self.identity,
             keep: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
@@ -78,6 +79,7 @@ impl Tooled<'_> {
                 candidates: &candidates,
                 request: &request,
                 history: &history,
+                message: &message,
                 delivery: self.delivery,
                 seal_context: "t",
                 strict: false,

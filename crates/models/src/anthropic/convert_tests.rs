@@ -41,6 +41,7 @@ fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prep
         chain: Default::default(),
         seal_context: "tenant-1",
         images,
+        message: &bytes::Bytes::new(),
     };
     prepare(&request, &Upstream { name: "claude", max_output_tokens: 4096, seal: &PlainSeal })
 }
@@ -50,7 +51,7 @@ fn prepared(request: Value) -> Prepared {
 }
 
 fn body(prepared: &Prepared) -> Value {
-    serde_json::from_slice(&prepared.body).unwrap()
+    serde_json::from_slice(&prepared.body.whole()).unwrap()
 }
 
 fn lost(prepared: &Prepared) -> Vec<String> {
@@ -404,7 +405,7 @@ fn thoughts_of_others_are_told_by_their_summary_and_a_loop_without_its_thoughts_
         "gAAAA".to_owned(),
     ] {
         let prepared = prepared(tool_loop(&foreign, "high"));
-        let text = String::from_utf8(prepared.body.to_vec()).unwrap();
+        let text = String::from_utf8(prepared.body.whole().to_vec()).unwrap();
         assert!(!text.contains("signature") && !text.contains(&foreign), "{text}");
         assert_eq!(
             body(&prepared)["messages"][1]["content"],

@@ -10,7 +10,7 @@ fn decoder(tools: Value, own: Option<&str>, wants_sealed_reasoning: bool) -> Dec
     let settings = CreateResponse::read(Raw::parse(request.as_bytes()).unwrap()).unwrap();
     let toolset = amalgam_core::Toolset::plain(&settings, &amalgam_core::History::default()).unwrap();
     let prepared = Prepared {
-        body: Bytes::new(),
+        body: Bytes::new().into(),
         losses: Vec::new(),
         delivery: Delivery::Stream,
         calls: toolset.call_map(),

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use amalgam_core::{CallMap, Delivery, ModelRequest, normalise};
 use amalgam_protocol::CreateResponse;
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{super::Wire, *};
@@ -30,9 +31,10 @@ fn body(request: Value) -> (Value, Option<String>) {
         chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
+        message: &Bytes::new(),
     };
     let prepared = convert::prepare(WIRE, &request).unwrap();
-    (serde_json::from_slice(&prepared.body).unwrap(), prepared.note.own)
+    (serde_json::from_slice(&prepared.body.whole()).unwrap(), prepared.note.own)
 }
 
 fn object_of(name: &str, schema: Value) -> Value {

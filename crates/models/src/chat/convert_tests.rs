@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::normalise;
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
@@ -28,6 +29,7 @@ fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared,
         chain: Default::default(),
         seal_context: "",
         images: if request.get("fetched").is_some() { &images } else { &none },
+        message: &Bytes::new(),
     };
     prepare(wire, &request)
 }
@@ -35,7 +37,7 @@ fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared,
 /// The body of a whole request without what every body has, and the losses.
 fn converted(wire: Wire, request: Value) -> (Value, Vec<String>) {
     let prepared = prepared(wire, Delivery::Whole, &request).unwrap();
-    let mut body: Value = serde_json::from_slice(&prepared.body).unwrap();
+    let mut body: Value = serde_json::from_slice(&prepared.body.whole()).unwrap();
     let fields = body.as_object_mut().unwrap();
     assert_eq!(fields.remove("model"), Some(json!("m")));
     assert_eq!(fields.remove("stream"), Some(json!(false)));
@@ -68,12 +70,13 @@ fn a_bare_text_is_one_user_message_with_its_escapes_kept() {
     let streamed = |wire, input: &str| prepared(wire, Delivery::Stream, &json!({"input": input})).unwrap();
     let prepared = streamed(WIRE, "h\u{e9}\n\"😀\"");
     assert_eq!(
-        std::str::from_utf8(&prepared.body).unwrap(),
+        std::str::from_utf8(&prepared.body.whole()).unwrap(),
         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"h\u{e9}\\n\\\"😀\\\"\"}],\
          \"stream\":true,\"stream_options\":{\"include_usage\":true}}"
     );
     assert_eq!(prepared.losses, []);
-    let body: Value = serde_json::from_slice(&streamed(Wire { stream_usage: false, ..WIRE }, "a").body).unwrap();
+    let body: Value =
+        serde_json::from_slice(&streamed(Wire { stream_usage: false, ..WIRE }, "a").body.whole()).unwrap();
     assert_eq!(body, json!({"model": "m", "messages": [{"role": "user", "content": "a"}], "stream": true}));
 }
 
@@ -444,8 +447,9 @@ fn a_summary_of_what_came_before_is_a_message_of_the_user() {
         chain: Default::default(),
         seal_context: "",
         images: &images,
+        message: &Bytes::new(),
     };
-    let body: Value = serde_json::from_slice(&prepare(WIRE, &request).unwrap().body).unwrap();
+    let body: Value = serde_json::from_slice(&prepare(WIRE, &request).unwrap().body.whole()).unwrap();
     let expected = [("system", "rules"), ("user", "so far"), ("user", "go on")];
     assert_eq!(body["messages"], json!(expected.map(|(role, content)| json!({"role": role, "content": content}))));
 }
@@ -465,8 +469,9 @@ fn outputs_follow_the_order_of_the_calls_even_where_the_history_does_not() {
         chain: Default::default(),
         seal_context: "",
         images: &images,
+        message: &Bytes::new(),
     };
-    let body: Value = serde_json::from_slice(&prepare(WIRE, &request).unwrap().body).unwrap();
+    let body: Value = serde_json::from_slice(&prepare(WIRE, &request).unwrap().body.whole()).unwrap();
     assert_eq!(body["messages"][1], json!({"role": "tool", "tool_call_id": "c1", "content": "1"}));
     assert_eq!(body["messages"][2], json!({"role": "tool", "tool_call_id": "c2", "content": "2"}));
 }

@@ -21,7 +21,7 @@ struct Answer {
 
 fn prepared() -> Prepared {
     Prepared {
-        body: Bytes::new(),
+        body: Bytes::new().into(),
         losses: Vec::new(),
         delivery: Delivery::Stream,
         calls: CallMap::default(),

@@ -6,7 +6,7 @@
 //! joined by line ends, since many servers take nothing else there.
 
 use amalgam_core::{Call, CallKind, Entry, History, Loss, ModelRequest, Output};
-use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, Raw, Role, Shape, Writer};
+use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, PartKind, Raw, Role, Shape, Writer};
 
 use crate::{
     settings::{SystemRole, ToolCalls},
@@ -123,8 +123,14 @@ impl<'a> Conversation<'a, '_> {
     /// The text of a content that must be one; anything else waits for the next user message.
     fn text_of(&mut self, content: &Content<'a>) -> Option<Escaped<'a>> {
         // Most contents are no more than that.
-        if let Content::Text(text) = content {
-            return Some(kept(*text));
+        match content {
+            Content::Text(text) => return Some(kept(*text)),
+            Content::Parts(parts) => {
+                if let [Part { kind: PartKind::Text { text, .. }, .. }] = parts.as_slice() {
+                    return Some(kept(*text));
+                }
+            }
+            Content::Value(_) => {}
         }
         let mut texts = Vec::new();
         for part in self.parts.read(content) {
@@ -184,7 +190,7 @@ impl<'a> Conversation<'a, '_> {
 
     /// Writes what waits: the model's turn, its outputs, and what could not stand in them.
     fn flush(&mut self) {
-        let turn = std::mem::take(&mut self.turn);
+        let mut turn = std::mem::take(&mut self.turn);
         if !turn.texts.is_empty() || !turn.calls.is_empty() {
             self.lead();
             match self.wire.tool_calls {
@@ -192,6 +198,9 @@ impl<'a> Conversation<'a, '_> {
                 ToolCalls::Constrained => self.told(&turn),
             }
         }
+        // The next turn finds the room of this one.
+        turn.clear();
+        self.turn = turn;
         if !self.media.is_empty() {
             let media = std::mem::take(&mut self.media);
             self.user(media);
@@ -299,6 +308,14 @@ impl<'a> Conversation<'a, '_> {
 }
 
 impl<'a> Turn<'a> {
+    fn clear(&mut self) {
+        let Self { texts, thoughts, calls, outputs } = self;
+        texts.clear();
+        thoughts.clear();
+        calls.clear();
+        outputs.clear();
+    }
+
     /// Outputs in the order of their calls.
     fn outputs_in_order(&self) -> Vec<&Output<'a>> {
         let place = |output: &Output<'a>| {

@@ -35,6 +35,9 @@ pub(super) fn kept(text: JsonStr<'_>) -> Escaped<'_> {
 
 /// Writes texts as one string.
 pub(super) fn write_joined(writer: &mut Writer, texts: &[Escaped<'_>], separator: &'static [u8]) {
+    if let [text] = texts {
+        return writer.escaped(&[text]);
+    }
     let mut pieces: Vec<&[u8]> = Vec::with_capacity(texts.len() * 2);
     for text in texts {
         if !pieces.is_empty() {

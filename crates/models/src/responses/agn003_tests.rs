@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use amalgam_core::normalise;
 use amalgam_protocol::Raw;
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
@@ -23,10 +24,11 @@ fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec
         chain,
         seal_context: "",
         images: &images,
+        message: &Bytes::new(),
     };
     let prepared = convert(&request);
     let fields = prepared.losses.iter().map(|loss| loss.field.to_string()).collect();
-    (serde_json::from_slice(&prepared.body).unwrap(), fields)
+    (serde_json::from_slice(&prepared.body.whole()).unwrap(), fields)
 }
 
 fn text(text: &str) -> Value {

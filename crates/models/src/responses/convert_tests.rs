@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::{Loss, normalise};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
@@ -24,9 +25,10 @@ fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec
         chain,
         seal_context: "tenant 1",
         images: &images,
+        message: &Bytes::new(),
     };
     let prepared = convert(&request, "here", &PlainSeal);
-    (serde_json::from_slice(&prepared.body).unwrap(), prepared.losses)
+    (serde_json::from_slice(&prepared.body.whole()).unwrap(), prepared.losses)
 }
 
 fn input(items: Value) -> (Value, Vec<Loss>) {
@@ -107,10 +109,11 @@ fn items_pass_byte_for_byte_where_nothing_must_change() {
         chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
+        message: &Bytes::new(),
     };
     let prepared = convert(&request, "here", &PlainSeal);
     let expected = format!(r#"{{"model":"m","input":[{}],"store":false}}"#, items.join(","));
-    assert_eq!(std::str::from_utf8(&prepared.body).unwrap(), expected);
+    assert_eq!(std::str::from_utf8(&prepared.body.whole()).unwrap(), expected);
     assert_eq!(prepared.losses, []);
 }
 
@@ -264,6 +267,7 @@ fn the_note_remembers_what_reading_needs() {
         chain: Default::default(),
         seal_context: "tenant 1",
         images: &images,
+        message: &Bytes::new(),
     };
     let note = note(&request);
     assert_eq!(

@@ -13,6 +13,7 @@ use std::{
 };
 
 use amalgam_core::ModelError;
+use amalgam_protocol::Slices;
 use bytes::Bytes;
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
@@ -29,6 +30,9 @@ use super::{
 
 /// The most that is read at once.
 const READ_BYTES: usize = 64 * 1024;
+
+/// The most pieces that are handed to the system at once.
+const SLICES: usize = 64;
 
 thread_local! {
     /// Where bytes arrive. One for each thread instead of one for each connection: a stream that waits holds no memory.
@@ -98,7 +102,7 @@ pub(super) enum Broken {
 pub(super) async fn exchange(
     connection: Connection,
     head: Bytes,
-    body: Bytes,
+    body: Slices,
     pool: &Arc<Pool>,
 ) -> Result<(Head, Body), Broken> {
     let mut asking =
@@ -203,23 +207,35 @@ fn read_head(mut arrived: &[u8]) -> Result<Option<Answered>, ModelError> {
 /// What is left to send of a request.
 struct Unsent {
     head: Bytes,
-    body: Bytes,
+    body: Slices,
     sent: usize,
 }
 
 impl Unsent {
     fn poll(&mut self, connection: &mut Connection, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let head = self.head.get(self.sent..).unwrap_or_default();
-            let body = self.body.get(self.sent.saturating_sub(self.head.len())..).unwrap_or_default();
-            if head.is_empty() && body.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = self.gather(&mut slices);
+            if count == 0 {
                 return connection.poll_flush(context);
             }
-            self.sent += match ready!(connection.poll_write(context, &[IoSlice::new(head), IoSlice::new(body)]))? {
+            self.sent += match ready!(connection.poll_write(context, slices.get(..count).unwrap_or_default()))? {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 written => written,
             };
         }
+    }
+
+    /// Fills in what is sent next; how many pieces that are.
+    fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut sent = self.sent;
+        let pieces = [&self.head].into_iter().chain(self.body.pieces());
+        let left = pieces.filter_map(|piece| {
+            let left = piece.get(sent..).filter(|left| !left.is_empty());
+            sent = sent.saturating_sub(piece.len());
+            left
+        });
+        slices.iter_mut().zip(left).map(|(slice, left)| *slice = IoSlice::new(left)).count()
     }
 }
 

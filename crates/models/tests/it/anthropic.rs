@@ -7,6 +7,7 @@ use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest
 use amalgam_models::{Anthropic, Key, UpstreamKind, UpstreamSettings};
 use amalgam_protocol::{CreateResponse, Raw};
 use amalgam_testkit::{Reply, Upstream};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -56,6 +57,7 @@ fn prepare(model: &Anthropic, request: &Value, delivery: Delivery) -> Prepared {
         chain: Default::default(),
         seal_context: "tenant-1",
         images: &HashMap::new(),
+        message: &Bytes::new(),
     };
     model.prepare(&request).unwrap()
 }
@@ -293,6 +295,7 @@ async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
         chain: Default::default(),
         seal_context: "",
         images: &images,
+        message: &Bytes::new(),
     };
     let message = "unexpected `tool_use_id` found in `tool_result` blocks: a. Each `tool_result` block must have a \
                    corresponding `tool_use` block in the previous message.";
@@ -308,6 +311,6 @@ async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
     let mut settings = settings(&upstream);
     settings.history_recovery = true;
     let model = Anthropic::new(settings, Arc::new(NoSeal)).unwrap();
-    let mended = String::from_utf8(model.recover(&request, &error).unwrap().unwrap().body.to_vec()).unwrap();
+    let mended = String::from_utf8(model.recover(&request, &error).unwrap().unwrap().body.whole().to_vec()).unwrap();
     assert!(mended.contains("rain") && !mended.contains("tool_use") && !mended.contains("tool_result"), "{mended}");
 }

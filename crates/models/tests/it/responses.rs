@@ -6,6 +6,7 @@ use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest
 use amalgam_models::{Dialect, Key, Responses, UpstreamKind, UpstreamSettings};
 use amalgam_protocol::{CreateResponse, Raw};
 use amalgam_testkit::{Reply, Upstream};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -55,6 +56,7 @@ fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelR
         chain: Default::default(),
         seal_context: "tenant 1",
         images: &images,
+        message: &Bytes::new(),
     })
 }
 

@@ -1,5 +1,7 @@
 //! The one check that a text is JSON: UTF-8, grammar, depth. Written without recursion, so that depth is a number.
 
+use std::str::Utf8Error;
+
 use super::{Ends, Shape, line_of, quotes::Quotes};
 
 /// Why a text is not JSON, and where.
@@ -17,9 +19,16 @@ pub struct SyntaxError {
 /// Checks `text` and gives it back without the white space around it; takes note of where values begin and end.
 pub(super) fn check<'a>(text: &'a [u8], depth: usize, ends: Option<&mut Ends>) -> Result<&'a str, SyntaxError> {
     let fail = |(message, offset): (&'static str, usize)| SyntaxError { message, line: line_of(text, offset), offset };
-    let valid = std::str::from_utf8(text).map_err(|error| fail(("text is not UTF-8", error.valid_up_to())))?;
+    let valid = utf8(text).map_err(|error| fail(("text is not UTF-8", error.valid_up_to())))?;
     Checker { bytes: text, at: 0, quotes: Some(Quotes::new(text)), ends }.document(depth).map_err(fail)?;
     Ok(valid.trim_matches([' ', '\n', '\r', '\t']))
+}
+
+/// The text, if it is one.
+#[inline]
+pub(super) fn utf8(text: &[u8]) -> Result<&str, Utf8Error> {
+    // Fast, and silent about the place.
+    simdutf8::basic::from_utf8(text).or_else(|_| std::str::from_utf8(text))
 }
 
 /// Whether `text` may stand between quotes.
@@ -28,7 +37,7 @@ pub(super) fn is_escaped(text: &[u8]) -> bool {
     loop {
         checker.at += plain_run(text.get(checker.at..).unwrap_or_default());
         match checker.peek() {
-            None => return std::str::from_utf8(text).is_ok(),
+            None => return utf8(text).is_ok(),
             Some(b'\\') if checker.escape().is_ok() => {}
             Some(_) => return false,
         }

@@ -2,7 +2,7 @@
 //!
 //! A large request is mostly text, and a branch at each of its escapes is guessed wrong about half of the time.
 
-use wide::u8x64;
+use wide::u8x16;
 
 /// The quotes around strings, in their order, and whether what stands between them may stand there.
 pub(super) struct Quotes<'a> {
@@ -21,7 +21,7 @@ pub(super) struct Quotes<'a> {
     faulty: bool,
 }
 
-/// One bit for each byte of a block.
+/// What a block is by its bytes: one bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Masks {
     quote: u64,
@@ -44,7 +44,7 @@ impl<'a> Quotes<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        while self.quotes == 0 {
+        if self.quotes == 0 {
             self.load()?;
         }
         let at = self.block + self.quotes.trailing_zeros() as usize;
@@ -52,71 +52,77 @@ impl<'a> Quotes<'a> {
         Some(at)
     }
 
-    /// Looks at the next block.
+    /// Looks at blocks until there is a quote.
     #[inline(never)]
     fn load(&mut self) -> Option<()> {
-        let rest = self.text.get(self.seen..).filter(|rest| !rest.is_empty())?;
-        match rest.first_chunk() {
-            Some(block) => self.look(block),
-            None => {
-                // Spaces at the end change nothing: they are neither quotes nor forbidden.
-                let mut block = [b' '; 64];
-                block.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
-                self.look(&block);
+        // Kept apart from `self`, so that it stays in registers from one block to the next.
+        let Self { text, mut seen, mut inside, mut escapes, mut faulty, .. } = *self;
+        let (quotes, block) = loop {
+            let rest = text.get(seen..).filter(|rest| !rest.is_empty())?;
+            let block = match rest.first_chunk() {
+                Some(block) => Block::new(block),
+                None => {
+                    // Spaces at the end change nothing: they are neither quotes nor forbidden.
+                    let mut block = [b' '; 64];
+                    block.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+                    Block::new(&block)
+                }
+            };
+            let masks = block.masks();
+            let escaped = escaped(masks.backslash, &mut escapes);
+            let quotes = masks.quote & !escaped;
+            let mut within = inside;
+            if quotes != 0 {
+                // Every quote turns the inside out: a running parity of the quotes is the inside of the strings.
+                within ^= parities(quotes);
+                inside = 0_u64.wrapping_sub(within >> 63);
             }
-        }
+            faulty |= masks.control & within != 0;
+            if escaped != 0 {
+                // Nearly all are line ends, quotes and backslashes; only the others are looked at one by one.
+                let odd = escaped & !(masks.quote | masks.backslash | block.equal(b'n'));
+                faulty |= odd != 0 && !escapes_are_good(text, seen, odd);
+            }
+            let start = seen;
+            seen += 64;
+            if quotes != 0 {
+                break (quotes, start);
+            }
+        };
+        *self = Self { text, block, seen, quotes, inside, escapes, faulty };
         Some(())
     }
+}
 
-    #[inline]
-    fn look(&mut self, block: &[u8; 64]) {
-        let masks = masks(block);
-        self.block = self.seen;
-        self.seen += 64;
-        let escaped = self.escaped(masks.backslash);
-        self.quotes = masks.quote & !escaped;
-        let mut inside = self.inside;
-        if self.quotes != 0 {
-            // Every quote turns the inside out: a running parity of the quotes is the inside of the strings.
-            inside ^= parities(self.quotes);
-            self.inside = 0_u64.wrapping_sub(inside >> 63);
-        }
-        self.faulty |= masks.control & inside != 0;
-        if escaped != 0 {
-            // Nearly all are line ends, quotes and backslashes; only the others are looked at one by one.
-            let odd = escaped & !(masks.quote | masks.backslash | equal(u8x64::from(*block), b'n'));
-            self.faulty |= odd != 0 && !self.escapes_are_good(odd);
-        }
-    }
+/// The bytes that a backslash stands before which is not escaped itself. `escapes` is one if the first byte is escaped by
+/// the block before, and becomes one if the first of the next block is.
+#[inline]
+fn escaped(backslash: u64, escapes: &mut u64) -> u64 {
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    let backslash = backslash & !*escapes;
+    let follows = (backslash << 1) | *escapes;
+    // Adding a run of backslashes to its first bit carries to the bit behind the run: whether that one is odd tells how long
+    // the run is.
+    let odd_starts = backslash & !EVEN & !follows;
+    let (even_runs, carry) = odd_starts.overflowing_add(backslash);
+    *escapes = u64::from(carry);
+    (EVEN ^ (even_runs << 1)) & follows
+}
 
-    /// The bytes that a backslash stands before which is not escaped itself.
-    fn escaped(&mut self, backslash: u64) -> u64 {
-        const EVEN: u64 = 0x5555_5555_5555_5555;
-        let backslash = backslash & !self.escapes;
-        let follows = (backslash << 1) | self.escapes;
-        // Adding a run of backslashes to its first bit carries to the bit behind the run: whether that one is odd tells
-        // how long the run is.
-        let odd_starts = backslash & !EVEN & !follows;
-        let (even_runs, carry) = odd_starts.overflowing_add(backslash);
-        self.escapes = u64::from(carry);
-        (EVEN ^ (even_runs << 1)) & follows
+/// Whether these bytes of the block that begins at `start` may be escaped.
+fn escapes_are_good(text: &[u8], start: usize, mut escaped: u64) -> bool {
+    let mut good = true;
+    while escaped != 0 {
+        let at = start + escaped.trailing_zeros() as usize;
+        escaped &= escaped - 1;
+        good &= match text.get(at) {
+            Some(b'u') => text.get(at + 1..at + 5).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit)),
+            Some(byte) => ESCAPES.get(usize::from(*byte)) == Some(&true),
+            // The backslash was the last byte: no string is closed behind it.
+            None => true,
+        };
     }
-
-    /// Whether these bytes of the block may be escaped.
-    fn escapes_are_good(&self, mut escaped: u64) -> bool {
-        let mut good = true;
-        while escaped != 0 {
-            let at = self.block + escaped.trailing_zeros() as usize;
-            escaped &= escaped - 1;
-            good &= match self.text.get(at) {
-                Some(b'u') => self.text.get(at + 1..at + 5).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit)),
-                Some(byte) => ESCAPES.get(usize::from(*byte)) == Some(&true),
-                // The backslash was the last byte: no string is closed behind it.
-                None => true,
-            };
-        }
-        good
-    }
+    good
 }
 
 /// What may follow a backslash; `u` needs more than that.
@@ -138,19 +144,52 @@ fn parities(mut bits: u64) -> u64 {
     bits
 }
 
-#[inline]
-fn masks(block: &[u8; 64]) -> Masks {
-    let bytes = u8x64::from(*block);
-    Masks {
-        quote: equal(bytes, b'"'),
-        backslash: equal(bytes, b'\\'),
-        control: bytes.min(u8x64::splat(0x1f)).simd_eq(bytes).to_bitmask(),
+/// 64 bytes, as wide as every processor has it.
+#[derive(Clone, Copy)]
+struct Block([u8x16; 4]);
+
+impl Block {
+    #[inline]
+    fn new(block: &[u8; 64]) -> Self {
+        let mut lanes = [u8x16::ZERO; 4];
+        let (sixteens, _) = block.as_chunks();
+        lanes.iter_mut().zip(sixteens).for_each(|(lane, bytes)| *lane = u8x16::new(*bytes));
+        Self(lanes)
+    }
+
+    #[inline]
+    fn masks(&self) -> Masks {
+        Masks { quote: self.equal(b'"'), backslash: self.equal(b'\\'), control: self.control() }
+    }
+
+    /// Where the bytes are below a space. There are none in most blocks, and that is known at once.
+    #[inline]
+    fn control(&self) -> u64 {
+        let [first, second, third, fourth] = self.0;
+        let least = first.min(second).min(third.min(fourth));
+        match below_space(least).any() {
+            true => self.bits(below_space),
+            false => 0,
+        }
+    }
+
+    #[inline]
+    fn equal(&self, byte: u8) -> u64 {
+        let all = u8x16::splat(byte);
+        self.bits(|lane| lane.simd_eq(all))
+    }
+
+    /// One bit for each byte that `is` gives ones for.
+    #[inline]
+    fn bits(&self, is: impl Fn(u8x16) -> u8x16) -> u64 {
+        let [first, second, third, fourth] = self.0.map(|lane| u64::from(is(lane).to_bitmask()));
+        first | second << 16 | (third | fourth << 16) << 32
     }
 }
 
 #[inline]
-fn equal(bytes: u8x64, byte: u8) -> u64 {
-    bytes.simd_eq(u8x64::splat(byte)).to_bitmask()
+fn below_space(lane: u8x16) -> u8x16 {
+    lane.min(u8x16::splat(0x1f)).simd_eq(lane)
 }
 
 #[cfg(test)]
@@ -175,7 +214,7 @@ mod tests {
                 backslash: bits(|byte| byte == b'\\'),
                 control: bits(|byte| byte < 0x20),
             };
-            prop_assert_eq!(masks(&block), expected);
+            prop_assert_eq!(Block::new(&block).masks(), expected);
         }
 
         #[test]

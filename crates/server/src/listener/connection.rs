@@ -35,6 +35,10 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How much of what it sends is thrown away meanwhile.
 const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
+/// The most that a connection buffers in either direction, and so the most that is read at once. A body that fits comes in
+/// one piece and need not be put together; a client that does not read costs no more than this.
+const BUFFER_BYTES: usize = 128 * 1024;
+
 /// The address of the client, found among the extensions of every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
@@ -54,7 +58,7 @@ impl<S: Serves> Connections<S> {
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout)
             .max_header_size(config.max_head_bytes)
-            .max_buf_size(config.max_head_bytes);
+            .max_buf_size(BUFFER_BYTES.max(config.max_head_bytes));
         Self { http, service, max_head_bytes: config.max_head_bytes, write_timeout: config.write_timeout, draining }
     }
 

@@ -39,7 +39,7 @@ impl Model for Speaker {
             finish: None,
         });
         Ok(Prepared {
-            body: "asked".into(),
+            body: b"asked".to_vec().into(),
             losses: Vec::new(),
             delivery: request.delivery,
             calls: CallMap::default(),

@@ -105,6 +105,7 @@ async fn compacted(
             candidates: &route.candidates,
             request: &settings,
             history: &history,
+            message: body,
             delivery: Delivery::Whole,
             seal_context: &seal_context,
             strict,

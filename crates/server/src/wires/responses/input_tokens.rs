@@ -68,6 +68,7 @@ async fn tokens(app: &App, scope: &Scope, body: &Bytes) -> Result<u64, Fault> {
         seal_context: &seal_context,
         // An image counts as one whether or not its bytes are here.
         images: &HashMap::new(),
+        message: body,
     })?;
     Ok(app.engine.count(candidate, prepared).await?.total())
 }

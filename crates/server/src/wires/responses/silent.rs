@@ -8,8 +8,7 @@ use amalgam_core::{
     BoxFuture, CallMap, Candidate, Fault, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
     Prepared, Route,
 };
-use amalgam_protocol::Usage;
-use bytes::Bytes;
+use amalgam_protocol::{Slices, Usage};
 use futures_util::stream;
 
 /// In the place of the models of `route`.
@@ -29,7 +28,7 @@ impl Model for Silent {
     /// Nothing is sent, so that nothing is lost and the body is empty.
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
         Ok(Prepared {
-            body: Bytes::new(),
+            body: Slices::default(),
             losses: Vec::new(),
             delivery: request.delivery,
             calls: CallMap::default(),

@@ -299,6 +299,7 @@ async fn run(
             candidates,
             request,
             history: &history,
+            message: body,
             delivery: meaning.delivery,
             seal_context: &seal_context,
             strict: order.strict,
