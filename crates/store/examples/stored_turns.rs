@@ -20,8 +20,6 @@ use amalgam_store::{
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-/// So long a chain becomes before the next one begins.
-const CHAIN: usize = 10;
 /// Ids begin with the time, which puts rows of the same time beside each other.
 static CLOCK: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -68,16 +66,11 @@ async fn write_all(store: Arc<dyn Store>, writers: usize, turns: usize) -> Vec<D
         let store = store.clone();
         racing.spawn(async move {
             let mut waited = Vec::with_capacity(turns / writers);
-            let mut parent = None;
-            for number in 0..turns / writers {
-                if number % CHAIN == 0 {
-                    parent = None;
-                }
+            for _ in 0..turns / writers {
                 let begun = Instant::now();
-                let (write, place) = turn(parent);
+                let write = turn(None);
                 assert_eq!(store.write(&caller(), write.into()).await.expect("there is room"), Written::Kept);
                 waited.push(begun.elapsed());
-                parent = Some(place);
             }
             waited
         });
@@ -88,10 +81,10 @@ async fn write_all(store: Arc<dyn Store>, writers: usize, turns: usize) -> Vec<D
 async fn read_chain(store: &Arc<dyn Store>, reads: usize) -> usize {
     let (mut parent, mut last) = (None, String::new());
     for _ in 0..100 {
-        let (write, place) = turn(parent);
+        let write = turn(parent);
         last.clone_from(&write.response_id);
         store.write(&caller(), write.into()).await.expect("there is room");
-        parent = Some(place);
+        parent = store.lineage(&caller(), &last).await.expect("it can be read").map(|lineage| lineage.place);
     }
     let mut length = 0;
     for _ in 0..reads {
@@ -106,8 +99,8 @@ fn caller() -> Scope {
     Scope::authenticated(1, "anna", TenantState::Stored, Rights::USE)
 }
 
-/// A turn of about 2 KB with one call, and where the next one goes.
-fn turn(parent: Option<ChainPlace>) -> (TurnWrite, ChainPlace) {
+/// A turn of about 2 KB with one call.
+fn turn(parent: Option<ChainPlace>) -> TurnWrite {
     let now_ms = 1_700_000_000_000 + CLOCK.elapsed().as_millis() as u64;
     let id = Ids::Unguessable.response(now_ms);
     let stem = Stem::of(&id).expect("the id is ours");
@@ -118,10 +111,6 @@ fn turn(parent: Option<ChainPlace>) -> (TurnWrite, ChainPlace) {
             "x".repeat(length)
         );
         Json::parse(&Bytes::from(text)).expect("it is JSON")
-    };
-    let place = match &parent {
-        None => ChainPlace { chain: id.clone(), position: 0 },
-        Some(parent) => ChainPlace { chain: parent.chain.clone(), position: parent.position + 1 },
     };
     let begin = Begin {
         parent,
@@ -158,7 +147,7 @@ fn turn(parent: Option<ChainPlace>) -> (TurnWrite, ChainPlace) {
         losses: Vec::new(),
         error: None,
     };
-    let write = TurnWrite {
+    TurnWrite {
         response_id: id,
         process: ProcessId(7),
         begin: Some(Box::new(begin)),
@@ -170,8 +159,7 @@ fn turn(parent: Option<ChainPlace>) -> (TurnWrite, ChainPlace) {
         approvals: Vec::new(),
         session: None,
         answer: None,
-    };
-    (write, place)
+    }
 }
 
 /// User and system time of this process so far, in steps of 10 ms.

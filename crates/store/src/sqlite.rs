@@ -19,6 +19,7 @@ mod journal;
 mod knowledge;
 mod line;
 mod modes;
+mod places;
 mod processes;
 mod prune;
 mod query;

@@ -17,15 +17,15 @@ use crate::{
     scope::{Admin, Scope},
 };
 
-/// Where a response's items are: a run of rows, and its place in it.
+/// Where a response's items are, in the words of the store that told it: whoever has one hands it back as it is.
 ///
-/// A child takes the next place of its parent's run. If that is taken, the child is a fork: it begins a run of its own
+/// A child takes the next place of its parent's run of rows. If that is taken, the child is a fork: it begins a run of its own
 /// that points at its parent's place. So a chain is one range of rows, and forks never see each other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The run's name: the id of the response that began it.
+    /// The id of a response that it is told by: the one that began the run, or the one that is there.
     pub chain: String,
-    /// From 0.
+    /// Which row of the run, or of all.
     pub position: u64,
 }
 

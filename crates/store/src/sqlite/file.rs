@@ -74,6 +74,8 @@ fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // A statement is planned once, for all values: else a partial index makes SQLite plan it anew for each.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // Every statement has the index that it needs; one that SQLite makes for itself reads a whole table first.
+    connection.pragma_update(None, "automatic_index", false)?;
     // A schema from elsewhere runs none of its own functions.
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)

@@ -27,6 +27,11 @@ impl<'c> Database<'c> {
         Self(connection)
     }
 
+    /// The number of the row that was added last.
+    pub(super) fn last_number(self) -> i64 {
+        self.0.last_insert_rowid()
+    }
+
     /// A statement about one user's things; `params` begin at `?3`.
     pub(super) fn user(self, scope: &Scope, sql: UserSql, params: Params<'_>) -> Result<Bound<'c>, Failure> {
         let mut statement = self.0.prepare_cached(sql.text())?;

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Scope, Stem,
-    store::{Cancelled, ChainPlace, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
+    store::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
 };
 use amalgam_protocol::{Json, Status};
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use super::{
     failure::Failure,
     job::Transaction,
     journal, line,
+    places::{self, Place},
     query::{Database, bytes, int, optional_text, optional_uint, text, uint},
     sql, transcripts,
 };
@@ -85,9 +86,9 @@ pub(super) fn stored_response(row: &Row<'_>) -> Result<StoredResponse, Failure> 
         background: row.get(8)?,
         streamed: row.get(9)?,
         conversation: row.get(10)?,
-        place: ChainPlace { chain: row.get(11)?, position: uint(row, 12)? },
-        input: rows::json(text(row, 13)?),
-        output: output(row, 14)?,
+        place: Place(row.get(11)?).told(text(row, 0)?)?,
+        input: rows::json(text(row, 12)?),
+        output: output(row, 13)?,
     })
 }
 
@@ -103,14 +104,13 @@ fn lineage(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Resul
     let mut own = None;
     let mut turns = Vec::new();
     database.user(scope, sql::LINEAGE, &[&stem.as_str(), &id])?.until(|row| {
-        let (depth, position) = (uint(row, 1)?, uint(row, 3)?);
+        let (depth, place) = (uint(row, 1)?, row.get(2)?);
         if depth == 0 {
             // The last place of the response's own run is its own.
-            let place = ChainPlace { chain: row.get(2)?, position };
-            own = Some((status(row, 0)?, place, optional_text(row, 6)?.and_then(rows::upstream)));
+            own = Some((status(row, 0)?, Place(place).told(id)?, optional_text(row, 5)?.and_then(rows::upstream)));
         }
-        let items = ItemsOf { input: rows::json(text(row, 4)?), output: output(row, 5)? };
-        turns.push(((std::cmp::Reverse(depth), position), items));
+        let items = ItemsOf { input: rows::json(text(row, 3)?), output: output(row, 4)? };
+        turns.push(((std::cmp::Reverse(depth), place), items));
         Ok(true)
     })?;
     // The deepest fork is the oldest. Rows come run by run, and sorting what is nearly in order is cheap; asking the
@@ -176,20 +176,16 @@ fn cancel(
     database
         .user(scope, sql::END_RESPONSE, &[&stem.as_str(), &id, &status, &none, &now, &none, &none, &none, &none])?
         .run()?;
-    let position = int(response.place.position)?;
-    database.user(scope, sql::END_ITEMS, &[&response.place.chain, &position, &rows::NO_ITEMS])?.run()?;
+    database.user(scope, sql::END_ITEMS, &[&int(response.place.position)?, &rows::NO_ITEMS])?.run()?;
     line::free(transaction, scope, id, assistant::ended(Status::Cancelled).as_ref())?;
     transaction.ring(id);
     Ok(self::response(database, scope, stem, id)?.map(|response| Cancelled::Ended(Box::new(response))))
 }
 
-/// Forgets a response: its head at once, its items when nothing builds on them, and with them those of forgotten
-/// responses that only this one built on.
+/// Forgets a response: its head at once, its items when nothing builds on them.
 pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, id: &str) -> Result<bool, Failure> {
     let database = transaction.database;
-    let place = database
-        .user(scope, sql::FORGET_HEAD, &[&stem.as_str(), &id])?
-        .first(|row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+    let place = database.user(scope, sql::FORGET_HEAD, &[&stem.as_str(), &id])?.first(|row| Ok(Place(row.get(0)?)))?;
     let Some(place) = place else { return Ok(false) };
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
     transcripts::forget(database, scope, id)?;
@@ -198,31 +194,6 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
     execute::leave(database, scope, id)?;
     transaction.ring(id);
 
-    database.user(scope, sql::MARK_FORGOTTEN, &[&place.0, &place.1])?.run()?;
-    let mut next = Some(place);
-    while let Some((chain, position)) = next {
-        let needed = !database.user(scope, sql::IS_FORGOTTEN, &[&chain, &position])?.exists()?
-            || database.user(scope, sql::IS_BUILT_ON, &[&chain, &position])?.exists()?;
-        if needed {
-            break;
-        }
-        next = match position {
-            // Nothing in this run is needed any more.
-            0 => remove_chain(database, scope, &chain)?,
-            _ => {
-                database.user(scope, sql::EMPTY_PLACE, &[&chain, &position])?.run()?;
-                Some((chain, position - 1))
-            }
-        };
-    }
+    places::forget(database, scope, place)?;
     Ok(true)
-}
-
-/// Removes a run of rows; gives the place that it forked from.
-fn remove_chain(database: Database<'_>, scope: &Scope, chain: &str) -> Result<Option<(String, i64)>, Failure> {
-    let parents = database.user(scope, sql::REMOVE_CHAIN, &[&chain])?.all(|row| {
-        let (parent, place): (Option<String>, Option<i64>) = (row.get(0)?, row.get(1)?);
-        Ok(parent.zip(place))
-    })?;
-    Ok(parents.into_iter().flatten().next())
 }

@@ -12,8 +12,9 @@ use super::{Migrations, OpenError, file};
 use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus};
 
 /// Every version of the schema, oldest first.
-pub(super) const MIGRATIONS: &[Migration] =
-    migrate::migrations!("sqlite": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge");
+pub(super) const MIGRATIONS: &[Migration] = migrate::migrations!(
+    "sqlite": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge", "V006__places"
+);
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT";

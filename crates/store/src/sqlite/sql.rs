@@ -52,25 +52,25 @@ statements! {
         // Responses.
         RESPONSE = "
             SELECT responses.id, status, completed_at, error, incomplete_reason, usage, created_at, settings, background,
-                streamed, conversation_id, responses.chain, responses.position, input, output
-            FROM responses CROSS JOIN items ON items.chain = responses.chain AND items.position = responses.position
+                streamed, conversation_id, responses.place, input, output
+            FROM responses CROSS JOIN items ON items.place = responses.place
             WHERE responses.tenant_id = ?1 AND responses.user_id = ?2 AND stem = ?3 AND id = ?4";
         // From the response's own run to the one that this forked from, and so on; of each the part up to the fork.
         LINEAGE = "
-            WITH RECURSIVE path (status, depth, chain, last, upstream) AS (
-                SELECT status, 0, chain, position, upstream FROM responses
+            WITH RECURSIVE path (status, depth, first, last, upstream) AS (
+                SELECT status, 0, (place >> 20) << 20, place, upstream FROM responses
                 WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
                 UNION ALL
-                SELECT path.status, depth + 1, parent_chain, parent_position, NULL
-                FROM path CROSS JOIN items ON items.chain = path.chain AND items.position = 0
-                WHERE tenant_id = ?1 AND user_id = ?2 AND parent_chain IS NOT NULL
+                SELECT path.status, depth + 1, (parent >> 20) << 20, parent, NULL
+                FROM path CROSS JOIN items ON items.place = path.first
+                WHERE tenant_id = ?1 AND user_id = ?2 AND parent IS NOT NULL
             )
-            SELECT path.status, depth, path.chain, position, input, output, path.upstream
-            FROM path CROSS JOIN items ON items.chain = path.chain AND items.position <= path.last
+            SELECT path.status, depth, place, input, output, path.upstream
+            FROM path CROSS JOIN items ON items.place BETWEEN path.first AND path.last
             WHERE tenant_id = ?1 AND user_id = ?2";
         ITEMS_BY_STEM = "
             SELECT input, output
-            FROM responses CROSS JOIN items ON items.chain = responses.chain AND items.position = responses.position
+            FROM responses CROSS JOIN items ON items.place = responses.place
             WHERE responses.tenant_id = ?1 AND responses.user_id = ?2 AND stem = ?3";
         EVENTS = "
             SELECT first, last, frames FROM stream_events
@@ -82,24 +82,29 @@ statements! {
         // Beginning, going on and ending.
         PARENT = "
             SELECT 1 FROM items
-            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 AND forgotten = 0";
-        ADD_ITEMS = "
-            INSERT INTO items (tenant_id, user_id, chain, position, response_id, parent_chain, parent_position, input, output)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-            ON CONFLICT (chain, position) DO NOTHING";
-        // The number is the time, and which of that millisecond it is.
+            WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3 AND response_id = ?4 AND forgotten = 0";
+        GO_ON = "
+            INSERT INTO items (tenant_id, user_id, place, response_id, input, output) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            ON CONFLICT (place) DO NOTHING";
+        BEGIN_RUN = "
+            INSERT INTO items (tenant_id, user_id, place, response_id, input, output, parent)
+            VALUES (?1, ?2, (COALESCE((SELECT MAX(place) FROM items) >> 20, 0) + 1) << 20, ?3, ?4, ?5, ?6)";
+        GIVE_UP_PLACE = "DELETE FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
+        // The number is the time, so that age is found without an index; within ten minutes rows come in the order in which
+        // they are written, behind the last one, since a row between others costs more pages.
         ADD_RESPONSE = "
-            INSERT INTO responses (number, tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
+            INSERT INTO responses (number, tenant_id, user_id, stem, id, place, status, background, streamed, created_at,
                 completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request,
                 upstream)
             VALUES (
                 COALESCE((
-                    SELECT number + 1 FROM responses WHERE number >= (?10 << 20) AND number < ((?10 + 1) << 20)
+                    SELECT number + 1 FROM responses WHERE number >= (?9 << 20) AND number < ((?9 + 600000) << 20)
                     ORDER BY number DESC LIMIT 1
-                ), ?10 << 20),
-                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+                ), ?9 << 20),
+                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+            ON CONFLICT (tenant_id, stem) DO NOTHING";
         HEAD = "
-            SELECT status, process, chain, position, conversation_id, background FROM responses
+            SELECT status, process, place, conversation_id, background FROM responses
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
         START_RESPONSE = "
             UPDATE responses SET status = 'in_progress', process = ?5
@@ -109,8 +114,8 @@ statements! {
                 incomplete_reason = ?9, usage = ?10, upstream = ?11
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
         END_ITEMS = "
-            UPDATE items SET output = ?5 WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
-        INPUT = "SELECT input FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
+            UPDATE items SET output = ?4 WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
+        INPUT = "SELECT input FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
         ADD_EVENTS = "
             INSERT INTO stream_events (tenant_id, user_id, response_id, first, last, frames)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -119,7 +124,7 @@ statements! {
                 duration_ms, retries, cut, usage, losses, error, request, response, base_response, base_number, base_shared)
             VALUES (
                 COALESCE((
-                    SELECT id + 1 FROM transcripts WHERE id >= (?7 << 20) AND id < ((?7 + 1) << 20)
+                    SELECT id + 1 FROM transcripts WHERE id >= (?7 << 20) AND id < ((?7 + 600000) << 20)
                     ORDER BY id DESC LIMIT 1
                 ), ?7 << 20),
                 ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
@@ -151,7 +156,7 @@ statements! {
         // Forgetting.
         FORGET_HEAD = "
             DELETE FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
-            RETURNING chain, position";
+            RETURNING place";
         FORGET_EVENTS = "DELETE FROM stream_events WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
         FORGET_TRANSCRIPTS = "
             DELETE FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3
@@ -168,21 +173,21 @@ statements! {
         FORGET_APPROVALS = "DELETE FROM approvals WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
         IS_BUILT_ON = "
             SELECT 1 FROM items
-            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 + 1 AND forgotten < 2
+            WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3 + 1 AND forgotten < 2
             UNION ALL
-            SELECT 1 FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND parent_chain = ?3 AND parent_position = ?4";
+            SELECT 1 FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND parent = ?3";
         MARK_FORGOTTEN = "
-            UPDATE items SET forgotten = 1 WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
+            UPDATE items SET forgotten = 1 WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
         // The place stays taken: whoever was about to build on it must not find another response there.
         EMPTY_PLACE = "
             UPDATE items SET forgotten = 2, input = '[]', output = NULL
-            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
-        REMOVE_CHAIN = "
-            DELETE FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3
-            RETURNING parent_chain, parent_position";
+            WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
+        REMOVE_RUN = "
+            DELETE FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND place BETWEEN ?3 AND ?4
+            RETURNING parent";
         IS_FORGOTTEN = "
             SELECT 1 FROM items
-            WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 AND forgotten = 1";
+            WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3 AND forgotten = 1";
 
         // Requests that are done once.
         ADD_CLAIM = "
@@ -245,8 +250,8 @@ statements! {
     TenantSql {
         TURN = "
             SELECT responses.id, status, completed_at, error, incomplete_reason, usage, created_at, settings, background,
-                streamed, conversation_id, responses.chain, responses.position, input, output, responses.user_id
-            FROM responses CROSS JOIN items ON items.chain = responses.chain AND items.position = responses.position
+                streamed, conversation_id, responses.place, input, output, responses.user_id
+            FROM responses CROSS JOIN items ON items.place = responses.place
             WHERE responses.tenant_id = ?1 AND stem = ?2 AND id = ?3";
         TRANSCRIPTS = "
             SELECT number, upstream, model, asked_at, first_token_ms, duration_ms, retries, request, response, cut, usage,

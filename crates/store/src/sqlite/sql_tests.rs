@@ -44,6 +44,7 @@ fn all() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static 
 
 fn migrated() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
+    connection.pragma_update(None, "automatic_index", false).unwrap();
     for migration in MIGRATIONS {
         connection.execute_batch(migration.sql).unwrap();
     }
@@ -164,6 +165,7 @@ fn no_statement_of_a_caller_walks_through_a_table() {
         let own = |line: &str| line.contains("path") || matches!(line, "SCAN best" | "SCAN counted");
         let walks = plan.iter().any(|line| line.starts_with("SCAN") && !own(line) && !by_words(line));
         assert!(!walks, "{name} walks: {plan:#?}");
+        assert!(!plan.iter().any(|line| line.contains("AUTOMATIC")), "{name} makes an index: {plan:#?}");
         // What is found by words has to be put in its order.
         let ranks = *name == "FIND_COURSES";
         assert!(ranks || !plan.iter().any(|line| line.contains("TEMP B-TREE")), "{name} sorts: {plan:#?}");

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use amalgam_core::{
     Admin, Scope, Stem, UpstreamMemory,
     store::{
-        Answer, Begin, ChainPlace, Claim, Ending, EventChunk, Keyed, ProcessId, Stored, TurnRecord, TurnStore,
-        TurnWrite, Written,
+        Answer, Begin, Claim, Ending, EventChunk, Keyed, ProcessId, Stored, TurnRecord, TurnStore, TurnWrite, Written,
     },
 };
 use amalgam_protocol::{Json, Status};
@@ -15,7 +14,7 @@ use super::{
     Sqlite, claims, conversations,
     failure::Failure,
     job::Transaction,
-    journal, line,
+    journal, line, places,
     query::{Database, Tenant, int, optional_int, text},
     responses, sql, transcripts,
 };
@@ -119,8 +118,9 @@ fn begin(
 ) -> Result<Going, Failure> {
     let id = write.response_id.as_str();
     let end = write.end.as_deref();
-    let output = end.map(|end| end.output.raw().text());
-    let Some(place) = take_place(database, scope, stem, id, begin, output)? else { return Ok(None) };
+    let (input, output) = (begin.input.raw().text(), end.map(|end| end.output.raw().text()));
+    let taken = places::take(database, scope, id, begin.parent.as_ref(), input, output)?;
+    let Some(place) = taken else { return Ok(None) };
 
     // A turn that waits is nobody's until somebody takes or starts it.
     let waits = begin.status == Status::Queued && begin.request.is_some() && !write.started;
@@ -135,7 +135,7 @@ fn begin(
     let columns = Told::new(end)?;
     let settings = std::str::from_utf8(&begin.settings)
         .map_err(|_| Failure::Broken("the settings of a response are not text".into()))?;
-    database
+    let added = database
         .user(
             scope,
             sql::ADD_RESPONSE,
@@ -143,7 +143,6 @@ fn begin(
                 &stem.as_str(),
                 &id,
                 &place.0,
-                &place.1,
                 &status.name(),
                 &begin.background,
                 &begin.streamed,
@@ -161,41 +160,12 @@ fn begin(
             ],
         )?
         .run()?;
+    if added == 0 {
+        // It is there already: a write whose answer got lost comes again.
+        places::leave(database, scope, place)?;
+        return Ok(None);
+    }
     Ok(Some(begin.conversation.clone().map(|id| Talk { id, input: begin.input.clone() })))
-}
-
-/// Puts the items where they belong; nothing when there is nothing to build on, or the response is there already.
-fn take_place<'a>(
-    database: Database<'_>,
-    scope: &Scope,
-    stem: Stem,
-    id: &'a str,
-    begin: &'a Begin,
-    output: Option<&str>,
-) -> Result<Option<(&'a str, i64)>, Failure> {
-    let input = begin.input.raw().text();
-    let add = |chain: &str, position: i64, parent: Option<(&str, i64)>| -> Result<bool, Failure> {
-        let (parent_chain, parent_position) = parent.unzip();
-        let added = database
-            .user(scope, sql::ADD_ITEMS, &[&chain, &position, &id, &parent_chain, &parent_position, &input, &output])?
-            .run()?;
-        Ok(added == 1)
-    };
-    let Some(ChainPlace { chain, position }) = &begin.parent else {
-        return Ok(add(id, 0, None)?.then_some((id, 0)));
-    };
-    let position = int(*position)?;
-    if !database.user(scope, sql::PARENT, &[chain, &position])?.exists()? {
-        return Ok(None);
-    }
-    if add(chain, position + 1, None)? {
-        return Ok(Some((chain, position + 1)));
-    }
-    // A fork, unless it is this very response that has the place: a write whose answer got lost comes again.
-    if database.user(scope, sql::HEAD, &[&stem.as_str(), &id])?.exists()? {
-        return Ok(None);
-    }
-    Ok(add(id, 0, Some((chain, position)))?.then_some((id, 0)))
 }
 
 /// The next step of a response that is there, if it is still this process's.
@@ -204,10 +174,9 @@ fn go_on(database: Database<'_>, scope: &Scope, stem: Stem, write: &TurnWrite) -
     let process = process_bytes(write.process);
     let head = database.user(scope, sql::HEAD, &[&stem.as_str(), &id])?.first(|row| {
         let owner: Option<Vec<u8>> = row.get(1)?;
-        let place: (String, i64) = (row.get(2)?, row.get(3)?);
-        Ok((responses::status(row, 0)?, owner, place, row.get::<_, Option<String>>(4)?))
+        Ok((responses::status(row, 0)?, owner, row.get::<_, i64>(2)?, row.get::<_, Option<String>>(3)?))
     })?;
-    let Some((status, owner, (chain, position), conversation)) = head else { return Ok(None) };
+    let Some((status, owner, place, conversation)) = head else { return Ok(None) };
     let ours = match owner {
         Some(owner) => owner == process,
         // Nobody's yet: whoever starts it has it.
@@ -222,10 +191,10 @@ fn go_on(database: Database<'_>, scope: &Scope, stem: Stem, write: &TurnWrite) -
     }
     let Some(end) = write.end.as_deref() else { return Ok(Some(None)) };
     end_response(database, scope, stem, id, end)?;
-    database.user(scope, sql::END_ITEMS, &[&chain, &position, &end.output.raw().text()])?.run()?;
+    database.user(scope, sql::END_ITEMS, &[&place, &end.output.raw().text()])?.run()?;
     let Some(conversation) = conversation else { return Ok(Some(None)) };
     let input = database
-        .user(scope, sql::INPUT, &[&chain, &position])?
+        .user(scope, sql::INPUT, &[&place])?
         .first(|row| Ok(rows::json(text(row, 0)?)))?
         .unwrap_or_else(|| rows::json(rows::NO_ITEMS));
     Ok(Some(Some(Talk { id: conversation, input })))

@@ -1,7 +1,7 @@
 //! Responses: written step by step, read, cancelled, deleted.
 
 use amalgam_core::store::{
-    Base, Begin, Cancelled, ChainPlace, Ending, Retention, StoredResponse, ToldStatus, Transcript, TurnWrite, Written,
+    Base, Begin, Cancelled, Ending, Retention, StoredResponse, ToldStatus, Transcript, TurnWrite, Written,
 };
 use amalgam_protocol::{ErrorObject, Json, Status, Usage};
 use bytes::Bytes;
@@ -51,7 +51,7 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
             background: false,
             streamed: true,
             conversation: Some("conv_1".into()),
-            place: ChainPlace { chain: turn.id.clone(), position: 0 },
+            place: place(&store, &anna(), &turn.id).await,
         }
     );
 }

@@ -63,11 +63,37 @@ fn the_status_names_what_is_pending_and_changes_nothing() {
     assert!(done.len() == pending.len() && done.iter().all(|migration| migration.applied), "{done:?}");
 }
 
+/// Makes responses and items as they were at first: found by the text of a chain and a position.
+const BEFORE: &str = "
+    CREATE TABLE rows (chain TEXT NOT NULL, position INTEGER NOT NULL, tenant_id INTEGER NOT NULL, user_id TEXT NOT NULL,
+        response_id TEXT NOT NULL, parent_chain TEXT, parent_position INTEGER, forgotten INTEGER NOT NULL DEFAULT 0,
+        input TEXT NOT NULL, output TEXT, PRIMARY KEY (chain, position)) STRICT, WITHOUT ROWID;
+    INSERT INTO rows SELECT first.response_id, items.place & 1048575, items.tenant_id, items.user_id, items.response_id,
+        earlier.response_id, items.parent & 1048575, items.forgotten, items.input, items.output
+    FROM items JOIN items AS first ON first.place = (items.place >> 20) << 20
+        LEFT JOIN items AS earlier ON earlier.place = (items.parent >> 20) << 20;
+    ALTER TABLE responses ADD COLUMN chain TEXT NOT NULL DEFAULT '';
+    ALTER TABLE responses ADD COLUMN position INTEGER NOT NULL DEFAULT 0;
+    UPDATE responses SET (chain, position) = (SELECT chain, position FROM rows WHERE rows.response_id = responses.id);
+    ALTER TABLE responses DROP COLUMN place;
+    ALTER TABLE responses DROP COLUMN upstream;
+    DROP TABLE items;
+    ALTER TABLE rows RENAME TO items;
+    CREATE INDEX items_of_forks ON items (parent_chain, parent_position) WHERE parent_chain IS NOT NULL;
+    DELETE FROM migrations WHERE version >= 2";
+
 #[test]
 fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_holds() {
     let home = Home::new();
     let runtime = runtime();
-    let turn = runtime.block_on(say(&home.open(Options::default()), &anna(), None, "hi"));
+    let (turn, next, fork, on) = runtime.block_on(async {
+        let store = home.open(Options::default());
+        let turn = say(&store, &anna(), None, "hi").await;
+        let next = say(&store, &anna(), Some(&turn), "next").await;
+        let fork = say(&store, &anna(), Some(&turn), "fork").await;
+        let on = say(&store, &anna(), Some(&fork), "on").await;
+        (turn, next, fork, on)
+    });
     // Whatever came later goes; what an index of words keeps goes with it.
     let later = "SELECT 'DROP TABLE IF EXISTS ' || name FROM sqlite_schema
         WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('responses', 'items', 'stream_events',
@@ -79,18 +105,45 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
         let mut later = database.prepare(later).unwrap();
         later.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     };
-    let before = "ALTER TABLE responses DROP COLUMN upstream; DELETE FROM migrations WHERE version >= 2";
-    home.look().execute_batch(&[&later.join(";"), ";", before].concat()).unwrap();
+    home.look().execute_batch(&[&later.join(";"), ";", BEFORE].concat()).unwrap();
     let lacking: Vec<_> = Sqlite::status(home.path()).unwrap().into_iter().filter(|known| !known.applied).collect();
     assert_eq!(lacking.first().map(|first| (first.version, first.name.as_str())), Some((2, "V002__tools")));
 
     let store = home.open(Options::default());
     runtime.block_on(async {
-        assert_eq!(line(&store, &anna(), &turn.id).await, line_of(&[&turn]));
+        assert_eq!(line(&store, &anna(), &next.id).await, line_of(&[&turn, &next]));
+        assert_eq!(line(&store, &anna(), &on.id).await, line_of(&[&turn, &fork, &on]));
+        let end = say(&store, &anna(), Some(&on), "end").await;
+        assert_eq!(line(&store, &anna(), &end.id).await, line_of(&[&turn, &fork, &on, &end]));
+        let alone = say(&store, &anna(), None, "alone").await;
+        assert_eq!(line(&store, &anna(), &alone.id).await, line_of(&[&alone]));
+        assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
+        assert_eq!(line(&store, &anna(), &next.id).await, line_of(&[&turn, &next]));
         let asked = ask(&store, asked(&turn, "mcpr_1")).await;
         assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(asked));
         talk(&store, &anna(), None, HERE, "hi").await;
     });
+}
+
+#[test]
+fn a_run_that_is_full_is_continued_in_another() {
+    let home = Home::new();
+    let runtime = runtime();
+    let full = runtime.block_on(say(&home.open(Options::default()), &anna(), None, "full"));
+    // Its items move to the last place of their run; the first one is somebody else's.
+    let moved = "UPDATE items SET place = (2 << 20) - 1; UPDATE responses SET place = (2 << 20) - 1;
+        INSERT INTO items (place, tenant_id, user_id, response_id, input) VALUES (1 << 20, 1, 'anna', 'resp_first', '[]')";
+    home.look().execute_batch(moved).unwrap();
+    let store = home.open(Options::default());
+    runtime.block_on(async {
+        let next = say(&store, &anna(), Some(&full), "next").await;
+        let on = say(&store, &anna(), Some(&next), "on").await;
+        let told = line(&store, &anna(), &on.id).await;
+        assert_eq!(told.get(1..), Some(&line_of(&[&full, &next, &on])[..]));
+    });
+    let place = "SELECT place FROM responses ORDER BY number LIMIT 1 OFFSET 1";
+    let place: i64 = home.look().query_row(place, [], |row| row.get(0)).unwrap();
+    assert_eq!(place, 2 << 20);
 }
 
 #[test]

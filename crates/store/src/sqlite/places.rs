@@ -1,0 +1,115 @@
+//! Where the items of responses are: each has a place, which is the number of its row.
+//!
+//! A place is a run and a position in it, in one number: a child takes the place behind its parent's. Whoever comes second, or
+//! comes when a run is full, is a fork: it begins a run of its own, behind all others, that points at its parent's place.
+
+use amalgam_core::{Scope, store::ChainPlace};
+
+use super::{
+    failure::Failure,
+    query::{Database, int},
+    sql,
+};
+
+/// How many places a run has. The statements in `sql.rs` shift by the same number of bits.
+const PLACES: i64 = 1 << 20;
+
+/// The number of a row of items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(pub(super) i64);
+
+impl Place {
+    /// The one behind it in the same run.
+    fn next(self) -> Option<Self> {
+        (self.0 % PLACES < PLACES - 1).then_some(Self(self.0 + 1))
+    }
+
+    /// The one before it in the same run.
+    pub(super) fn previous(self) -> Option<Self> {
+        (self.0 % PLACES > 0).then_some(Self(self.0 - 1))
+    }
+
+    /// As the rest of the program hands it around: with the response that is there, since the number of a run that is gone is
+    /// given anew.
+    pub(super) fn told(self, response_id: &str) -> Result<ChainPlace, Failure> {
+        let position = self.0.try_into().map_err(|_| Failure::Broken(format!("{} is no place", self.0)))?;
+        Ok(ChainPlace { chain: response_id.to_owned(), position })
+    }
+}
+
+/// Puts the items of the response `id` behind `parent`'s, or where a new run begins; nothing when the parent is not there.
+pub(super) fn take(
+    database: Database<'_>,
+    scope: &Scope,
+    id: &str,
+    parent: Option<&ChainPlace>,
+    input: &str,
+    output: Option<&str>,
+) -> Result<Option<Place>, Failure> {
+    let parent = match parent {
+        None => None,
+        Some(ChainPlace { chain, position }) => {
+            let place = Place(int(*position)?);
+            if !database.user(scope, sql::PARENT, &[&place.0, chain])?.exists()? {
+                return Ok(None);
+            }
+            if let Some(next) = place.next()
+                && database.user(scope, sql::GO_ON, &[&next.0, &id, &input, &output])?.run()? == 1
+            {
+                return Ok(Some(next));
+            }
+            Some(place.0)
+        }
+    };
+    database.user(scope, sql::BEGIN_RUN, &[&id, &input, &output, &parent])?.run()?;
+    Ok(Some(Place(database.last_number())))
+}
+
+/// Gives up a place that nobody has heard of.
+pub(super) fn leave(database: Database<'_>, scope: &Scope, place: Place) -> Result<(), Failure> {
+    database.user(scope, sql::GIVE_UP_PLACE, &[&place.0])?.run()?;
+    Ok(())
+}
+
+/// Forgets the items of a response whose head is gone once nothing builds on them, and with them those of forgotten responses
+/// that only this one built on.
+pub(super) fn forget(database: Database<'_>, scope: &Scope, place: Place) -> Result<(), Failure> {
+    database.user(scope, sql::MARK_FORGOTTEN, &[&place.0])?.run()?;
+    let mut next = Some(place);
+    while let Some(place) = next {
+        let needed = !database.user(scope, sql::IS_FORGOTTEN, &[&place.0])?.exists()?
+            || database.user(scope, sql::IS_BUILT_ON, &[&place.0])?.exists()?;
+        if needed {
+            break;
+        }
+        next = match place.previous() {
+            // Nothing in this run is needed any more.
+            None => remove_run(database, scope, place)?,
+            previous => {
+                database.user(scope, sql::EMPTY_PLACE, &[&place.0])?.run()?;
+                previous
+            }
+        };
+    }
+    Ok(())
+}
+
+/// Removes the run that begins at `first`; gives the place that it forked from.
+fn remove_run(database: Database<'_>, scope: &Scope, first: Place) -> Result<Option<Place>, Failure> {
+    let last = first.0 + PLACES - 1;
+    let parents =
+        database.user(scope, sql::REMOVE_RUN, &[&first.0, &last])?.all(|row| Ok(row.get::<_, Option<i64>>(0)?))?;
+    Ok(parents.into_iter().flatten().next().map(Place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_where_the_next_one_begins() {
+        let (first, last) = (Place(7 * PLACES), Place(8 * PLACES - 1));
+        assert_eq!((first.previous(), first.next()), (None, Some(Place(7 * PLACES + 1))));
+        assert_eq!((last.previous(), last.next()), (Some(Place(8 * PLACES - 2)), None));
+    }
+}
