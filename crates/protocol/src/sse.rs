@@ -10,6 +10,9 @@ use crate::json::{Literal, Writer};
 /// The last frame of every stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
+const EVENT: &[u8] = b"event: ";
+const DATA: &[u8] = b"data: ";
+
 /// One event as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
@@ -73,6 +76,9 @@ impl Reader {
 
     /// The next whole frame, if one is there.
     pub fn frame(&mut self) -> Result<Option<Frame>, Overlong> {
+        if let Some(frame) = self.usual_frame() {
+            return Ok(Some(frame));
+        }
         // Lines are looked at where they are: each one as a piece of its own would be counted in and out.
         let chunk = std::mem::take(&mut self.chunk);
         let found = self.frame_in(&chunk);
@@ -81,6 +87,39 @@ impl Reader {
             false => self.at = 0,
         }
         found
+    }
+
+    /// A frame as servers write nearly all of theirs, if it is here: data in one line, alone or behind its name. It is found
+    /// without a look at each line.
+    fn usual_frame(&mut self) -> Option<Frame> {
+        let between = self.started && !self.after_cr && self.carry.is_empty();
+        if !between || self.event.is_some() || self.data.is_some() {
+            return None;
+        }
+        let rest = self.chunk.get(self.at..)?;
+        let event = match rest.starts_with(EVENT) {
+            true => Some(EVENT.len()..memchr2(b'\n', b'\r', rest)?),
+            false => None,
+        };
+        let named = event.as_ref().map_or(0, |event| event.end + 1);
+        if named > self.limit || (named > 0 && rest.get(named - 1) != Some(&b'\n')) {
+            return None;
+        }
+        let data = rest.get(named..)?.strip_prefix(DATA)?;
+        let length = memchr2(b'\n', b'\r', data)?;
+        if data.get(length..length + 2)? != b"\n\n" || DATA.len() + length > self.limit {
+            return None;
+        }
+        let start = self.at + named + DATA.len();
+        let frame = Frame {
+            event: event.map(|event| self.chunk.slice(self.at + event.start..self.at + event.end)),
+            data: self.chunk.slice(start..start + length),
+        };
+        self.at = start + length + 2;
+        if self.at == self.chunk.len() {
+            (self.chunk, self.at) = (Bytes::new(), 0);
+        }
+        Some(frame)
     }
 
     /// The stream is over: gives the frame that no blank line has ended. Call until it gives nothing.
@@ -196,7 +235,7 @@ impl Writer {
         self.outside(
             b"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":",
         );
-        self.number(sequence);
+        self.digits(sequence);
         for piece in [b",", located, b",\"delta\":\"", delta.escaped(), b"\",\"logprobs\":", logprobs, b"}\n\n"] {
             self.outside(piece);
         }
@@ -306,6 +345,16 @@ mod tests {
         let mut reader = Reader::new(10);
         reader.push(Bytes::from_static(b"data: 1234567890"));
         assert_eq!(reader.frame(), Err(Overlong { limit: 10 }));
+
+        // Also behind frames that are found at once, in a name as in data.
+        for long in [&b"data: 12345\n\n"[..], b"event: 1234\ndata: 1\n\n"] {
+            let mut reader = Reader::new(10);
+            reader.push(Bytes::from([b"data: 1\n\nevent: a\ndata: 2\n\n", long].concat()));
+            let event = Some(Bytes::from_static(b"a"));
+            assert_eq!(reader.frame(), Ok(Some(Frame { event: None, data: Bytes::from_static(b"1") })));
+            assert_eq!(reader.frame(), Ok(Some(Frame { event, data: Bytes::from_static(b"2") })));
+            assert_eq!(reader.frame(), Err(Overlong { limit: 10 }));
+        }
     }
 
     #[test]

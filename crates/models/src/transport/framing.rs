@@ -158,8 +158,11 @@ impl Step {
 
 /// A chunk that is here from its size to its end, as nearly all are, and how many bytes that is.
 fn whole_chunk(input: &[u8]) -> Option<(&[u8], usize)> {
-    let digits = input.iter().take(7).take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let size = input.get(..digits)?.iter().try_fold(0, |size, byte| Some(size * 16 + digit(*byte)?))?;
+    let (mut size, mut digits) = (0, 0);
+    while let Some(value) = input.get(digits).and_then(|byte| digit(*byte)).filter(|_| digits < 7) {
+        size = size * 16 + value;
+        digits += 1;
+    }
     let start = digits + 2;
     let end = start + usize::try_from(size).ok().filter(|size| *size > 0)?;
     let framed = input.get(digits..start)? == b"\r\n" && input.get(end..end + 2)? == b"\r\n";

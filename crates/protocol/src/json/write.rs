@@ -116,6 +116,21 @@ impl Writer {
     /// Writes a whole number.
     pub fn number(&mut self, number: u64) {
         self.separate();
+        self.digits(number);
+    }
+
+    /// Writes the digits of a number where nothing has to stand before them.
+    pub(crate) fn digits(&mut self, number: u64) {
+        // Events of a stream, tokens and indices: most numbers are small.
+        if number < 1000 {
+            let [hundreds, tens, ones] = [number / 100, number / 10 % 10, number % 10].map(|digit| b'0' + digit as u8);
+            match number {
+                100.. => self.bytes.extend_from_slice(&[hundreds, tens, ones]),
+                10.. => self.bytes.extend_from_slice(&[tens, ones]),
+                _ => self.bytes.push(ones),
+            }
+            return;
+        }
         let mut digits = [0_u8; 20];
         let mut at = digits.len();
         let mut rest = number;
