@@ -3,6 +3,7 @@
 //! A model's events go in; frames come out, and the response that they add up to. A caller that wants the whole answer
 //! gets the same state without frames, so that streamed and not streamed cannot differ.
 
+mod beyond;
 mod calls;
 mod citing;
 mod hosted;
@@ -48,6 +49,8 @@ pub struct Emitter {
     open: Option<Open>,
     /// Calls that have begun while another one was not complete.
     waiting: VecDeque<OpenCall>,
+    /// Calls of this answer that are over, and their places.
+    called: Vec<(u64, usize)>,
     /// What the model's call that runs has cost.
     usage: Option<Usage>,
     /// What the calls before it have cost.
@@ -111,6 +114,7 @@ impl Emitter {
             citing: None,
             open: None,
             waiting: VecDeque::new(),
+            called: Vec::new(),
             usage: None,
             earlier: None,
             status: Status::InProgress,
@@ -180,6 +184,7 @@ impl Emitter {
             ModelEvent::ItemStart { key, item } => self.start_passing(key, item),
             ModelEvent::ItemProgress { key, event } => self.progress(key, &event),
             ModelEvent::ItemEnd { key, item } => self.end_passing(key, item),
+            ModelEvent::Beyond(beyond) => self.beyond(beyond),
             ModelEvent::Usage(usage) => self.usage = Some(usage),
             ModelEvent::Finish(finish) => self.finish(finish)?,
         }
@@ -222,6 +227,7 @@ impl Emitter {
     /// The model's answer is over, and the response is not: whatever is open is closed.
     pub fn end_round(&mut self) {
         self.close();
+        self.called.clear();
         self.earlier = self.usage();
         self.usage = None;
     }
@@ -442,6 +448,7 @@ impl Emitter {
                     }),
                     CallKind::Client(_) => self.item_added(|| call.item("in_progress")),
                 }
+                self.called.push((call.key, self.output.len()));
                 self.item_done(call.item(status));
             }
         }
