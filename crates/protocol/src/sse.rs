@@ -197,9 +197,15 @@ impl Writer {
             b"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":",
         );
         self.number(sequence);
-        for piece in [b",", located, b",\"delta\":\"", delta.escaped(), b"\",\"logprobs\":", logprobs, b"}\n\n"] {
+        for piece in [b",", located, b",\"delta\":\"", delta.escaped(), b"\",\"logprobs\":"] {
             self.outside(piece);
         }
+        let start = self.bytes().len();
+        self.outside(logprobs);
+        if logprobs != b"[]" {
+            self.keep_to_one_line(start);
+        }
+        self.outside(b"}\n\n");
     }
 
     /// Writes one frame whose data is the JSON object that `fill` writes. `event` is one of our own names.
@@ -207,12 +213,15 @@ impl Writer {
         self.outside(b"event: ");
         self.outside(event.as_bytes());
         self.outside(b"\ndata: ");
+        let start = self.bytes().len();
         self.object(|writer| {
             writer.outside(b"\"type\":\"");
             writer.outside(event.as_bytes());
             writer.outside(b"\"");
             fill(writer);
         });
+        // What others wrote may go over several lines, and a line end would end the data.
+        self.keep_to_one_line(start);
         self.outside(b"\n\n");
     }
 }
@@ -279,6 +288,21 @@ mod tests {
             let single: Vec<&[u8]> = text.chunks(1).collect();
             prop_assert_eq!(read(&single), frames);
         }
+    }
+
+    #[test]
+    fn values_of_several_lines_stay_in_one_frame() {
+        let spread = crate::Raw::parse(b"{\n  \"a\": [1,\r\n 2], \"b\": \"x\\ny\"\n}").unwrap();
+        let mut writer = Writer::default();
+        writer.frame("a", |writer| writer.key("value").raw(spread));
+        writer.text_delta(1, b"\"at\":0", &Literal::from_text("b"), b"[\n{}\n]");
+        let frames = read(&[writer.bytes()]);
+        let data: Vec<_> = frames.iter().map(|(_, data)| &**data).collect();
+        let expected = [
+            r#"{"type":"a","value":{   "a": [1,   2], "b": "x\ny" }}"#,
+            r#"{"type":"response.output_text.delta","sequence_number":1,"at":0,"delta":"b","logprobs":[ {} ]}"#,
+        ];
+        assert_eq!(data, expected);
     }
 
     #[test]
