@@ -118,7 +118,7 @@ impl Usage {
 
     /// The upstream's total, or the sum.
     pub fn total(&self) -> u64 {
-        self.total_tokens.unwrap_or(self.input_tokens + self.output_tokens)
+        self.total_tokens.unwrap_or(self.input_tokens.saturating_add(self.output_tokens))
     }
 
     /// Writes the object with every sub-field: clients break on missing ones.

@@ -312,7 +312,7 @@ impl Decoder {
         self.begin(response, events);
         let output = response.get("output").map(Raw::elements);
         self.end_items(&output.into_iter().flatten().collect::<Vec<_>>(), whole, events)?;
-        if let Some(usage) = response.get("usage").filter(|usage| usage.shape() == Shape::Object) {
+        if let Some(usage) = response.get("usage").filter(|usage| usage.fields().next().is_some()) {
             events.push(ModelEvent::Usage(Usage::read(usage)));
         }
         let finish = self.finish(kind, response)?;

@@ -214,3 +214,9 @@ fn whatever_a_request_sets_its_response_repeats() {
         assert_eq!(repeated(&json!({key: value})), expected, "{key}");
     }
 }
+
+#[test]
+fn a_sum_of_tokens_past_every_number_stays_at_the_largest() {
+    let usage = Usage::read(Raw::parse(br#"{"prompt_tokens":18446744073709551615,"completion_tokens":5}"#).unwrap());
+    assert_eq!((usage.total(), usage.plus(usage).total()), (u64::MAX, u64::MAX));
+}
