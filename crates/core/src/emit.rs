@@ -28,6 +28,7 @@ use crate::{
 use citing::Citing;
 pub use hosted::{ShownCall, ShownEnd};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
+use passing::Late;
 
 /// Turns what a model says into the events and the object of one response.
 #[derive(Debug)]
@@ -49,8 +50,8 @@ pub struct Emitter {
     open: Option<Open>,
     /// Calls that have begun while another one was not complete.
     waiting: VecDeque<OpenCall>,
-    /// Calls of this answer that are over, and their places.
-    called: Vec<(u64, usize)>,
+    /// Items of this answer that stand in the output and of which more may be said.
+    late: Late,
     /// What the model's call that runs has cost.
     usage: Option<Usage>,
     /// What the calls before it have cost.
@@ -114,7 +115,7 @@ impl Emitter {
             citing: None,
             open: None,
             waiting: VecDeque::new(),
-            called: Vec::new(),
+            late: Late::default(),
             usage: None,
             earlier: None,
             status: Status::InProgress,
@@ -227,7 +228,7 @@ impl Emitter {
     /// The model's answer is over, and the response is not: whatever is open is closed.
     pub fn end_round(&mut self) {
         self.close();
-        self.called.clear();
+        self.end_late();
         self.earlier = self.usage();
         self.usage = None;
     }
@@ -387,6 +388,7 @@ impl Emitter {
     /// Forgets what was said: nobody is given half of it.
     fn clear_output(&mut self) {
         self.output.clear();
+        self.late = Late::default();
         self.kept.clear();
         self.citing = None;
     }
@@ -430,7 +432,7 @@ impl Emitter {
             None => {}
             Some(Open::Message(message)) => self.item_done(message.item(status)),
             Some(Open::Reasoning(reasoning)) => self.item_done(reasoning.item()),
-            Some(Open::Passing { item, .. }) => self.item_done(item),
+            Some(Open::Passing { key, item }) => self.leave_passing(key, item),
             Some(Open::Call(mut call)) => {
                 if call.kind == CallKind::Function && call.text.is_empty() {
                     call.text.extend_from_slice(b"{}");
@@ -448,7 +450,7 @@ impl Emitter {
                     }),
                     CallKind::Client(_) => self.item_added(|| call.item("in_progress")),
                 }
-                self.called.push((call.key, self.output.len()));
+                self.late.calls.push((call.key, self.output.len()));
                 self.item_done(call.item(status));
             }
         }
@@ -483,6 +485,7 @@ impl Emitter {
                 self.incomplete_reason = Some(reason);
             }
         }
+        self.end_late();
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ impl Emitter {
             }
             Beyond::Call { key, fields } => {
                 let waiting = self.waiting.iter_mut().find(|call| call.key == key);
-                let over = self.called.iter().rfind(|(called, _)| *called == key);
+                let over = self.late.calls.iter().rfind(|(called, _)| *called == key);
                 match (&mut self.open, waiting, over.and_then(|(_, index)| self.output.get_mut(*index))) {
                     (Some(Open::Call(call)), ..) if call.key == key => call.fields = Some(fields),
                     (_, Some(call), _) => call.fields = Some(fields),
