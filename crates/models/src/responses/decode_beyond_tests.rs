@@ -4,8 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The items of a streamed response, as their ends tell them and as the response does; ids are made the same.
-fn told(events: Vec<ModelEvent>) -> (Vec<Value>, Vec<Value>) {
+fn streaming() -> Emitter {
     let effective = Effective { model: "m", stored: false, background: false };
     let mut emitter = Emitter::new(Start {
         response_id: "resp_1".to_owned(),
@@ -16,20 +15,34 @@ fn told(events: Vec<ModelEvent>) -> (Vec<Value>, Vec<Value>) {
         call_ids: false,
     });
     emitter.begin();
+    emitter
+}
+
+/// What a client gets as a stream.
+fn frames(events: Vec<ModelEvent>) -> Vec<Value> {
+    let mut emitter = streaming();
     events.into_iter().for_each(|event| emitter.on(event).unwrap());
-    emitter.conclude(1);
+    if emitter.is_finished() {
+        emitter.conclude(1);
+    }
+    let frames = String::from_utf8(emitter.take_frames()).unwrap();
+    frames.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
+}
+
+/// The items of a streamed response, as their ends tell them and as the response does; ids are made the same.
+fn told(events: Vec<ModelEvent>) -> (Vec<Value>, Vec<Value>) {
     let same_id = |item: &Value| {
         let mut item = item.clone();
         item["id"] = json!("id");
         item
     };
-    let response: Value = serde_json::from_slice(&emitter.response()).unwrap();
-    let response = response["output"].as_array().unwrap().iter().map(same_id).collect();
-    let frames = String::from_utf8(emitter.take_frames()).unwrap();
-    let events: Vec<Value> =
-        frames.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect();
+    let events = frames(events);
     let ends = events.iter().filter(|event| event["type"] == "response.output_item.done");
-    (ends.map(|event| same_id(&event["item"])).collect(), response)
+    let response = &events.last().unwrap()["response"];
+    (
+        ends.map(|event| same_id(&event["item"])).collect(),
+        response["output"].as_array().unwrap().iter().map(same_id).collect(),
+    )
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -94,6 +107,24 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn events_that_nobody_knows_pass_with_what_they_hold(name in "[a-z]{1,6}\\.[a-z_]{1,8}", fields in fields_of(value())) {
+        let event = with(json!({"type": name}), fields);
+        let (events, _) = streamed(std::slice::from_ref(&event));
+        let [ModelEvent::ItemProgress { key: None, event: passed }] = &events[..] else { panic!("{events:?}") };
+        prop_assert_eq!(passed.raw().text(), event.to_string());
+
+        let mut frames = frames(events);
+        frames.remove(0);
+        frames.remove(0);
+        frames[0].as_object_mut().unwrap().remove("sequence_number");
+        prop_assert_eq!(&frames[0], &event);
+    }
+}
+
 #[test]
 fn values_that_nobody_knows_stay_as_they_were_written() {
     let body = r#"{"status":"completed","output":[{"type":"function_call","id":"x","call_id":"c","name":"f","arguments":"{}","extra_content": { "a" : 1.50e2, "b":"\u00e9" }}]}"#;
@@ -122,11 +153,13 @@ fn parts_of_unknown_kinds_stay_where_they_stood() {
         {"type": "reasoning_text", "text": "c"},
         {"type": "output_text", "text": "", "acme": 1},
         {"type": "output_text", "text": "d"},
+        {"type": "input_file", "file_id": 7},
     ]);
     let item = json!({"type": "message", "role": "assistant", "content": content});
     let (_, output) = told(whole(&json!({"status": "completed", "output": [item]})).unwrap());
     let text = |text: &str| json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
-    let expected = json!([text("a"), content[1], content[2], content[3], text("d")]);
+    let empty = with(text(""), serde_json::Map::from_iter([("acme".to_owned(), json!(1))]));
+    let expected = json!([text("a"), content[1], content[2], empty, text("d")]);
     assert_eq!(output[0]["content"], expected);
 }
 

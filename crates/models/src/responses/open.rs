@@ -249,7 +249,7 @@ impl OpenItem {
             // A kind of its own that was told as text is text.
             _ if self.parts(usual).is_some_and(|parts| parts.has_said(index)) => usual,
             _ => {
-                self.pass_part(usual, index, part, whole, events);
+                self.pass_part(usual, index, Json::within(whole, part), events);
                 return Ok(());
             }
         };
@@ -267,7 +267,7 @@ impl OpenItem {
                 self.annotate(index, Json::within(whole, annotation), events);
             }
         }
-        self.part_fields(voice, index, part, whole, events);
+        self.part_fields(voice, index, part, events);
         Ok(())
     }
 

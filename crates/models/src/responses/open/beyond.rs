@@ -1,8 +1,7 @@
 //! What an item has beyond what we take apart: unknown fields and unknown parts go on as they are.
 
 use amalgam_core::{Beyond, ModelEvent, Saying};
-use amalgam_protocol::{Json, Raw, Writer};
-use bytes::Bytes;
+use amalgam_protocol::{Item, Json, Raw, Writer};
 
 use super::{Kind, OpenItem, Parts, Said, Voice};
 
@@ -40,7 +39,9 @@ impl OpenItem {
             Kind::Call { begun: true, .. } => CALL,
             Kind::Call { .. } | Kind::Passing => return,
         };
-        let told = |name: &str| known.contains(&name) || (self.phased && name == "phase");
+        // A phase that is none could not be read again.
+        let phase = item.get("phase").is_some_and(|phase| phase.is_null() || phase.as_str().is_some());
+        let told = |name: &str| known.contains(&name) || (name == "phase" && (self.phased || !phase));
         let Some(fields) = beyond(item, told) else { return };
         events.push(ModelEvent::Beyond(match &self.kind {
             Kind::Message(_) => Beyond::Item { of: Saying::Message, fields },
@@ -55,7 +56,6 @@ impl OpenItem {
         voice: Voice,
         index: Option<u64>,
         part: Raw<'_>,
-        whole: &Bytes,
         events: &mut Vec<ModelEvent>,
     ) {
         let Some(fields) = beyond(part, |name| voice.fields().contains(&name)) else { return };
@@ -68,7 +68,7 @@ impl OpenItem {
         let wanted = index.or(parts.current).unwrap_or(0);
         let Some(position) = parts.list.iter().position(|(known, _)| *known == wanted) else {
             // Nothing was said of it, and there is nothing to say.
-            return self.pass_part(voice, index, part, whole, events);
+            return self.pass_part(voice, index, whole_part(voice, part), events);
         };
         let told = parts.list.get_mut(position).map(|(_, said)| std::mem::replace(&mut said.passed, true));
         if told == Some(false) {
@@ -77,21 +77,13 @@ impl OpenItem {
     }
 
     /// A part that goes on as it is, once.
-    pub(super) fn pass_part(
-        &mut self,
-        voice: Voice,
-        index: Option<u64>,
-        part: Raw<'_>,
-        whole: &Bytes,
-        events: &mut Vec<ModelEvent>,
-    ) {
+    pub(super) fn pass_part(&mut self, voice: Voice, index: Option<u64>, part: Json, events: &mut Vec<ModelEvent>) {
         let Some(parts) = self.parts(voice) else { return };
         let index =
             index.unwrap_or_else(|| parts.list.iter().map(|(known, _)| known.saturating_add(1)).max().unwrap_or(0));
-        if parts.list.iter().all(|(known, _)| *known != index) {
+        if is_readable(&part) && parts.list.iter().all(|(known, _)| *known != index) {
             parts.list.push((index, Said { passed: true, ..Said::default() }));
             parts.current = Some(index);
-            let part = Json::within(whole, part);
             events.push(ModelEvent::Beyond(Beyond::Whole { of: voice.saying(), part }));
         }
     }
@@ -103,6 +95,28 @@ impl Parts {
         let index = index.or(self.current).unwrap_or(0);
         self.list.iter().any(|(known, said)| *known == index && !said.escaped.is_empty())
     }
+}
+
+/// A part without text, with the lists that clients look for in a text.
+fn whole_part(voice: Voice, part: Raw<'_>) -> Json {
+    let lists: &[&'static str] = if voice == Voice::Text { &["annotations", "logprobs"] } else { &[] };
+    let mut writer = Writer::default();
+    writer.object(|writer| {
+        part.fields().for_each(|(key, value)| writer.key_text(&key.decode()).raw(value));
+        let missing = lists.iter().filter(|name| part.get(name).is_none());
+        missing.for_each(|name| writer.key(name).array(|_| {}));
+    });
+    Json::from_writer(writer)
+}
+
+/// Whether the part can be read again when the answer is told to a model: one that is broken stays out.
+fn is_readable(part: &Json) -> bool {
+    let mut writer = Writer::default();
+    writer.object(|writer| {
+        writer.key("role").string("assistant");
+        writer.key("content").array(|writer| writer.valid(part.bytes()));
+    });
+    Raw::parse(writer.bytes()).is_ok_and(|message| Item::read(message).is_ok())
 }
 
 /// The fields of an object whose names nobody tells; nothing if there are none.
