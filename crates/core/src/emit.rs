@@ -3,6 +3,7 @@
 //! A model's events go in; frames come out, and the response that they add up to. A caller that wants the whole answer
 //! gets the same state without frames, so that streamed and not streamed cannot differ.
 
+mod beyond;
 mod calls;
 mod citing;
 mod hosted;
@@ -27,6 +28,7 @@ use crate::{
 use citing::Citing;
 pub use hosted::{ShownCall, ShownEnd};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
+use passing::Late;
 
 /// Turns what a model says into the events and the object of one response.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub struct Emitter {
     open: Option<Open>,
     /// Calls that have begun while another one was not complete.
     waiting: VecDeque<OpenCall>,
+    /// Items of this answer that stand in the output and of which more may be said.
+    late: Late,
     /// What the model's call that runs has cost.
     usage: Option<Usage>,
     /// What the calls before it have cost.
@@ -111,6 +115,7 @@ impl Emitter {
             citing: None,
             open: None,
             waiting: VecDeque::new(),
+            late: Late::default(),
             usage: None,
             earlier: None,
             status: Status::InProgress,
@@ -180,6 +185,7 @@ impl Emitter {
             ModelEvent::ItemStart { key, item } => self.start_passing(key, item),
             ModelEvent::ItemProgress { key, event } => self.progress(key, &event),
             ModelEvent::ItemEnd { key, item } => self.end_passing(key, item),
+            ModelEvent::Beyond(beyond) => self.beyond(beyond),
             ModelEvent::Usage(usage) => self.usage = Some(usage),
             ModelEvent::Finish(finish) => self.finish(finish)?,
         }
@@ -222,6 +228,7 @@ impl Emitter {
     /// The model's answer is over, and the response is not: whatever is open is closed.
     pub fn end_round(&mut self) {
         self.close();
+        self.end_late();
         self.earlier = self.usage();
         self.usage = None;
     }
@@ -381,6 +388,7 @@ impl Emitter {
     /// Forgets what was said: nobody is given half of it.
     fn clear_output(&mut self) {
         self.output.clear();
+        self.late = Late::default();
         self.kept.clear();
         self.citing = None;
     }
@@ -424,7 +432,7 @@ impl Emitter {
             None => {}
             Some(Open::Message(message)) => self.item_done(message.item(status)),
             Some(Open::Reasoning(reasoning)) => self.item_done(reasoning.item()),
-            Some(Open::Passing { item, .. }) => self.item_done(item),
+            Some(Open::Passing { key, item }) => self.leave_passing(key, item),
             Some(Open::Call(mut call)) => {
                 if call.kind == CallKind::Function && call.text.is_empty() {
                     call.text.extend_from_slice(b"{}");
@@ -442,6 +450,7 @@ impl Emitter {
                     }),
                     CallKind::Client(_) => self.item_added(|| call.item("in_progress")),
                 }
+                self.late.calls.push((call.key, self.output.len()));
                 self.item_done(call.item(status));
             }
         }
@@ -476,6 +485,7 @@ impl Emitter {
                 self.incomplete_reason = Some(reason);
             }
         }
+        self.end_late();
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::CallHead;
+use crate::model::{Beyond, CallHead, Saying};
 
 fn emitter(delivery: Delivery) -> Emitter {
     let request = CreateResponse::default();
@@ -263,6 +263,56 @@ fn an_unknown_item_passes_along_with_its_events_renumbered() {
 }
 
 #[test]
+fn items_that_pass_along_interleaved_are_told_once_each() {
+    let item = |id: &str, status: &str| {
+        let item = json!({"type": "web_search_call", "id": id, "status": status});
+        Json::parse(&Bytes::from(item.to_string())).unwrap()
+    };
+    let went = |id: &str| {
+        let event = json!({"type": "response.web_search_call.searching", "output_index": 7, "item_id": id});
+        Json::parse(&Bytes::from(event.to_string())).unwrap()
+    };
+    let events = [
+        ModelEvent::ItemStart { key: 0, item: item("a", "in_progress") },
+        ModelEvent::ItemStart { key: 1, item: item("b", "in_progress") },
+        ModelEvent::ItemProgress { key: Some(0), event: went("a") },
+        text("Hi"),
+        ModelEvent::ItemEnd { key: 1, item: item("b", "completed") },
+        text(" there"),
+        ModelEvent::ItemEnd { key: 0, item: item("a", "completed") },
+        ModelEvent::Finish(Finish::Stop),
+    ];
+    let play = |delivery| {
+        let mut emitter = emitter(delivery);
+        emitter.begin();
+        events.iter().for_each(|event| emitter.on(event.clone()).unwrap());
+        emitter.conclude(1_700_000_001);
+        emitter
+    };
+    let mut streamed = play(Delivery::Stream);
+    assert_eq!(check::body(&streamed.take_frames()), Vec::<String>::new());
+    assert_eq!(streamed.output(), play(Delivery::Whole).output());
+    let [a, b, message] = streamed.output() else { panic!("{:?}", streamed.output()) };
+    assert_eq!([a, b], [&item("a", "completed"), &item("b", "completed")]);
+    assert_eq!(message.raw().get("content").unwrap().elements().next().unwrap().get_str("text").unwrap(), "Hi there");
+}
+
+#[test]
+fn an_item_that_never_ends_is_told_as_far_as_it_came() {
+    let item = Json::parse(&Bytes::from_static(br#"{"type":"acme:thing","id":"x"}"#)).unwrap();
+    let mut emitter = emitter(Delivery::Stream);
+    emitter.begin();
+    emitter.on(ModelEvent::ItemStart { key: 0, item: item.clone() }).unwrap();
+    emitter.on(text("a")).unwrap();
+    emitter.on(ModelEvent::Finish(Finish::Stop)).unwrap();
+    emitter.conclude(1);
+    let events = sse::json_events(&emitter.take_frames());
+    let ends = events.iter().filter(|event| event["type"] == "response.output_item.done");
+    assert_eq!(ends.map(|event| &event["output_index"]).collect::<Vec<_>>(), [&json!(1), &json!(0)]);
+    assert_eq!(emitter.output()[0], item);
+}
+
+#[test]
 fn arguments_that_come_after_a_calls_end_are_a_fault() {
     let mut emitter = emitter(Delivery::Whole);
     emitter.on(start(0, CallKind::Function, "f")).unwrap();
@@ -277,6 +327,10 @@ fn any_event() -> impl Strategy<Value = ModelEvent> {
         4 => piece.prop_map(|piece| text(&piece)),
         1 => piece.prop_map(|piece| ModelEvent::Refusal(Literal::from_text(&piece))),
         1 => Just(ModelEvent::PartEnd),
+        1 => prop::sample::select(vec![Saying::Message, Saying::Reasoning]).prop_map(|of| {
+            let fields = Json::parse(&Bytes::from_static(br#"{"acme":1.50}"#)).unwrap();
+            ModelEvent::Beyond(Beyond::Item { of, fields })
+        }),
         1 => Just(ModelEvent::MessageEnd),
         1 => Just(ModelEvent::MessageStart { phase: Some("commentary".into()) }),
         2 => piece.prop_map(|piece| ModelEvent::ReasoningSummary(Literal::from_text(&piece))),

@@ -37,8 +37,8 @@ pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};
 pub use loss::Loss;
 pub use model::{
-    CallHead, Chain, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared,
-    Remembers, TokenCount,
+    Beyond, CallHead, Chain, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
+    Prepared, Remembers, Saying, TokenCount,
 };
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use prompt::{

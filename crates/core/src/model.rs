@@ -2,6 +2,8 @@
 //!
 //! A model yields small events; ids, order and numbering are made by [`crate::Emitter`] alone.
 
+mod beyond;
+
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
 use amalgam_protocol::{CreateResponse, Json, Literal, Slices, Usage};
@@ -16,6 +18,8 @@ use crate::{
     tap::Tap,
     toolset::{CallKind, CallMap},
 };
+
+pub use beyond::{Beyond, Saying};
 
 /// How the caller wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -273,6 +277,8 @@ pub enum ModelEvent {
         /// The item.
         item: Json,
     },
+    /// What an item has beyond all this.
+    Beyond(Beyond),
     /// What it cost; the last one counts.
     Usage(Usage),
     /// The answer is over. Nothing follows.

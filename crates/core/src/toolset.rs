@@ -225,7 +225,7 @@ impl<'a> Toolset<'a> {
                     (false, _) => Choice::Auto,
                 }
             }
-            Some(ToolChoice::Hosted(kind)) => {
+            Some(ToolChoice::Hosted(kind, _)) => {
                 self.losses.push(Loss::new("tool_choice", format!("`{kind}` has no implementation here")));
                 Choice::Auto
             }
@@ -244,9 +244,11 @@ impl<'a> Toolset<'a> {
 /// Whether a choice names this offer. A namespaced tool may be named with or without its namespace.
 fn names(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
     match choice {
-        ToolChoice::Function(name) | ToolChoice::Custom(name) => offer.target.name == **name || offer.name == **name,
-        ToolChoice::Client(tool) => offer.target.kind == CallKind::Client(*tool),
-        ToolChoice::Hosted(name) => offer.target.namespace.as_deref() == Some(&**name),
+        ToolChoice::Function(name, _) | ToolChoice::Custom(name, _) => {
+            offer.target.name == **name || offer.name == **name
+        }
+        ToolChoice::Client(tool, _) => offer.target.kind == CallKind::Client(*tool),
+        ToolChoice::Hosted(name, _) => offer.target.namespace.as_deref() == Some(&**name),
         ToolChoice::Mcp { .. }
         | ToolChoice::None
         | ToolChoice::Auto

@@ -31,9 +31,9 @@ impl Allowed {
     pub(crate) fn by(choice: Option<&ToolChoice<'_>>) -> Self {
         let Some(ToolChoice::Allowed(allowed)) = choice else { return Self::All };
         let tool = |choice: &ToolChoice<'_>| match choice {
-            ToolChoice::Function(name) | ToolChoice::Custom(name) => Some(Tool::Named(name.to_string())),
-            ToolChoice::Client(tool) => Some(Tool::Client(*tool)),
-            ToolChoice::Hosted(name) => Some(Tool::Namespace(name.to_string())),
+            ToolChoice::Function(name, _) | ToolChoice::Custom(name, _) => Some(Tool::Named(name.to_string())),
+            ToolChoice::Client(tool, _) => Some(Tool::Client(*tool)),
+            ToolChoice::Hosted(name, _) => Some(Tool::Namespace(name.to_string())),
             ToolChoice::Mcp { .. }
             | ToolChoice::None
             | ToolChoice::Auto

@@ -249,10 +249,10 @@ fn set_free(choice: ToolChoice<'_>) -> ToolChoice<'_> {
         ToolChoice::Allowed(AllowedTools { tools, .. }) => ToolChoice::Allowed(AllowedTools { required: false, tools }),
         ToolChoice::Auto
         | ToolChoice::Required
-        | ToolChoice::Function(_)
-        | ToolChoice::Custom(_)
+        | ToolChoice::Function(..)
+        | ToolChoice::Custom(..)
         | ToolChoice::Mcp { .. }
-        | ToolChoice::Client(_)
-        | ToolChoice::Hosted(_) => ToolChoice::Auto,
+        | ToolChoice::Client(..)
+        | ToolChoice::Hosted(..) => ToolChoice::Auto,
     }
 }

@@ -16,7 +16,7 @@ use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
 use crate::{
-    recovery,
+    estimate, recovery,
     settings::{Key, UpstreamKind, UpstreamSettings},
     tokens,
     transport::Transport,
@@ -72,8 +72,11 @@ impl Model for Anthropic {
     }
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
-        let decoder = || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
-        Box::pin(self.transport.ask("/messages", &self.headers, prepared, decoder))
+        let decoder = move || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
+        Box::pin(async move {
+            let stream = self.transport.ask("/messages", &self.headers, prepared, decoder).await?;
+            Ok(estimate::counted(stream, prepared.body.clone()))
+        })
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {

@@ -40,6 +40,8 @@ struct Heard {
     prompt: Slices,
     answer: Text,
     thoughts: Text,
+    /// Whether anything was said.
+    said: bool,
 }
 
 /// Escaped text up to a bound, and the length of all of it.
@@ -73,8 +75,7 @@ impl Stream for Counted {
             }
             events.iter().for_each(|event| heard.hear(event));
             match events.pop() {
-                // A failed answer has no usage anyway.
-                Some(ModelEvent::Finish(finish)) if !matches!(finish, Finish::Failed(_)) => {
+                Some(ModelEvent::Finish(finish)) if heard.counts(&finish) => {
                     let heard = std::mem::take(heard);
                     let counting = tokio::task::spawn_blocking(move || heard.count());
                     this.state = State::Counting { counting, finish: Some(finish) };
@@ -89,7 +90,17 @@ impl Stream for Counted {
 }
 
 impl Heard {
+    /// A failed answer has no usage, and one that was cut before it began has nothing to count.
+    fn counts(&self, finish: &Finish) -> bool {
+        match finish {
+            Finish::Failed(_) => false,
+            Finish::Stop => true,
+            Finish::Length | Finish::ContentFilter | Finish::Incomplete(_) => self.said,
+        }
+    }
+
     fn hear(&mut self, event: &ModelEvent) {
+        self.said |= !matches!(event, ModelEvent::Begun { .. } | ModelEvent::Finish(_));
         match event {
             ModelEvent::Text { delta, .. } | ModelEvent::Refusal(delta) | ModelEvent::CallDelta { delta, .. } => {
                 self.answer.push(delta.escaped());

@@ -47,6 +47,16 @@ async fn usage_of_the_upstreams_own_passes_as_it_is_and_so_does_an_error() {
     assert!(stream.next().await.is_none());
 }
 
+#[tokio::test]
+async fn an_answer_that_failed_or_was_cut_before_it_began_is_not_counted() {
+    let fault = amalgam_core::Fault::internal("down");
+    let begun = ModelEvent::Begun { id: None, model: None };
+    for finish in [Finish::Length, Finish::ContentFilter, Finish::Failed(fault)] {
+        let events = vec![begun.clone(), ModelEvent::Finish(finish)];
+        assert_eq!(counted_events(vec![Ok(events.clone())], "{}").await, events);
+    }
+}
+
 #[test]
 fn a_long_text_is_counted_by_its_beginning() {
     let mut all = Text::default();

@@ -17,7 +17,7 @@ use amalgam_core::{
 };
 
 use crate::{
-    recovery,
+    estimate, recovery,
     settings::{Dialect, UpstreamKind, UpstreamSettings},
     tokens,
     transport::Transport,
@@ -65,8 +65,11 @@ impl Model for Responses {
     }
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
-        let decoder = || Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
-        Box::pin(self.transport.ask(PATH, &[], prepared, decoder))
+        let decoder = move || Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
+        Box::pin(async move {
+            let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
+            Ok(estimate::counted(stream, prepared.body.clone()))
+        })
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {

@@ -170,6 +170,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// The names that the wire knows.
+    pub const NAMES: [&str; 4] = ["user", "assistant", "system", "developer"];
+
     /// The wire name.
     pub fn name(self) -> &'static str {
         match self {

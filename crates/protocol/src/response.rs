@@ -118,7 +118,7 @@ impl Usage {
 
     /// The upstream's total, or the sum.
     pub fn total(&self) -> u64 {
-        self.total_tokens.unwrap_or(self.input_tokens + self.output_tokens)
+        self.total_tokens.unwrap_or(self.input_tokens.saturating_add(self.output_tokens))
     }
 
     /// Writes the object with every sub-field: clients break on missing ones.
@@ -400,35 +400,30 @@ impl Text<'_> {
 }
 
 impl ToolChoice<'_> {
-    /// Writes the choice in its published form.
+    /// Writes the choice as it was written, or in its published form where that was another.
     pub fn write(&self, writer: &mut Writer) {
         write_choice(writer, Some(self));
     }
 }
 
 fn write_choice(writer: &mut Writer, choice: Option<&ToolChoice<'_>>) {
-    let named = |writer: &mut Writer, kind: &str, name: &str| {
-        writer.object(|writer| {
+    // `tool` and the shape of chat have no place in this wire; whatever else the choice says stays.
+    let named = |writer: &mut Writer, kind: &str, name: &str, raw: Raw<'_>| match raw {
+        raw if raw.get_str("type").as_deref() == Some(kind) && raw.get("name").is_some() => writer.raw(raw),
+        _ => writer.object(|writer| {
             writer.key("type").string(kind);
             writer.key("name").string(name);
-        });
+        }),
     };
-    let typed = |writer: &mut Writer, kind: &str| writer.object(|writer| writer.key("type").string(kind));
     match choice {
         None | Some(ToolChoice::Auto) => writer.string("auto"),
         Some(ToolChoice::None) => writer.string("none"),
         Some(ToolChoice::Required) => writer.string("required"),
-        Some(ToolChoice::Function(name)) => named(writer, "function", name),
-        Some(ToolChoice::Custom(name)) => named(writer, "custom", name),
-        Some(ToolChoice::Client(tool)) => typed(writer, tool.name()),
-        Some(ToolChoice::Hosted(kind)) => typed(writer, kind),
-        Some(ToolChoice::Mcp { server_label, name }) => writer.object(|writer| {
-            writer.key("type").string("mcp");
-            writer.key("server_label").string(server_label);
-            if let Some(name) = name {
-                writer.key("name").string(name);
-            }
-        }),
+        Some(ToolChoice::Function(name, raw)) => named(writer, "function", name, *raw),
+        Some(ToolChoice::Custom(name, raw)) => named(writer, "custom", name, *raw),
+        Some(ToolChoice::Client(_, raw) | ToolChoice::Hosted(_, raw) | ToolChoice::Mcp { raw, .. }) => {
+            writer.raw(*raw);
+        }
         Some(ToolChoice::Allowed(AllowedTools { required, tools })) => writer.object(|writer| {
             writer.key("type").string("allowed_tools");
             writer.key("mode").string(if *required { "required" } else { "auto" });

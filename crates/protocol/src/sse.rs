@@ -228,17 +228,22 @@ impl Reader {
 }
 
 impl Writer {
-    /// Writes the frame that streams are made of: `response.output_text.delta`. `located` holds the fields that say where
-    /// the text belongs, `logprobs` an array; both are known to be valid.
-    pub fn text_delta(&mut self, sequence: u64, located: &[u8], delta: &Literal, logprobs: &[u8]) {
-        self.reserve(located.len() + delta.escaped().len() + logprobs.len() + 160);
+    /// Writes the frame that streams are made of: `response.output_text.delta`. `located` is what stands between the number of
+    /// the event and its text, `logprobs` an array; both are known to be valid.
+    pub fn text_delta(&mut self, sequence: u64, located: &[u8], delta: &Literal, logprobs: Option<&[u8]>) {
+        self.reserve(located.len() + delta.escaped().len() + logprobs.map_or(0, <[u8]>::len) + 144);
         self.outside(
             b"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":",
         );
         self.digits(sequence);
-        for piece in [b",", located, b",\"delta\":\"", delta.escaped(), b"\",\"logprobs\":", logprobs, b"}\n\n"] {
-            self.outside(piece);
-        }
+        self.outside(located);
+        self.outside(delta.escaped());
+        let Some(logprobs) = logprobs else { return self.outside(b"\",\"logprobs\":[]}\n\n") };
+        self.outside(b"\",\"logprobs\":");
+        let start = self.bytes().len();
+        self.outside(logprobs);
+        self.keep_to_one_line(start);
+        self.outside(b"}\n\n");
     }
 
     /// Writes one frame whose data is the JSON object that `fill` writes. `event` is one of our own names.
@@ -246,12 +251,15 @@ impl Writer {
         self.outside(b"event: ");
         self.outside(event.as_bytes());
         self.outside(b"\ndata: ");
+        let start = self.bytes().len();
         self.object(|writer| {
             writer.outside(b"\"type\":\"");
             writer.outside(event.as_bytes());
             writer.outside(b"\"");
             fill(writer);
         });
+        // What others wrote may go over several lines, and a line end would end the data.
+        self.keep_to_one_line(start);
         self.outside(b"\n\n");
     }
 }
@@ -318,6 +326,21 @@ mod tests {
             let single: Vec<&[u8]> = text.chunks(1).collect();
             prop_assert_eq!(read(&single), frames);
         }
+    }
+
+    #[test]
+    fn values_of_several_lines_stay_in_one_frame() {
+        let spread = crate::Raw::parse(b"{\n  \"a\": [1,\r\n 2], \"b\": \"x\\ny\"\n}").unwrap();
+        let mut writer = Writer::default();
+        writer.frame("a", |writer| writer.key("value").raw(spread));
+        writer.text_delta(1, b",\"at\":0,\"delta\":\"", &Literal::from_text("b"), Some(b"[\n{}\n]"));
+        let frames = read(&[writer.bytes()]);
+        let data: Vec<_> = frames.iter().map(|(_, data)| &**data).collect();
+        let expected = [
+            r#"{"type":"a","value":{   "a": [1,   2], "b": "x\ny" }}"#,
+            r#"{"type":"response.output_text.delta","sequence_number":1,"at":0,"delta":"b","logprobs":[ {} ]}"#,
+        ];
+        assert_eq!(data, expected);
     }
 
     #[test]

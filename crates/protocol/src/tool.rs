@@ -233,22 +233,24 @@ pub enum ToolChoice<'a> {
     /// `"required"`
     Required,
     /// `{"type": "function", "name"}`, and `{"type": "tool", "name"}` as some write it.
-    Function(Cow<'a, str>),
+    Function(Cow<'a, str>, Raw<'a>),
     /// `{"type": "custom", "name"}`
-    Custom(Cow<'a, str>),
+    Custom(Cow<'a, str>, Raw<'a>),
     /// `{"type": "mcp", "server_label", "name"}`
     Mcp {
         /// Which server.
         server_label: Cow<'a, str>,
         /// Which of its tools.
         name: Option<Cow<'a, str>>,
+        /// The choice as it was written.
+        raw: Raw<'a>,
     },
     /// `{"type": "allowed_tools", "mode", "tools"}`
     Allowed(AllowedTools<'a>),
     /// `{"type": "shell"}`, `{"type": "apply_patch"}`, …
-    Client(ClientTool),
+    Client(ClientTool, Raw<'a>),
     /// `{"type": "web_search"}` and the other tools that a server runs, or one that we do not know.
-    Hosted(Cow<'a, str>),
+    Hosted(Cow<'a, str>, Raw<'a>),
 }
 
 /// A hard limit on what may be called.
@@ -286,22 +288,23 @@ impl<'a> ToolChoice<'a> {
             None => Err(ShapeError::missing("name")),
         };
         Ok(match &*kind {
-            "function" | "tool" => Self::Function(name()?),
-            "custom" => Self::Custom(name()?),
+            "function" | "tool" => Self::Function(name()?, raw),
+            "custom" => Self::Custom(name()?, raw),
             "mcp" => Self::Mcp {
                 server_label: raw.get_str("server_label").ok_or_else(|| ShapeError::missing("server_label"))?,
                 name: raw.get_str("name"),
+                raw,
             },
             "allowed_tools" => Self::Allowed(allowed(raw)?),
             "none" => Self::None,
             "auto" => Self::Auto,
             "required" | "any" => Self::Required,
-            "shell" => Self::Client(ClientTool::Shell),
-            "local_shell" => Self::Client(ClientTool::LocalShell),
-            "apply_patch" => Self::Client(ClientTool::ApplyPatch),
-            "tool_search" => Self::Client(ClientTool::ToolSearch),
-            "computer" | "computer_use" | "computer_use_preview" => Self::Client(ClientTool::Computer),
-            _ => Self::Hosted(kind),
+            "shell" => Self::Client(ClientTool::Shell, raw),
+            "local_shell" => Self::Client(ClientTool::LocalShell, raw),
+            "apply_patch" => Self::Client(ClientTool::ApplyPatch, raw),
+            "tool_search" => Self::Client(ClientTool::ToolSearch, raw),
+            "computer" | "computer_use" | "computer_use_preview" => Self::Client(ClientTool::Computer, raw),
+            _ => Self::Hosted(kind, raw),
         })
     }
 }

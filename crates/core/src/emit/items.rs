@@ -2,7 +2,7 @@
 
 use amalgam_protocol::{ClientTool, Json, Literal, Raw, Writer};
 
-use super::is_complete_json;
+use super::{beyond::with_fields, is_complete_json};
 use crate::{ids::IdKind, toolset::CallKind};
 
 /// Where in the output the open item stands.
@@ -16,17 +16,19 @@ pub(super) struct Place {
 pub(super) struct OpenMessage {
     id: String,
     phase: Option<String>,
-    parts: Vec<Json>,
+    pub(super) parts: Vec<Json>,
     pub(super) part: Option<OpenPart>,
     /// The upstream said that nothing follows.
     pub(super) ended: bool,
+    /// What the upstream's item has beyond ours.
+    pub(super) fields: Option<Json>,
     /// Where the open part is, as every one of its deltas says it: encoded once.
     located: Option<Vec<u8>>,
 }
 
 impl OpenMessage {
     pub(super) fn new(id: String, phase: Option<String>) -> Self {
-        Self { id, phase, parts: Vec::new(), part: None, ended: false, located: None }
+        Self { id, phase, parts: Vec::new(), part: None, ended: false, fields: None, located: None }
     }
 
     pub(super) fn append(&mut self, delta: &Literal, logprobs: Option<&Json>) {
@@ -66,11 +68,13 @@ impl OpenMessage {
         writer.key("content_index").number(self.parts.len() as u64);
     }
 
-    /// The fields of [`OpenMessage::locate`] for a delta of the open part.
+    /// The fields of [`OpenMessage::locate`] for a delta of the open part, from the comma before them to the quote of the text.
     pub(super) fn located(&mut self, place: Place) -> &[u8] {
         if self.located.is_none() {
             let mut writer = Writer::default();
+            writer.outside(b",");
             self.locate(place, &mut writer);
+            writer.outside(b",\"delta\":\"");
             self.located = Some(writer.into_bytes());
         }
         self.located.as_deref().unwrap_or_default()
@@ -89,7 +93,7 @@ impl OpenMessage {
             }
             writer.key("content").array(|writer| self.parts.iter().for_each(|part| writer.valid(part.bytes())));
         });
-        Json::from_writer(writer)
+        with_fields(Json::from_writer(writer), self.fields.as_ref())
     }
 }
 
@@ -100,11 +104,13 @@ pub(super) struct OpenPart {
     text: Vec<u8>,
     annotations: Vec<Json>,
     logprobs: Vec<Json>,
+    /// What the upstream's part has beyond ours.
+    pub(super) fields: Option<Json>,
 }
 
 impl OpenPart {
     pub(super) fn text() -> Self {
-        Self { refusal: false, text: Vec::new(), annotations: Vec::new(), logprobs: Vec::new() }
+        Self { refusal: false, text: Vec::new(), annotations: Vec::new(), logprobs: Vec::new(), fields: None }
     }
 
     pub(super) fn refusal() -> Self {
@@ -146,7 +152,7 @@ impl OpenPart {
                 writer.key("logprobs").array(|writer| self.logprobs.iter().for_each(|one| writer.valid(one.bytes())));
             }
         });
-        Json::from_writer(writer)
+        with_fields(Json::from_writer(writer), self.fields.as_ref())
     }
 }
 
@@ -154,14 +160,18 @@ impl OpenPart {
 #[derive(Debug)]
 pub(super) struct OpenReasoning {
     id: String,
-    pub(super) summaries: Vec<Vec<u8>>,
+    pub(super) summaries: Vec<Json>,
     pub(super) current: Option<Vec<u8>>,
+    /// What the upstream's part has beyond the open one.
+    pub(super) part_fields: Option<Json>,
     pub(super) encrypted_content: Option<String>,
+    /// What the upstream's item has beyond ours.
+    pub(super) fields: Option<Json>,
 }
 
 impl OpenReasoning {
     pub(super) fn new(id: String) -> Self {
-        Self { id, summaries: Vec::new(), current: None, encrypted_content: None }
+        Self { id, summaries: Vec::new(), current: None, part_fields: None, encrypted_content: None, fields: None }
     }
 
     pub(super) fn locate(&self, place: Place, writer: &mut Writer) {
@@ -175,20 +185,22 @@ impl OpenReasoning {
         writer.object(|writer| {
             writer.key("type").string("reasoning");
             writer.key("id").string(&self.id);
-            writer.key("summary").array(|writer| self.summaries.iter().for_each(|text| write_summary(writer, text)));
+            writer.key("summary").array(|writer| self.summaries.iter().for_each(|part| writer.valid(part.bytes())));
             if let Some(sealed) = &self.encrypted_content {
                 writer.key("encrypted_content").string(sealed);
             }
         });
-        Json::from_writer(writer)
+        with_fields(Json::from_writer(writer), self.fields.as_ref())
     }
 }
 
-pub(super) fn write_summary(writer: &mut Writer, text: &[u8]) {
+pub(super) fn summary_part(text: &[u8]) -> Json {
+    let mut writer = Writer::with_capacity(text.len() + 40);
     writer.object(|writer| {
         writer.key("type").string("summary_text");
         writer.key("text").escaped(&[text]);
     });
+    Json::from_writer(writer)
 }
 
 /// A call: its head, and its arguments or input so far, escaped.
@@ -203,6 +215,8 @@ pub(super) struct OpenCall {
     pub(super) text: Vec<u8>,
     /// The upstream said that nothing follows.
     pub(super) ended: bool,
+    /// What the upstream's item has beyond ours.
+    pub(super) fields: Option<Json>,
 }
 
 impl OpenCall {
@@ -214,7 +228,7 @@ impl OpenCall {
         name: String,
         namespace: Option<String>,
     ) -> Self {
-        Self { key, id, call_id, kind, name, namespace, text: Vec::new(), ended: false }
+        Self { key, id, call_id, kind, name, namespace, text: Vec::new(), ended: false, fields: None }
     }
 
     /// Whether nothing can follow: the upstream said so, or the arguments are complete JSON.
@@ -264,7 +278,7 @@ impl OpenCall {
                 CallKind::Client(tool) => self.write_payload(tool, writer),
             }
         });
-        Json::from_writer(writer)
+        with_fields(Json::from_writer(writer), self.fields.as_ref())
     }
 
     /// What the model wants done, as the item of such a tool holds it; an empty object where the model wrote no JSON.

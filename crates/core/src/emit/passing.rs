@@ -1,9 +1,18 @@
 //! Items that pass along as they are: only their place is ours.
 
-use amalgam_protocol::Json;
+use amalgam_protocol::{EventKind, Json};
 
 use super::{Emitter, Open};
 use crate::model::Delivery;
+
+/// Items that stand in the output, by their keys, and their places there.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    /// Calls that are over.
+    pub(super) calls: Vec<(u64, usize)>,
+    /// Items that were begun and not ended when another one began.
+    begun: Vec<(u64, usize)>,
+}
 
 impl Emitter {
     pub(super) fn start_passing(&mut self, key: u64, item: Json) {
@@ -14,11 +23,12 @@ impl Emitter {
 
     pub(super) fn progress(&mut self, key: Option<u64>, event: &Json) {
         let own = matches!((&self.open, key), (Some(Open::Passing { key: open, .. }), Some(key)) if *open == key);
-        if self.delivery == Delivery::Whole || (key.is_some() && !own) {
+        let left = key.and_then(|key| self.late.begun.iter().find(|(begun, _)| *begun == key));
+        let output_index = left.map_or(self.output.len(), |(_, index)| *index) as u64;
+        if self.delivery == Delivery::Whole || (key.is_some() && !own && left.is_none()) {
             return;
         }
         let sequence = self.sequence;
-        let output_index = self.output.len() as u64;
         let raw = event.raw();
         let name = raw.get_str("type").unwrap_or_default();
         // The name goes into a line of its own: one that holds a line end is no name.
@@ -39,6 +49,14 @@ impl Emitter {
     }
 
     pub(super) fn end_passing(&mut self, key: u64, item: Json) {
+        if let Some(left) = self.late.begun.iter().position(|(begun, _)| *begun == key) {
+            let (_, index) = self.late.begun.remove(left);
+            self.end_at(index, &item);
+            if let Some(place) = self.output.get_mut(index) {
+                *place = item;
+            }
+            return;
+        }
         match &self.open {
             Some(Open::Passing { key: open, .. }) if *open == key => self.open = None,
             _ => {
@@ -47,5 +65,27 @@ impl Emitter {
             }
         }
         self.item_done(item);
+    }
+
+    /// Something else begins while the item is not over: it keeps its place, and its end is told when it comes.
+    pub(super) fn leave_passing(&mut self, key: u64, item: Json) {
+        self.late.begun.push((key, self.output.len()));
+        self.output.push(item);
+    }
+
+    /// Nothing more is said of anything: what was not ended ends with what it has.
+    pub(super) fn end_late(&mut self) {
+        for (_, index) in std::mem::take(&mut self.late).begun {
+            if let Some(item) = self.output.get(index).cloned() {
+                self.end_at(index, &item);
+            }
+        }
+    }
+
+    fn end_at(&mut self, index: usize, item: &Json) {
+        self.event(EventKind::ItemDone, |writer| {
+            writer.key("output_index").number(index as u64);
+            writer.key("item").valid(item.bytes());
+        });
     }
 }

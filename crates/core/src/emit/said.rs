@@ -4,7 +4,8 @@ use amalgam_protocol::{EventKind, Json, Literal};
 
 use super::{
     Emitter, Open,
-    items::{OpenMessage, OpenPart, OpenReasoning, write_summary},
+    beyond::with_fields,
+    items::{OpenMessage, OpenPart, OpenReasoning, summary_part},
 };
 use crate::{ids::IdKind, model::Delivery};
 
@@ -28,8 +29,7 @@ impl Emitter {
         message.append(delta, logprobs);
         if self.delivery == Delivery::Stream {
             let located = message.located(place);
-            let logprobs = logprobs.map_or(&b"[]"[..], |list| list.bytes());
-            self.frames.text_delta(self.sequence, located, delta, logprobs);
+            self.frames.text_delta(self.sequence, located, delta, logprobs.map(|list| &list.bytes()[..]));
             self.sequence += 1;
         }
     }
@@ -62,12 +62,17 @@ impl Emitter {
         self.open = Some(Open::Message(message));
     }
 
-    /// Opens a message and a part of this kind where none is open.
-    pub(super) fn ensure_part(&mut self, part: fn() -> OpenPart) {
+    /// Opens a message where none is open.
+    pub(super) fn ensure_message(&mut self) {
         if !matches!(&self.open, Some(Open::Message(message)) if !message.ended) {
             self.close();
             self.open_message(None);
         }
+    }
+
+    /// Opens a message and a part of this kind where none is open.
+    pub(super) fn ensure_part(&mut self, part: fn() -> OpenPart) {
+        self.ensure_message();
         let other = |message: &OpenMessage| message.part.as_ref().is_some_and(|open| !open.is_like(&part()));
         if matches!(&self.open, Some(Open::Message(message)) if other(message)) {
             self.close_part();
@@ -147,11 +152,12 @@ impl Emitter {
                 reasoning.locate(place, writer);
                 writer.key("text").escaped(&[&text]);
             });
+            let part = with_fields(summary_part(&text), reasoning.part_fields.take().as_ref());
             self.event(EventKind::SummaryPartDone, |writer| {
                 reasoning.locate(place, writer);
-                write_summary(writer.key("part"), &text);
+                writer.key("part").valid(part.bytes());
             });
-            reasoning.summaries.push(text);
+            reasoning.summaries.push(part);
         }
         self.open = Some(Open::Reasoning(reasoning));
     }

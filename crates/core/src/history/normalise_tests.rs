@@ -216,7 +216,13 @@ pub(in crate::history) fn items() -> impl Strategy<Value = Vec<Value>> {
         1 => id.prop_map(|id| json!({"type": "shell_call", "call_id": id, "action": {"commands": ["ls"]}})),
         2 => (prop::sample::select(vec!["user", "assistant", "developer"]), 0..9_u8)
             .prop_map(|(role, n)| json!({"role": role, "content": format!("said-{n}")})),
+        1 => (0..9_u8).prop_map(|n| json!({"role": "user", "content": [
+            {"type": "input_text", "text": format!("seen-{n}")},
+            {"type": "input_image", "image_url": format!("data:image/png;base64,AA{n}=")},
+            {"type": "input_file", "filename": "a.txt", "file_data": "AA=="},
+        ]})),
         1 => Just(json!({"type": "reasoning", "summary": []})),
+        1 => (0..9_u8).prop_map(|n| json!({"type": "acme:thing", "id": format!("x-{n}"), "deep": [1.5, null]})),
         1 => Just(json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"})),
         1 => Just(json!({"type": "web_search_call", "id": "ws_1", "status": "completed"})),
     ];
@@ -233,7 +239,10 @@ proptest! {
         let mut names: HashMap<&str, usize> = HashMap::new();
         for item in &items {
             match item["type"].as_str() {
-                None => prop_assert!(all.contains(item["content"].as_str().unwrap())),
+                None => {
+                    let text = item["content"].as_str().or(item["content"][0]["text"].as_str()).unwrap();
+                    prop_assert!(all.contains(text));
+                }
                 Some("function_call_output" | "custom_tool_call_output") => {
                     prop_assert!(all.contains(item["output"].as_str().unwrap()), "{item} in {all}");
                 }
@@ -246,6 +255,29 @@ proptest! {
         }
         prop_assert_eq!(told.iter().filter(|entry| *entry == "reasoning").count(),
             items.iter().filter(|item| item["type"] == "reasoning").count());
+    }
+
+    #[test]
+    fn opaque_items_and_media_survive_and_the_same_list_gives_the_same_history(items in items()) {
+        let body = json!({ "input": items }).to_string();
+        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let history = normalise(None, request.input.as_ref());
+        // Ids that are made anew among them.
+        prop_assert_eq!(&history, &normalise(None, request.input.as_ref()));
+
+        let opaque: Vec<String> = history.entries.iter().filter_map(|entry| match entry {
+            Entry::Opaque(item) => Some(item.raw.text().to_owned()),
+            _ => None,
+        }).collect();
+        let is_opaque = |item: &&Value| ["compaction", "web_search_call", "acme:thing"].iter().any(|kind| item["type"] == *kind);
+        prop_assert_eq!(opaque, items.iter().filter(is_opaque).map(Value::to_string).collect::<Vec<_>>());
+
+        let said: Vec<String> = history.entries.iter().filter_map(|entry| match entry {
+            Entry::Message { content: Content::Parts(parts), .. } => Some(parts.iter().map(|part| part.raw.text()).collect::<Vec<_>>().join(",")),
+            _ => None,
+        }).collect();
+        let media = items.iter().filter_map(|item| Some(item["content"].as_array()?.iter().map(Value::to_string).collect::<Vec<_>>().join(",")));
+        prop_assert_eq!(said, media.collect::<Vec<_>>());
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Decoder {
     usage: Usage,
     /// Input tokens beside the cache, as the wire counts them.
     fresh_input: u64,
+    /// Whether the upstream has counted anything.
+    is_counted: bool,
     stop_reason: Option<String>,
     refusal: Option<String>,
     done: bool,
@@ -66,6 +68,7 @@ impl Decoder {
             answered: false,
             usage: Usage::default(),
             fresh_input: 0,
+            is_counted: false,
             stop_reason: None,
             refusal: None,
             done: false,
@@ -307,7 +310,9 @@ impl Decoder {
             events.push(ModelEvent::Refusal(Literal::from_text(&refusal)));
         }
         self.end_message(events);
-        events.push(ModelEvent::Usage(self.usage));
+        if self.is_counted {
+            events.push(ModelEvent::Usage(self.usage));
+        }
         events.push(ModelEvent::Finish(match self.stop_reason.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
             Some("refusal") => Finish::ContentFilter,
@@ -356,9 +361,11 @@ impl Decoder {
 
     /// Counts are running totals; one that is not repeated still stands. The wire counts cached input apart from the rest.
     fn count(&mut self, usage: Raw<'_>) {
-        let read = |name: &str, into: &mut u64| {
+        let is_counted = &mut self.is_counted;
+        let mut read = |name: &str, into: &mut u64| {
             if let Some(count) = usage.get(name).and_then(Raw::as_u64) {
                 *into = count;
+                *is_counted = true;
             }
         };
         read("input_tokens", &mut self.fresh_input);
@@ -368,7 +375,8 @@ impl Decoder {
         if let Some(thoughts) = usage.get("output_tokens_details").and_then(|details| details.get("thinking_tokens")) {
             self.usage.reasoning_tokens = thoughts.as_u64().unwrap_or_default();
         }
-        self.usage.input_tokens = self.fresh_input + self.usage.cached_tokens + self.usage.cache_write_tokens;
+        let cached = self.usage.cached_tokens.saturating_add(self.usage.cache_write_tokens);
+        self.usage.input_tokens = self.fresh_input.saturating_add(cached);
     }
 
     fn text_block(&self) -> Block {

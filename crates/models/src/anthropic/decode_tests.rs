@@ -424,8 +424,21 @@ fn dirty_streams_are_read_as_far_as_they_make_sense() {
         };
         decoder.frame(frame, &mut events).unwrap();
     }
-    let usage = ModelEvent::Usage(Usage::default());
-    assert_eq!(events, vec![begun(), said("Hi"), ModelEvent::MessageEnd, usage, ModelEvent::Finish(Finish::Stop)]);
+    // Nothing was counted: no usage is told, so that it can be estimated.
+    assert_eq!(events, vec![begun(), said("Hi"), ModelEvent::MessageEnd, ModelEvent::Finish(Finish::Stop)]);
+}
+
+#[test]
+fn counts_past_every_number_stay_at_the_largest() {
+    let mut events = Vec::new();
+    let usage = json!({"input_tokens": u64::MAX, "cache_read_input_tokens": 1, "output_tokens": 1});
+    let body = json!({"type": "message", "content": [], "stop_reason": "end_turn", "usage": usage});
+    plain().whole(body.to_string().into(), &mut events).unwrap();
+    let usage = events.iter().find_map(|event| match event {
+        ModelEvent::Usage(usage) => Some((usage.input_tokens, usage.total())),
+        _ => None,
+    });
+    assert_eq!(usage, Some((u64::MAX, u64::MAX)));
 }
 
 #[test]

@@ -242,6 +242,11 @@ fn tidy(run: &str) -> Literal {
         match character {
             '\\' => match rest.next() {
                 Some(next @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't')) => escaped.extend([b'\\', next as u8]),
+                Some('u') if let Some(digits) = hex_digits(rest.as_str()) => {
+                    escaped.extend_from_slice(b"\\u");
+                    escaped.extend_from_slice(digits.as_bytes());
+                    rest = rest.as_str().split_at(digits.len()).1.chars();
+                }
                 Some(next) => escaped.extend_from_slice(Literal::from_text(&format!("\\{next}")).escaped()),
                 None => {}
             },
@@ -249,6 +254,11 @@ fn tidy(run: &str) -> Literal {
         }
     }
     Literal::from_escaped(&escaped)
+}
+
+/// The four digits of an escape that begin a text.
+fn hex_digits(text: &str) -> Option<&str> {
+    text.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
 fn say(text: &str, events: &mut Vec<ModelEvent>) {

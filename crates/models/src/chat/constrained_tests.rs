@@ -173,6 +173,7 @@ fn an_answer_by_the_schema_is_read_however_it_is_cut() {
     for (text, early, said, called) in [
         ("{\"answer\": \"h\\u00e9 \\ud83d\\ude00 \\\"q\\\" \\\\\"}", true, "hé 😀 \"q\" \\", vec![]),
         (" {\n \"answer\" : \"two\nlines \\q\" }\n", true, "two\nlines \\q", vec![]),
+        ("{\"answer\": \"caf\\u00e9\n\\ud83d\\ude00 \\u00zz\"}", true, "café\n😀 \\u00zz", vec![]),
         ("{\"answer\": \"cut off \\u00", true, "cut off ", vec![]),
         ("{\"answer\": {\"a\": [1, 2]}}", false, "{\"a\": [1, 2]}", vec![]),
         (

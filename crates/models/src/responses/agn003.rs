@@ -18,7 +18,7 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
     let settings = request.settings;
     let tools = tools_json(settings);
     let choice = match &settings.tool_choice {
-        Some(ToolChoice::Function(name) | ToolChoice::Custom(name)) => Some(&**name),
+        Some(ToolChoice::Function(name, _) | ToolChoice::Custom(name, _)) => Some(&**name),
         None | Some(ToolChoice::Auto) => None,
         Some(_) => {
             losses.add("tool_choice", "the dialect can only name one tool");

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use amalgam_core::{Loss, normalise};
 use bytes::Bytes;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -86,18 +87,40 @@ fn instructions_that_are_items_stand_before_the_input() {
 }
 
 #[test]
-fn items_pass_byte_for_byte_where_nothing_must_change() {
-    let items = [
-        r#"{ "type":"message","id":"msg_AM-1","role":"assistant","phase":"final_answer","content":[{"type":"output_text","text":"\u00e9\/","annotations":[],"own":1.50}] }"#,
-        r#"{"type":"function_call","id":"fc_1","call_id":"c1","name":"f","namespace":"n","arguments":"{ \"a\": 1.0 }"}"#,
-        r#"{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"x"}]}"#,
-        r#"{"type":"custom_tool_call","call_id":"c2","name":"g","input":"raw"}"#,
-        r#"{"type":"custom_tool_call_output","call_id":"c2","output":"ok"}"#,
-        r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#,
-        r#"{"type":"acme:thing","deep":{"er":[1.0e3]}}"#,
-        r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"foreign"}"#,
-        r#"{"type":"reasoning","id":"rs_2","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]}"#,
-    ];
+fn roles_and_texts_that_an_upstream_would_refuse_are_mended() {
+    // RAM-13, RAM-19
+    let (sent, losses) = input(json!([
+        {"type": "message", "role": "critic", "content": "Hm.", "own": 1},
+        {"role": "tool", "content": [{"type": "input_text", "text": null, "own": 2}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": null}, {"type": "output_text", "text": null}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": null}]},
+    ]));
+    let expected = json!([
+        {"type": "message", "role": "user", "content": "Hm.", "own": 1},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "", "own": 2}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": ""}, {"type": "output_text", "text": "", "annotations": []}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": ""}]},
+    ]);
+    assert_eq!((sent, losses), (expected, Vec::new()));
+}
+
+/// Items that nothing must be changed of.
+const KEPT: [&str; 9] = [
+    r#"{ "type":"message","id":"msg_AM-1","role":"assistant","phase":"final_answer","content":[{"type":"output_text","text":"\u00e9\/","annotations":[],"own":1.50}] }"#,
+    r#"{"type":"function_call","id":"fc_1","call_id":"c1","name":"f","namespace":"n","arguments":"{ \"a\": 1.0 }"}"#,
+    r#"{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"x"}]}"#,
+    r#"{"type":"custom_tool_call","call_id":"c2","name":"g","input":"raw"}"#,
+    r#"{"type":"custom_tool_call_output","call_id":"c2","output":"ok"}"#,
+    r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#,
+    r#"{"type":"acme:thing","deep":{"er":[1.0e3]}}"#,
+    r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"foreign"}"#,
+    r#"{"type":"reasoning","id":"rs_2","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]}"#,
+];
+
+/// The exact body that is sent for items.
+fn sent(items: &[String]) -> String {
     let body = format!(r#"{{"input":[{}]}}"#, items.join(", "));
     let settings = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
     let history = normalise(None, settings.input.as_ref());
@@ -112,9 +135,23 @@ fn items_pass_byte_for_byte_where_nothing_must_change() {
         message: &Bytes::new(),
     };
     let prepared = convert(&request, "here", &PlainSeal);
-    let expected = format!(r#"{{"model":"m","input":[{}],"store":false}}"#, items.join(","));
-    assert_eq!(std::str::from_utf8(&prepared.body.whole()).unwrap(), expected);
     assert_eq!(prepared.losses, []);
+    String::from_utf8(prepared.body.whole().to_vec()).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn items_pass_byte_for_byte_where_nothing_must_change(
+        fields in prop::collection::vec(prop::collection::vec(("x_[a-zé]{0,6}", "[ -~é]{0,8}"), 0..3), KEPT.len()),
+        space in prop::sample::select(vec!["", " ", "\n  ", "\r\n\t"]),
+    ) {
+        let grown = |(item, fields): (&&str, &Vec<(String, String)>)| {
+            let more = fields.iter().map(|(key, text)| format!(",{space}{}{space}:{}", json!(key), json!([text, 1.5])));
+            format!("{}{}{space}}}", item.trim_end().strip_suffix('}').unwrap(), more.collect::<String>())
+        };
+        let items: Vec<String> = KEPT.iter().zip(&fields).map(grown).collect();
+        prop_assert_eq!(sent(&items), format!(r#"{{"model":"m","input":[{}],"store":false}}"#, items.join(",")));
+    }
 }
 
 #[test]

@@ -3,9 +3,10 @@
 //! Messages, thoughts and calls are taken apart, so that order, ids and numbers can be made anew; every other item passes
 //! along whole. A whole answer goes the same way as the last event of a stream, so that both give the same items.
 
+mod last;
 mod said;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use amalgam_core::{CallKind, Finish, ModelError, ModelEvent, Note, Seal};
 use amalgam_protocol::{Ends, Event, EventKind, Frame, Json, Raw, Shape, Usage};
@@ -17,6 +18,7 @@ use super::{
     envelope, failure,
     open::{Differs, Kind, OpenItem, Voice},
 };
+use last::{Seen, find_again};
 
 /// An answer repeats the tools of its request a few levels deeper.
 const DEPTH: usize = 128;
@@ -29,8 +31,8 @@ pub(super) struct Decoder {
     open: Vec<OpenItem>,
     next_key: u64,
     begun: bool,
-    /// Something was said before the last event.
-    said: bool,
+    /// Items that are over.
+    ended: Vec<Seen>,
     /// An item ended before its time.
     truncated: bool,
     /// Events that could not be read.
@@ -64,7 +66,7 @@ impl Decoder {
             open: Vec::new(),
             next_key: 0,
             begun: false,
-            said: false,
+            ended: Vec::new(),
             truncated: false,
             unreadable: Unreadable::None,
             last: None,
@@ -99,7 +101,6 @@ impl Decoder {
             EventKind::CustomInputDone => return self.call_done(CallKind::Custom, "input", event, whole, events),
             EventKind::AnnotationAdded => {
                 if let Some(annotation) = event.raw.get("annotation") {
-                    self.said = true;
                     let item = self.item(event, Kind::is_message, || Kind::Message(Default::default()));
                     item.annotate(event.part_index, Json::within(whole, annotation), events);
                 }
@@ -177,17 +178,16 @@ impl Decoder {
     fn push(&mut self, index: Option<u64>, id: Option<String>, kind: Kind) -> usize {
         let key = self.next_key;
         self.next_key += 1;
-        self.open.push(OpenItem { key, index, id, kind });
+        self.open.push(OpenItem { key, index, id, kind, phased: false });
         self.open.len() - 1
     }
 
     fn item_added(&mut self, event: &Event<'_>, item: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
-        self.said = true;
         let id = item.get_str("id").map(|id| id.into_owned());
         let position = self.push(event.output_index, id, Kind::of(item));
         let open = &mut self.open[position];
         match &open.kind {
-            Kind::Message(_) => events.push(message_start(item)),
+            Kind::Message(_) => open.begin_message(item, events),
             Kind::Reasoning { .. } => {}
             // Arguments in here are repeated in deltas or at the end.
             Kind::Call { .. } => open.begin_call(item, events),
@@ -202,7 +202,6 @@ impl Decoder {
         whole: &Bytes,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        self.said = true;
         let fits: fn(&Kind) -> bool = match Kind::of(item) {
             Kind::Message(_) => Kind::is_message,
             Kind::Reasoning { .. } => Kind::is_reasoning,
@@ -215,18 +214,17 @@ impl Decoder {
             Some(position) => self.open.remove(position),
             None => self.begin_item(item, events),
         };
+        self.ended.push(Seen::ended(&open, event.output_index, item));
         self.end_item(open, item, whole, events)
     }
 
     /// An item that nobody announced.
     fn begin_item(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) -> OpenItem {
-        let kind = Kind::of(item);
-        if kind.is_message() {
-            events.push(message_start(item));
-        }
         let key = self.next_key;
         self.next_key += 1;
-        OpenItem { key, index: None, id: None, kind }
+        let mut open = OpenItem { key, index: None, id: None, kind: Kind::of(item), phased: false };
+        open.begin_message(item, events);
+        open
     }
 
     /// The item as it stands at its end: what was not said of it follows.
@@ -239,25 +237,27 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         self.truncated |= item.get_str("status").as_deref() == Some("incomplete");
         let logprobs = self.note.wants_logprobs;
-        let parts = |open: &mut OpenItem, field: &str, events: &mut Vec<ModelEvent>| {
-            let list = item.get(field).map(Raw::elements).into_iter().flatten();
-            list.zip(0..).try_for_each(|(part, index)| open.complete_part(Some(index), part, logprobs, whole, events))
+        let parts = |open: &mut OpenItem, field: &str, usual: Voice, events: &mut Vec<ModelEvent>| {
+            let mut list = item.get(field).map(Raw::elements).into_iter().flatten().zip(0..);
+            list.try_for_each(|(part, index)| open.complete_part(usual, Some(index), part, logprobs, whole, events))
         };
         let settled = match &open.kind {
             Kind::Message(_) => {
                 let settled = match item.get("content").and_then(Raw::as_str) {
                     Some(text) => open.complete(Voice::Text, None, text, None, whole, events),
-                    None => parts(&mut open, "content", events),
+                    None => parts(&mut open, "content", Voice::Text, events),
                 };
+                open.item_fields(item, events);
                 events.push(ModelEvent::MessageEnd);
                 settled
             }
             Kind::Reasoning { .. } => {
-                let mut settled = parts(&mut open, "summary", events);
+                let mut settled = parts(&mut open, "summary", Voice::Summary, events);
                 if settled.is_ok() {
                     open.end_part(Voice::Summary, events);
-                    settled = parts(&mut open, "content", events);
+                    settled = parts(&mut open, "content", Voice::Thought, events);
                 }
+                open.item_fields(item, events);
                 events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealed(item) });
                 settled
             }
@@ -311,17 +311,8 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         self.begin(response, events);
         let output = response.get("output").map(Raw::elements);
-        match self.said {
-            // Everything comes at once.
-            false => {
-                for item in output.into_iter().flatten() {
-                    let open = self.begin_item(item, events);
-                    self.end_item(open, item, whole, events)?;
-                }
-            }
-            true => self.end_open(output.into_iter().flatten().collect(), whole, events)?,
-        }
-        if let Some(usage) = response.get("usage").filter(|usage| usage.shape() == Shape::Object) {
+        self.end_items(&output.into_iter().flatten().collect::<Vec<_>>(), whole, events)?;
+        if let Some(usage) = response.get("usage").filter(|usage| usage.fields().next().is_some()) {
             events.push(ModelEvent::Usage(Usage::read(usage)));
         }
         let finish = self.finish(kind, response)?;
@@ -329,24 +320,17 @@ impl Decoder {
         Ok(())
     }
 
-    /// Items that nobody ended: the last one may have more in the final object, and a call its name.
-    fn end_open(
-        &mut self,
-        output: Vec<Raw<'_>>,
-        whole: &Bytes,
-        events: &mut Vec<ModelEvent>,
-    ) -> Result<(), ModelError> {
+    /// Items that nobody ended: the last one may have more in the final object, and a call its name. Items that nobody
+    /// told of before follow.
+    fn end_items(&mut self, output: &[Raw<'_>], whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let mut seen = std::mem::take(&mut self.ended);
         let open = std::mem::take(&mut self.open);
+        let ended = seen.len();
+        seen.extend(open.iter().map(Seen::of));
+        let found = find_again(&seen, output);
         let last = open.len().saturating_sub(1);
-        for (position, mut item) in open.into_iter().enumerate() {
-            let same_kind = |final_item: &Raw<'_>| {
-                std::mem::discriminant(&Kind::of(*final_item)) == std::mem::discriminant(&item.kind)
-            };
-            let by_id = output.iter().find(|final_item| {
-                item.id.is_some() && final_item.get_str("id").as_deref() == item.id.as_deref() && same_kind(final_item)
-            });
-            let by_index = || output.get(usize::try_from(item.index?).ok()?).filter(|final_item| same_kind(final_item));
-            let final_item = by_id.or_else(by_index).copied();
+        for ((position, mut item), place) in open.into_iter().enumerate().zip(found.iter().skip(ended)) {
+            let final_item = place.and_then(|place| output.get(place)).copied();
             match (final_item, &item.kind) {
                 (Some(final_item), kind) if position == last || kind.is_call() => {
                     self.end_item(item, final_item, whole, events)?;
@@ -360,6 +344,11 @@ impl Decoder {
                 // The emitter closes it with what it has.
                 (_, Kind::Passing) => {}
             }
+        }
+        let known: HashSet<usize> = found.into_iter().flatten().collect();
+        for (_, item) in output.iter().enumerate().filter(|(place, _)| !known.contains(place)) {
+            let open = self.begin_item(*item, events);
+            self.end_item(open, *item, whole, events)?;
         }
         Ok(())
     }
@@ -399,10 +388,6 @@ impl Decoder {
 
 fn new_reasoning() -> Kind {
     Kind::Reasoning { summary: Default::default(), content: Default::default() }
-}
-
-fn message_start(item: Raw<'_>) -> ModelEvent {
-    ModelEvent::MessageStart { phase: item.get_str("phase").map(|phase| phase.into_owned()) }
 }
 
 impl Decode for Decoder {

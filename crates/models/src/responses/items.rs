@@ -136,7 +136,8 @@ fn write_message(writer: &mut Writer, role: Role, content: &Content<'_>, item: O
     };
     let typed = item.get("type").is_some_and(|kind| kind.shape() == Shape::String);
     let same_content = !must_change_content(role, content, context);
-    if typed && same_content {
+    let known_role = item.get("role").and_then(Raw::as_str).is_some_and(|said| Role::NAMES.contains(&said.escaped()));
+    if typed && same_content && known_role {
         return writer.raw(item);
     }
     writer.object(|writer| {
@@ -147,6 +148,8 @@ fn write_message(writer: &mut Writer, role: Role, content: &Content<'_>, item: O
         for (key, value) in item.fields() {
             match &*key.decode() {
                 "type" if !typed => {}
+                // RAM-13: an upstream refuses a role that it does not know.
+                "role" if !known_role => writer.key("role").string(role.name()),
                 "content" if !same_content => write_content(writer.key("content"), role, content, context),
                 key => writer.key_text(key).raw(value),
             }
@@ -179,12 +182,19 @@ fn must_change_content(role: Role, content: &Content<'_>, context: &Context<'_>)
 
 fn must_change(role: Role, part: &Part<'_>, context: &Context<'_>) -> bool {
     match &part.kind {
+        _ if has_null_text(part) => true,
         PartKind::Text { kind: TextKind::Plain, .. } => true,
         PartKind::Text { kind: TextKind::Input, .. } => role == Role::Assistant,
         PartKind::Text { kind: TextKind::Output, .. } => role != Role::Assistant,
         PartKind::Image(image) => is_chat_image(part) || fetched(image, context).is_some(),
         _ => false,
     }
+}
+
+/// RAM-19: a text may be null here, and nowhere else.
+fn has_null_text(part: &Part<'_>) -> bool {
+    let is_null = |name: &str| part.raw.get(name).is_some_and(Raw::is_null);
+    part.text().is_some_and(|text| text.is_empty()) && (is_null("text") || is_null("refusal"))
 }
 
 fn write_content(writer: &mut Writer, role: Role, content: &Content<'_>, context: &Context<'_>) {
@@ -205,15 +215,23 @@ fn write_part(writer: &mut Writer, role: Role, part: &Part<'_>, context: &Contex
         PartKind::Image(image) => write_image(writer, part.raw, image, context),
         _ => {
             let output = role == Role::Assistant;
+            // Refusals and thoughts have names of their own.
+            let is_said =
+                matches!(part.kind, PartKind::Text { kind: TextKind::Plain | TextKind::Input | TextKind::Output, .. });
             writer.object(|writer| {
-                writer.key("type").string(if output { "output_text" } else { "input_text" });
-                for (key, value) in part.raw.fields().filter(|(key, _)| !key.is("type")) {
-                    // A text of the model has these; a text of the user must not.
-                    if output || !matches!(key.escaped(), "annotations" | "logprobs") {
-                        writer.key_text(&key.decode()).raw(value);
+                if is_said {
+                    writer.key("type").string(if output { "output_text" } else { "input_text" });
+                }
+                for (key, value) in part.raw.fields() {
+                    match key.escaped() {
+                        "type" if is_said => {}
+                        // A text of the model has these; a text of the user must not.
+                        "annotations" | "logprobs" if !output => {}
+                        "text" | "refusal" if value.is_null() => writer.key_text(&key.decode()).string(""),
+                        _ => writer.key_text(&key.decode()).raw(value),
                     }
                 }
-                if output && part.raw.get("annotations").is_none() {
+                if output && is_said && part.raw.get("annotations").is_none() {
                     writer.key("annotations").array(|_| {});
                 }
             });

@@ -3,6 +3,8 @@
 //! A clean upstream says everything in deltas and repeats it at the end. Others say it only at the end, or only in part;
 //! so the text that was passed on is kept until the item is complete, and whatever is missing then follows.
 
+mod beyond;
+
 use amalgam_core::{CallHead, CallKind, ModelEvent};
 use amalgam_protocol::{Json, JsonStr, Literal, Raw};
 use bytes::Bytes;
@@ -14,6 +16,8 @@ pub(super) struct OpenItem {
     pub(super) index: Option<u64>,
     pub(super) id: Option<String>,
     pub(super) kind: Kind,
+    /// Its phase was passed on.
+    pub(super) phased: bool,
 }
 
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub(super) enum Kind {
 pub(super) struct Said {
     escaped: Vec<u8>,
     annotations: usize,
+    /// What the part has beyond its text was passed on.
+    passed: bool,
 }
 
 /// Parts by the upstream's index; the current one is the last that something was said of.
@@ -224,9 +230,11 @@ impl OpenItem {
         }
     }
 
-    /// A part as it stands at its end: text, refusal, or a kind that has a text of its own.
+    /// A part as it stands at its end: text, refusal, or a kind that goes on as it is. `usual` is what is said where it
+    /// stands.
     pub(super) fn complete_part(
         &mut self,
+        usual: Voice,
         index: Option<u64>,
         part: Raw<'_>,
         logprobs: bool,
@@ -234,11 +242,16 @@ impl OpenItem {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), Differs> {
         let voice = match part.get("type").and_then(Raw::as_str).map(JsonStr::escaped) {
-            Some("refusal") => Voice::Refusal,
-            Some("summary_text") => Voice::Summary,
-            Some("reasoning_text") => Voice::Thought,
-            _ if self.kind.is_reasoning() => Voice::Thought,
-            _ => Voice::Text,
+            Some("refusal") if usual == Voice::Text => Voice::Refusal,
+            Some("summary_text") if usual != Voice::Text => Voice::Summary,
+            Some("reasoning_text") if usual != Voice::Text => Voice::Thought,
+            None | Some("output_text" | "input_text" | "text") => usual,
+            // A kind of its own that was told as text is text.
+            _ if self.parts(usual).is_some_and(|parts| parts.has_said(index)) => usual,
+            _ => {
+                self.pass_part(usual, index, Json::within(whole, part), events);
+                return Ok(());
+            }
         };
         let text = part.get(if voice == Voice::Refusal { "refusal" } else { "text" }).and_then(Raw::as_str);
         let Some(text) = text else { return Ok(()) };
@@ -254,7 +267,17 @@ impl OpenItem {
                 self.annotate(index, Json::within(whole, annotation), events);
             }
         }
+        self.part_fields(voice, index, part, events);
         Ok(())
+    }
+
+    /// A message begins, if it is one.
+    pub(super) fn begin_message(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) {
+        if self.kind.is_message() {
+            let phase = item.get_str("phase").map(|phase| phase.into_owned());
+            self.phased = phase.is_some();
+            events.push(ModelEvent::MessageStart { phase });
+        }
     }
 
     /// The call begins as soon as its name is known.
@@ -314,6 +337,7 @@ impl OpenItem {
             None if nothing_said && !value.is_null() => self.call_delta(Literal::from_text(value.text()), events),
             None => {}
         }
+        self.item_fields(item, events);
         events.push(ModelEvent::CallEnd { key: self.key });
         Ok(())
     }

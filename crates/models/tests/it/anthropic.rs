@@ -314,3 +314,21 @@ async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
     let mended = String::from_utf8(model.recover(&request, &error).unwrap().unwrap().body.whole().to_vec()).unwrap();
     assert!(mended.contains("rain") && !mended.contains("tool_use") && !mended.contains("tool_result"), "{mended}");
 }
+
+#[tokio::test]
+async fn an_answer_without_usage_is_counted_for() {
+    let mut whole = message();
+    whole.as_object_mut().unwrap().remove("usage");
+    let mut stream = frames();
+    stream[0]["message"].as_object_mut().unwrap().remove("usage");
+    stream[6].as_object_mut().unwrap().remove("usage");
+    let upstream = Upstream::scripted([Reply::json(whole), Reply::sse_typed(stream)]);
+    let model = model(&upstream);
+    for delivery in [Delivery::Whole, Delivery::Stream] {
+        let (events, error) = ask(&model, &hello(), delivery).await;
+        let [.., ModelEvent::Usage(usage), ModelEvent::Finish(Finish::Stop)] = events.as_slice() else {
+            panic!("{events:?} {error:?}")
+        };
+        assert!(usage.estimated && usage.input_tokens > 0 && usage.output_tokens > 0, "{usage:?}");
+    }
+}

@@ -217,3 +217,25 @@ async fn the_literal_dialect_is_sent_as_written_down() {
     let expected = r#"{"model":"gpt","stream":true,"input":[{"role":"system","content":[{"type":"text","text":""}]},{"role":"user","content":[{"type":"text","text":"[MODE: general]\n\n[INSTRUCTION]\nHi"}]}]}"#;
     assert_eq!(body, expected);
 }
+
+#[tokio::test]
+async fn an_answer_without_usage_is_counted_for() {
+    let whole = json!({"object": "response", "status": "completed", "output": [message("hello world")], "usage": null});
+    let ended = json!({"type": "response.completed", "response": whole});
+    let cut = json!({"object": "response", "status": "incomplete", "output": [], "usage": null});
+    let upstream = Upstream::scripted([Reply::json(whole), Reply::sse_typed([ended]), Reply::json(cut)]);
+    let model = model(&upstream);
+    let usage = async |delivery| {
+        let prepared = prepare(&model, delivery);
+        let batches: Vec<_> = model.ask(&prepared).await.unwrap().collect().await;
+        let events = batches.into_iter().flat_map(Result::unwrap);
+        let mut usages = events.filter_map(|event| match event {
+            ModelEvent::Usage(usage) => Some((usage.input_tokens > 0, usage.output_tokens, usage.estimated)),
+            _ => None,
+        });
+        (usages.next(), usages.next())
+    };
+    assert_eq!(usage(Delivery::Whole).await, (Some((true, 2, true)), None));
+    assert_eq!(usage(Delivery::Stream).await, (Some((true, 2, true)), None));
+    assert_eq!(usage(Delivery::Whole).await, (None, None), "nothing was said");
+}

@@ -1,6 +1,7 @@
 //! Writes JSON straight into bytes; commas are placed by looking at what stands before.
 
 use bytes::Bytes;
+use memchr::memchr2;
 
 use super::{JsonStr, Literal, Raw, check::plain_run};
 use crate::Slices;
@@ -194,6 +195,18 @@ impl Writer {
     /// Writes bytes that are not JSON: the frame around a value.
     pub fn outside(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Makes spaces of the line ends in what was written since `start`. In valid JSON they stand between values only.
+    pub(crate) fn keep_to_one_line(&mut self, start: usize) {
+        let mut rest = self.bytes.get_mut(start..).unwrap_or_default();
+        while let Some(at) = memchr2(b'\n', b'\r', rest) {
+            let (line, next) = rest.split_at_mut(at + 1);
+            if let Some(end) = line.last_mut() {
+                *end = b' ';
+            }
+            rest = next;
+        }
     }
 
     /// Takes what was written and leaves the writer empty, with room for a little more.

@@ -64,24 +64,39 @@ fn an_error_names_the_path_of_the_field() {
 #[test]
 fn all_nine_forms_of_tool_choice_are_read() {
     // C-04: `tool` is `function`.
-    let forms = [
+    let kept = [
         json!("none"),
         json!("auto"),
         json!("required"),
         json!({"type": "function", "name": "f"}),
-        json!({"type": "tool", "name": "f"}),
-        json!({"type": "custom", "name": "f"}),
+        json!({"type": "function", "name": "f", "namespace": "n"}),
+        json!({"type": "custom", "name": "f", "own": [1.50]}),
         json!({"type": "mcp", "server_label": "s"}),
-        json!({"type": "shell"}),
+        json!({"type": "mcp", "server_label": "s", "name": "f", "own": null}),
+        json!({"type": "shell", "own": 1}),
         json!({"type": "apply_patch"}),
+        json!({"type": "computer_use_preview"}),
         json!({"type": "web_search_preview"}),
-        json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}),
+        json!({"type": "file_search", "vector_store_ids": ["a"]}),
+        json!({"type": "acme:tool", "deep": {"er": true}}),
+        json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}, {"type": "acme:tool", "x": 1}]}),
     ];
-    for form in forms {
-        read(&json!({"tool_choice": form}), |request| assert!(request.tool_choice.is_some(), "{form}"));
+    let function = json!({"type": "function", "name": "f"});
+    let mended = [
+        (json!({"type": "tool", "name": "f"}), function.clone()),
+        (json!({"type": "function", "function": {"name": "f"}}), function),
+        (json!("any"), json!("required")),
+        (json!({"type": "auto"}), json!("auto")),
+    ];
+    for (form, echo) in kept.into_iter().map(|form| (form.clone(), form)).chain(mended) {
+        read(&json!({"tool_choice": form}), |request| {
+            let mut writer = Writer::default();
+            request.tool_choice.as_ref().unwrap().write(&mut writer);
+            assert_eq!(serde_json::from_slice::<Value>(writer.bytes()).unwrap(), echo, "{form}");
+        });
     }
     read(&json!({"tool_choice": {"type": "tool", "name": "f"}}), |request| {
-        assert_eq!(request.tool_choice, Some(ToolChoice::Function("f".into())));
+        assert!(matches!(&request.tool_choice, Some(ToolChoice::Function(name, _)) if name == "f"));
     });
 }
 
@@ -213,4 +228,10 @@ fn whatever_a_request_sets_its_response_repeats() {
         expected[key] = value.clone();
         assert_eq!(repeated(&json!({key: value})), expected, "{key}");
     }
+}
+
+#[test]
+fn a_sum_of_tokens_past_every_number_stays_at_the_largest() {
+    let usage = Usage::read(Raw::parse(br#"{"prompt_tokens":18446744073709551615,"completion_tokens":5}"#).unwrap());
+    assert_eq!((usage.total(), usage.plus(usage).total()), (u64::MAX, u64::MAX));
 }

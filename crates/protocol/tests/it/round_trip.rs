@@ -1,6 +1,10 @@
 //! What came in goes out again, byte for byte, known or not.
 
-use amalgam_protocol::{ClientTool, Event, EventKind, HostedItem, Item, ItemKind, Json, Raw, Tool, ToolKind};
+use std::collections::BTreeMap;
+
+use amalgam_protocol::{
+    ClientTool, CreateResponse, Event, EventKind, HostedItem, Input, Item, ItemKind, Json, Raw, Tool, ToolKind,
+};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -132,24 +136,61 @@ fn json_values() -> impl Strategy<Value = Value> {
     })
 }
 
+/// The same value with more fields, in a place and a layout of its own.
+fn grown(mut value: Value, more: BTreeMap<String, Value>, spread: bool) -> String {
+    value.as_object_mut().unwrap().extend(more);
+    if spread { serde_json::to_string_pretty(&value).unwrap() } else { value.to_string() }
+}
+
+fn more_fields() -> impl Strategy<Value = BTreeMap<String, Value>> {
+    prop::collection::btree_map("x_[a-z_é\"]{0,8}", json_values(), 0..5)
+}
+
 proptest! {
     #[test]
-    fn any_item_that_is_read_is_kept_byte_for_byte(mut fields in prop::collection::btree_map("[a-z_]{1,10}", json_values(), 0..6), kind in "[a-z:_]{1,16}") {
-        fields.insert("type".to_owned(), Value::from(kind));
-        let text = Value::Object(fields.into_iter().collect()).to_string();
-        if let Ok(item) = Item::read(Raw::parse(text.as_bytes()).unwrap()) {
-            prop_assert_eq!(item.raw.text(), &text);
-        }
+    fn known_items_with_fields_that_nobody_knows_are_kept_byte_for_byte(pick in any::<prop::sample::Index>(), more in more_fields(), spread in any::<bool>()) {
+        let known = known_items();
+        let value = known[pick.index(known.len())].clone();
+        let is_other = value["type"] == "acme:unknown";
+        let text = grown(value, more, spread);
+        // Read in its place, and written by itself.
+        let body = Bytes::from(format!("{{\"input\": [ {text} ]}}"));
+        let request = CreateResponse::read(Raw::parse(&body).unwrap()).unwrap();
+        let Some(Input::Items(items)) = &request.input else { panic!("{:?}", request.input) };
+        let written = items[0].to_json();
+        prop_assert_eq!(written.bytes(), text.as_bytes());
+        prop_assert_eq!(matches!(items[0].kind, ItemKind::Other(_)), is_other);
+        // What was written reads as what it was.
+        prop_assert_eq!(&Item::read(written.raw()).unwrap(), &items[0]);
     }
 
     #[test]
-    fn any_event_is_kept_byte_for_byte(mut fields in prop::collection::btree_map("[a-z_]{1,10}", json_values(), 0..6), known in any::<prop::sample::Index>(), use_known in any::<bool>(), other in "[a-z.:_]{1,20}") {
+    fn items_of_any_other_kind_are_kept_byte_for_byte(more in more_fields(), kind in "[a-z]{1,8}:[a-z_]{1,8}", spread in any::<bool>()) {
+        let text = grown(json!({"type": kind}), more, spread);
+        let item = Item::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+        let written = item.to_json();
+        prop_assert_eq!(written.bytes(), text.as_bytes());
+        prop_assert!(matches!(item.kind, ItemKind::Other(_)));
+    }
+
+    #[test]
+    fn events_of_every_kind_give_what_they_hold_byte_for_byte(
+        item in more_fields(), part in more_fields(), response in more_fields(), more in more_fields(), delta in any::<String>(),
+        places in any::<(u32, u32)>(), known in any::<prop::sample::Index>(), use_known in any::<bool>(), other in "[a-z]{1,6}[.:][a-z_]{1,20}", spread in any::<bool>(),
+    ) {
         let name = if use_known { EventKind::ALL[known.index(EventKind::ALL.len())].name().to_owned() } else { other };
-        fields.insert("type".to_owned(), Value::from(name.clone()));
-        let text = Bytes::from(Value::Object(fields.into_iter().collect()).to_string());
+        let event = json!({"type": name, "output_index": places.0, "content_index": places.1, "item_id": "i", "delta": delta, "item": item, "part": part, "response": response});
+        let text = Bytes::from(grown(event.clone(), more, spread));
         let json = Json::parse(&text).unwrap();
-        let event = Event::read(json.raw(), None);
-        prop_assert_eq!(event.raw.text().as_bytes(), &text[..]);
-        prop_assert_eq!(event.kind.map(EventKind::name), EventKind::named(&name).map(EventKind::name));
+        let read = Event::read(json.raw(), None);
+        prop_assert_eq!(json.bytes(), &text);
+        prop_assert_eq!((&*read.name, read.kind), (&*name, EventKind::named(&name)));
+        prop_assert_eq!((read.output_index, read.part_index), (Some(places.0.into()), Some(places.1.into())));
+        prop_assert_eq!(read.delta.unwrap().decode(), delta);
+        for (field, view) in [("item", read.item), ("part", read.part), ("response", read.response)] {
+            let view = view.unwrap().text();
+            prop_assert!(std::str::from_utf8(&text).unwrap().contains(view));
+            prop_assert_eq!(&serde_json::from_str::<Value>(view).unwrap(), &event[field]);
+        }
     }
 }

@@ -53,3 +53,12 @@ fn events_are_checked_by_their_type_and_extensions_by_their_two_fields() {
     assert_ne!(check(json!({"type": "keepalive"})), Some(0));
     assert_ne!(check(json!({"type": "response.output_text.delta", "sequence_number": 3})), Some(0));
 }
+
+/// Of the checks by the document this is the one that is always seen: `.config/nextest.toml` shows what it says.
+#[test]
+fn the_published_document_has_schemas_or_its_absence_is_said() {
+    if let Some((schemas, events)) = spec::size() {
+        assert!(schemas > 50 && events > 20, "{schemas} schemas, {events} of them events");
+        assert_eq!(valid("ResponseResource", json!({})), Some(false), "an empty response is not one");
+    }
+}

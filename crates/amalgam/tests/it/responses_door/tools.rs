@@ -330,6 +330,36 @@ async fn every_form_of_tool_choice_is_understood_and_echoed() {
 }
 
 #[tokio::test]
+async fn a_tool_choice_of_any_other_kind_is_echoed_as_it_was_sent() {
+    let world = World::start().await;
+    let tools = json!([weather(), {"type": "custom", "name": "patch"}, {"type": "shell"}, {"type": "apply_patch"}]);
+    for choice in [
+        json!({"type": "custom", "name": "patch", "own": 1}),
+        json!({"type": "shell"}),
+        json!({"type": "apply_patch", "own": [null]}),
+        json!({"type": "web_search_preview"}),
+        json!({"type": "code_interpreter", "container": {"id": "c"}}),
+        json!({"type": "acme:tool", "deep": {"er": 1.5}}),
+        json!({"type": "mcp", "server_label": "s", "name": "look"}),
+        json!({"type": "computer_use_preview"}),
+    ] {
+        let request = json!({"input": "Go.", "tools": tools, "tool_choice": choice});
+        for wire in WIRES {
+            // What only an upstream has cannot be chosen where there is none.
+            let upstreams_own = choice["type"] == "mcp" || choice["type"] == "computer_use_preview";
+            if upstreams_own && wire != Wire::Responses {
+                continue;
+            }
+            let response = world.whole(wire, &Script::text(&["Done."]), &request).await;
+            assert_eq!(response["tool_choice"], choice, "{wire:?}");
+            if wire == Wire::Responses {
+                assert_eq!(world.sent(wire)["tool_choice"], choice);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn with_tool_choice_none_no_tool_can_be_called() {
     // RAM-25
     let world = World::start().await;

@@ -1,7 +1,7 @@
 //! Text, thoughts and arguments as they are said, piece by piece or at their end.
 
 use amalgam_core::{CallKind, ModelError, ModelEvent};
-use amalgam_protocol::{Event, Frame, Json, Literal, Raw};
+use amalgam_protocol::{Event, EventKind, Frame, Json, Literal, Raw};
 use bytes::Bytes;
 
 use crate::template::Template;
@@ -15,7 +15,6 @@ impl Decoder {
     pub(super) fn delta(&mut self, voice: Voice, event: &Event<'_>, frame: &Frame, events: &mut Vec<ModelEvent>) {
         let whole = &frame.data;
         let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
-        self.said = true;
         let logprobs = self.logprobs(event.raw, whole);
         let item = self.voiced(voice, event);
         item.say(voice, event.part_index, Literal::within(whole, delta), logprobs, events);
@@ -65,7 +64,6 @@ impl Decoder {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
         let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
-        self.said |= !full.is_empty();
         let logprobs = self.logprobs(event.raw, whole);
         let item = self.voiced(voice, event);
         let settled = item.complete(voice, event.part_index, full, logprobs, whole, events);
@@ -81,7 +79,13 @@ impl Decoder {
         let Some(part) = event.part else { return Ok(()) };
         let Some(position) = self.find(event, |kind| kind.is_message() || kind.is_reasoning()) else { return Ok(()) };
         let logprobs = self.note.wants_logprobs;
-        let settled = self.open[position].complete_part(event.part_index, part, logprobs, whole, events);
+        let open = &mut self.open[position];
+        let usual = match event.kind {
+            Some(EventKind::SummaryPartDone) => Voice::Summary,
+            _ if open.kind.is_reasoning() => Voice::Thought,
+            _ => Voice::Text,
+        };
+        let settled = open.complete_part(usual, event.part_index, part, logprobs, whole, events);
         self.settle(settled)
     }
 
@@ -93,7 +97,6 @@ impl Decoder {
         events: &mut Vec<ModelEvent>,
     ) {
         let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
-        self.said = true;
         self.call(kind, event).call_delta(Literal::within(whole, delta), events);
     }
 
@@ -106,7 +109,6 @@ impl Decoder {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
         let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
-        self.said = true;
         let settled = self.call(kind, event).complete_call(full, whole, events);
         self.settle(settled)
     }

@@ -130,7 +130,7 @@ impl<'a> Offers<'a> {
     pub(super) fn choice(&self, choice: &ToolChoice<'_>) -> Result<Json, Fault> {
         let mut writer = Writer::default();
         match choice {
-            choice @ (ToolChoice::Mcp { .. } | ToolChoice::Hosted(_)) if self.is_ours(choice) => {
+            choice @ (ToolChoice::Mcp { .. } | ToolChoice::Hosted(..)) if self.is_ours(choice) => {
                 let names = self.chosen(choice);
                 match names.as_slice() {
                     [] => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
@@ -157,7 +157,7 @@ impl<'a> Offers<'a> {
     fn is_ours(&self, choice: &ToolChoice<'_>) -> bool {
         match choice {
             ToolChoice::Mcp { .. } => true,
-            ToolChoice::Hosted(_) => !self.chosen(choice).is_empty(),
+            ToolChoice::Hosted(..) => !self.chosen(choice).is_empty(),
             _ => false,
         }
     }
@@ -165,10 +165,10 @@ impl<'a> Offers<'a> {
     /// The names of the tools that a choice of an MCP server's or of a search means.
     fn chosen(&self, choice: &ToolChoice<'_>) -> Vec<&str> {
         let means = |tool: &ServerTool| match choice {
-            ToolChoice::Mcp { server_label, name } => {
+            ToolChoice::Mcp { server_label, name, .. } => {
                 tool.label == **server_label && name.as_ref().is_none_or(|name| tool.own_name == **name)
             }
-            ToolChoice::Hosted(kind) => **kind == *FILE_SEARCH && matches!(tool.shown, ShownAs::FileSearch { .. }),
+            ToolChoice::Hosted(kind, _) => **kind == *FILE_SEARCH && matches!(tool.shown, ShownAs::FileSearch { .. }),
             _ => false,
         };
         let mut names: Vec<&str> =

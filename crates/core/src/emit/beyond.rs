@@ -1,0 +1,102 @@
+//! What an upstream's item has beyond ours: fields that follow our own, and parts that stand where they stood.
+
+use amalgam_protocol::{EventKind, Json, Writer};
+
+use super::{Emitter, Open};
+use crate::model::{Beyond, Saying};
+
+impl Emitter {
+    pub(super) fn beyond(&mut self, beyond: Beyond) {
+        match beyond {
+            Beyond::Item { of: Saying::Message, fields } => {
+                if let Some(Open::Message(message)) = &mut self.open {
+                    message.fields = Some(fields);
+                }
+            }
+            // Thoughts of which nothing may be shown can still have fields.
+            Beyond::Item { of: Saying::Reasoning, fields } => {
+                self.ensure_reasoning();
+                if let Some(Open::Reasoning(reasoning)) = &mut self.open {
+                    reasoning.fields = Some(fields);
+                }
+            }
+            Beyond::Call { key, fields } => {
+                let waiting = self.waiting.iter_mut().find(|call| call.key == key);
+                let over = self.late.calls.iter().rfind(|(called, _)| *called == key);
+                match (&mut self.open, waiting, over.and_then(|(_, index)| self.output.get_mut(*index))) {
+                    (Some(Open::Call(call)), ..) if call.key == key => call.fields = Some(fields),
+                    (_, Some(call), _) => call.fields = Some(fields),
+                    // Its arguments were whole and another call has begun since: the response still tells them.
+                    (_, None, Some(item)) => *item = with_fields(item.clone(), Some(&fields)),
+                    (_, None, None) => {}
+                }
+            }
+            Beyond::Part { of, index, fields } => self.part_fields(of, index, fields),
+            Beyond::Whole { of: Saying::Message, part } => self.whole_part(part),
+            Beyond::Whole { of: Saying::Reasoning, part } => self.whole_thought(part),
+        }
+    }
+
+    /// Fields of the open part, or of one that is over: the item still tells them then.
+    fn part_fields(&mut self, of: Saying, index: usize, fields: Json) {
+        let (parts, open) = match (&mut self.open, of) {
+            (Some(Open::Message(message)), Saying::Message) => {
+                (&mut message.parts, message.part.as_mut().map(|part| &mut part.fields))
+            }
+            (Some(Open::Reasoning(reasoning)), Saying::Reasoning) => {
+                (&mut reasoning.summaries, reasoning.current.as_ref().map(|_| &mut reasoning.part_fields))
+            }
+            _ => return,
+        };
+        let is_next = index == parts.len();
+        match (parts.get_mut(index), open) {
+            (Some(part), _) => *part = with_fields(part.clone(), Some(&fields)),
+            (None, Some(open)) if is_next => *open = Some(fields),
+            (None, _) => {}
+        }
+    }
+
+    fn whole_part(&mut self, part: Json) {
+        self.ensure_message();
+        self.close_part();
+        let place = self.place();
+        let Some(Open::Message(mut message)) = self.open.take() else { return };
+        for kind in [EventKind::PartAdded, EventKind::PartDone] {
+            self.event(kind, |writer| {
+                message.locate(place, writer);
+                writer.key("part").valid(part.bytes());
+            });
+        }
+        message.end_part(part);
+        self.open = Some(Open::Message(message));
+    }
+
+    fn whole_thought(&mut self, part: Json) {
+        self.ensure_reasoning();
+        self.close_summary();
+        let place = self.place();
+        let Some(Open::Reasoning(mut reasoning)) = self.open.take() else { return };
+        for kind in [EventKind::SummaryPartAdded, EventKind::SummaryPartDone] {
+            self.event(kind, |writer| {
+                reasoning.locate(place, writer);
+                writer.key("part").valid(part.bytes());
+            });
+        }
+        reasoning.summaries.push(part);
+        self.open = Some(Open::Reasoning(reasoning));
+    }
+}
+
+/// The object, and behind its own fields those that it does not have.
+pub(super) fn with_fields(object: Json, fields: Option<&Json>) -> Json {
+    let Some(fields) = fields else { return object };
+    let (own, more) = (object.raw(), fields.raw());
+    let mut writer = Writer::with_capacity(own.text().len() + more.text().len());
+    writer.object(|writer| {
+        let more = more.fields().filter(|(key, _)| own.get(&key.decode()).is_none());
+        for (key, value) in own.fields().chain(more) {
+            writer.key_text(&key.decode()).raw(value);
+        }
+    });
+    Json::from_writer(writer)
+}
