@@ -1,5 +1,6 @@
 //! `/v1/responses` as WebSocket, spoken by a client that is not ours.
 
+mod deflated;
 mod lifetimes;
 mod memory;
 
