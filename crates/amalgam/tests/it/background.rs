@@ -1,11 +1,11 @@
 //! Turns that run without their caller: polled, followed, cancelled, and more of them than there is room.
 
-use amalgam_testkit::{Client, Gate, Reply, Setup, check, sse};
+use amalgam_testkit::{Answer, Client, Gate, Reply, Setup, check, sse};
 use serde_json::{Value, json};
 
 use crate::support::{
-    DELIVERIES, Delivery, SOON, Script, TestStore, WIRES, Wire, World, asking, assert_refused, cancel, ended, id_of,
-    last_response, retrieved, standing, stores, text_of, types,
+    DELIVERIES, Delivery, SOON, Script, TestStore, WIRES, Wire, World, asking, assert_refused, beside, cancel, ended,
+    error_of, id_of, last_response, retrieved, standing, stores, text_of, types,
 };
 
 async fn worlds(setup: Setup) -> Vec<(World, TestStore)> {
@@ -265,5 +265,57 @@ async fn more_background_turns_than_room_wait_and_all_run() {
         assert!(numbers.iter().enumerate().all(|(at, number)| at.abs_diff(*number) <= 8), "{numbers:?}");
         numbers.sort_unstable();
         assert_eq!(numbers, (0..TURNS).collect::<Vec<_>>(), "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn no_more_turns_wait_than_the_limits_say() {
+    // P7: a queue in the store is bounded too.
+    const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n\n";
+    let limits = "[limits]\nmax_in_flight = 1\nmax_queued = 3\nmax_queued_total = 4";
+    for (world, store) in worlds(Setup::new().extra(&format!("{TENANTS}{limits}"))).await {
+        let caller = |key: &str| Client::new(world.amalgam.url()).with_key(key);
+        let gate = Gate::new();
+        let reply = Script::text(&["done"]).reply(Wire::Chat, Delivery::Whole);
+        world.upstream(Wire::Chat).from_now_on(reply.behind(&gate));
+        // One runs, which takes all the room.
+        let mut taken = vec![queued(&caller("am_a"), Wire::Chat, "first").await];
+        world.upstream(Wire::Chat).wait_for_requests(1).await;
+        standing(&caller("am_a"), id_of(&taken[0]), "in_progress").await;
+        let refused = |answer: &Answer| {
+            let code = (answer.status.as_u16(), error_of(answer)["code"].clone());
+            assert_eq!(code, (429, json!("server_is_overloaded")), "{}", store.name);
+            assert_eq!(answer.header("retry-after"), Some("5"), "{}", store.name);
+        };
+        // However many come at once, no more than the limit are taken; one after the other all that fit.
+        for attempts in [8, 1, 1, 1, 1] {
+            let racing: Vec<_> = (0..attempts)
+                .map(|_| {
+                    let client = caller("am_a");
+                    beside(async move {
+                        client.post_json("/v1/responses", &background(Wire::Chat, Delivery::Whole, "more")).await
+                    })
+                })
+                .collect();
+            for racer in racing {
+                let answer = racer.end().await;
+                match answer.status.as_u16() {
+                    200 => taken.push(answer.json()),
+                    _ => refused(&answer),
+                }
+            }
+        }
+        assert_eq!(taken.len(), 1 + 3, "{}", store.name);
+        // Another tenant has room of its own, until there is none for anybody.
+        let other = queued(&caller("am_b"), Wire::Chat, "other").await;
+        let more = background(Wire::Chat, Delivery::Stream, "more");
+        refused(&caller("am_b").post_json("/v1/responses", &more).await);
+        gate.open();
+        for response in &taken {
+            assert_eq!(ended(&caller("am_a"), id_of(response)).await["status"], "completed", "{}", store.name);
+        }
+        assert_eq!(ended(&caller("am_b"), id_of(&other)).await["status"], "completed", "{}", store.name);
+        let later = queued(&caller("am_a"), Wire::Chat, "later").await;
+        assert_eq!(ended(&caller("am_a"), id_of(&later)).await["status"], "completed", "{}", store.name);
     }
 }

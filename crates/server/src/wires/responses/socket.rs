@@ -38,6 +38,7 @@ use tracing::{debug, info};
 use self::deflate::Agreed;
 use self::frame::code;
 use self::line::{Deaf, Heard, Line};
+pub(crate) use self::memory::Budget;
 use self::memory::Remembered;
 use self::message::{Create, Lane, events, in_lane, refusal};
 use super::{
@@ -130,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             asked: http::Request::from_parts(asked, ()),
             line: Line::new(stream, most, deflates),
             // No more than a request could have brought along instead.
-            memory: Remembered::new(most.bytes),
+            memory: Remembered::new(most.bytes, Arc::clone(&app.remembering)),
             draining,
             over_at: now + LIFETIME,
             alarm: Box::pin(sleep_until(now + PING_AFTER)),
@@ -310,8 +311,8 @@ where
         Err(Deaf::Gone) => return Err(Over::Left),
         Err(Deaf::Wrong(why)) => return Err(Over::Close(code::PROTOCOL, why)),
         Err(Deaf::NotText) => return Err(Over::Close(code::NOT_TEXT, "a message is not UTF-8")),
-        Err(Deaf::TooLarge(most)) => (
         Err(Deaf::Garbled) => return Err(Over::Close(code::NOT_TEXT, "a message cannot be inflated")),
+        Err(Deaf::TooLarge(most)) => (
             Fault::new(FaultKind::TooLarge, format!("The message is larger than {most} bytes.")),
             Over::Close(code::TOO_LARGE, "a message is too large"),
         ),
