@@ -24,7 +24,7 @@ mod work;
 pub use admission::Admission;
 pub use ask::Question;
 pub use background::{QueueLimits, QueuePlace};
-pub use follow::{follow, look};
+pub use follow::look;
 pub use frames::Frames;
 pub use life::{LifeSettings, Runner};
 pub use record::Keep;

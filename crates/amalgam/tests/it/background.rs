@@ -319,3 +319,60 @@ async fn no_more_turns_wait_than_the_limits_say() {
         assert_eq!(ended(&caller("am_a"), id_of(&later)).await["status"], "completed", "{}", store.name);
     }
 }
+
+#[tokio::test]
+async fn a_stream_that_waits_in_the_queue_gives_signs_of_life() {
+    // S7
+    for (world, store) in worlds(Setup::new().extra("[limits]\nmax_in_flight = 1\nkeepalive = \"100ms\"")).await {
+        let client = world.amalgam.client();
+        let gate = Gate::new();
+        world.upstream(Wire::Chat).enqueue(Script::text(&["x"]).reply(Wire::Chat, Delivery::Whole).behind(&gate));
+        queued(&client, Wire::Chat, "Hi").await;
+        world.upstream(Wire::Chat).wait_for_requests(1).await;
+        world.upstream(Wire::Chat).enqueue(Script::text(&["done"]).reply(Wire::Chat, Delivery::Stream));
+        let mut stream = client.post_stream("/v1/responses", &background(Wire::Chat, Delivery::Stream, "Me too")).await;
+        let mut events = Vec::new();
+        while events.iter().filter(|event: &&Value| event["type"] == "keepalive").count() < 3 {
+            events.push(stream.next_event().await.expect("the stream goes on").json());
+        }
+        assert_eq!(types(&events)[..2], ["response.created", "response.queued"], "{}", store.name);
+        // What comes later has the numbers behind the last event, whoever asks for it.
+        for sign in &events[2..] {
+            assert_eq!(*sign, json!({"type": "keepalive", "sequence_number": 1}), "{}", store.name);
+        }
+        gate.open();
+        events.extend(stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+        events.retain(|event| *event != json!({"type": "keepalive", "sequence_number": 1}));
+        assert_eq!(check::stream(&events), Vec::<String>::new(), "{}", store.name);
+        assert_eq!(text_of(&last_response(&events)), "done", "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_response_is_deleted_says_so_and_ends() {
+    for (world, store) in worlds(Setup::new()).await {
+        let client = world.amalgam.client();
+        let reply = || Script::text(&["a", "b"]).reply(Wire::Chat, Delivery::Stream);
+        for (index, hanging) in [reply().hold_after(2, &Gate::new()), Reply::hang()].into_iter().enumerate() {
+            world.upstream(Wire::Chat).enqueue(hanging);
+            let request = background(Wire::Chat, Delivery::Stream, "Hi");
+            let mut stream = client.post_stream("/v1/responses", &request).await;
+            let mut events = vec![stream.next_event().await.expect("a first event").json()];
+            let path = format!("/v1/responses/{}", id_of(&events[0]["response"]));
+            let said = ["response.output_text.delta", "response.queued"][index];
+            while !types(&events).contains(&said) {
+                events.push(stream.next_event().await.expect("the stream goes on").json());
+            }
+            world.upstream(Wire::Chat).wait_for_requests(index + 1).await;
+            let deleted = client.request(http::Method::DELETE, &path, &[], bytes::Bytes::new()).await;
+            assert_eq!(deleted.status, 200, "{} {}", store.name, deleted.text());
+            let rest = stream.rest().await;
+            assert!(rest.last().is_some_and(sse::Event::is_done), "{}: {rest:?}", store.name);
+            events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+            let numbers: Vec<u64> = events.iter().filter_map(|event| event["sequence_number"].as_u64()).collect();
+            assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>(), "{}: {events:#?}", store.name);
+            assert_eq!(types(&events).split_off(events.len() - 2), ["error", "response.failed"], "{}", store.name);
+            assert_eq!(last_response(&events)["error"]["message"], "The response was deleted.", "{}", store.name);
+        }
+    }
+}
