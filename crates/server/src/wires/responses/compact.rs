@@ -57,9 +57,16 @@ pub(super) async fn compact(
                 Standing::First(first) => first,
                 Standing::Told(response) => return Ok(response),
             };
-            let compacted = compacted(first.identity.clone()).await?;
-            first.remember(compacted.object.clone());
-            compacted
+            match compacted(first.identity.clone()).await {
+                Ok(compacted) => {
+                    first.remember(compacted.object.clone());
+                    compacted
+                }
+                Err(fault) => {
+                    first.refuse(&fault).await;
+                    return Err(fault.into());
+                }
+            }
         }
     };
     Ok(with_losses(answer::json(object), losses_header(&losses)))
