@@ -17,7 +17,7 @@ use amalgam_core::{
     store::{BankStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
-use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, ToolLimits};
+use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, QueueLimits, ToolLimits};
 use amalgam_models::{Dialect, Key, Registry, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
     App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings, Knowledge, Limits,
@@ -301,6 +301,8 @@ fn limits(config: &Config) -> Limits {
         string_bytes: bytes(limits.string_bytes),
         file_bytes: bytes(limits.file_bytes),
         files_bytes_per_tenant: limits.files_bytes_per_tenant,
+        remembered_bytes: bytes(limits.remembered_bytes),
+        queue: QueueLimits { of_tenant: limits.max_queued as u64, of_all: limits.max_queued_total as u64 },
     }
 }
 

@@ -1,6 +1,9 @@
-//! Runs a turn that nobody waits for: until its end, until it is cancelled, or until another process has to go on.
+//! Turns that nobody waits for: their room in the queue, and how they run until their end, until they are cancelled, or
+//! until another process has to go on.
 
-use amalgam_core::{Delivery, Fault, Operator, Scope, StoreError, store::TurnWrite, store::Written};
+use std::{sync::Arc, time::Duration};
+
+use amalgam_core::{Delivery, Fault, FaultKind, Operator, Scope, StoreError, store::TurnWrite, store::Written};
 use amalgam_protocol::ErrorObject;
 use futures_util::StreamExt;
 use tokio::sync::oneshot;
@@ -11,7 +14,41 @@ use crate::{
     run::{Engine, Run, stop},
 };
 
+/// How many turns may wait for a process.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueLimits {
+    /// Those of one tenant.
+    pub of_tenant: u64,
+    /// Those of all tenants together.
+    pub of_all: u64,
+}
+
+/// A turn's place in the queue, held until the store has it.
+#[derive(Debug)]
+pub struct QueuePlace {
+    _counted: Arc<()>,
+}
+
+/// When somebody who found no place in the queue may look again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
 impl Engine {
+    /// A place in the queue, or the fault that there is none. Within one process no two get the same place; several
+    /// processes may go past the limit by as many turns as they take in at the same moment.
+    pub async fn queue_place(&self, scope: &Scope, limits: QueueLimits) -> Result<QueuePlace, Fault> {
+        let place = QueuePlace { _counted: Arc::clone(&self.keeper.queueing) };
+        // Counted before the store is asked: who is not on the way any more by then is in the store.
+        let on_the_way = (Arc::strong_count(&self.keeper.queueing) - 1) as u64;
+        let counted = self.keeper.store.count_queued(Operator::of_this_process(), scope.tenant_id()).await?;
+        match counted.0 + on_the_way <= limits.of_tenant && counted.1 + on_the_way <= limits.of_all {
+            true => Ok(place),
+            false => {
+                Err(Fault::new(FaultKind::Overloaded, "Too many background responses are waiting; try again later.")
+                    .retry_after(Some(RETRY_AFTER)))
+            }
+        }
+    }
+
     /// Runs a turn whose caller may leave: it goes on to its end all the same. The whole answer comes back for whoever is
     /// still there; a streamed one is followed through the store.
     pub fn detach(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {

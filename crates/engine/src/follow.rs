@@ -3,14 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Fault, Scope, Store,
-    store::{EventChunk, EventTail},
+    Fault, FaultKind, Scope, Store,
+    store::{EventChunk, EventTail, StoredResponse, ToldStatus},
 };
-use amalgam_protocol::{DONE, Status};
+use amalgam_protocol::{DONE, ErrorObject, EventKind, Status, Writer};
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream;
+use tokio::time::Instant;
 use tracing::warn;
+
+use crate::run::Engine;
 
 /// The longest wait before the store is asked again, in case nobody rang.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -24,17 +27,30 @@ const FIRST_WORDS: u64 = 2;
 /// How often the store may fail in a row before a follower gives up.
 const PATIENCE: u32 = 30;
 
-/// The frames of a response after a sequence number, all of them for none, until its end. `tail` is what the store has
-/// said first, so that a response which is not there is told before a stream begins.
-pub fn follow(
-    store: Arc<dyn Store>,
-    scope: Scope,
-    tail: EventTail,
-    after: Option<u64>,
-) -> impl Stream<Item = Bytes> + Send {
-    let next = after.map_or(0, |after| after.saturating_add(1));
-    let follower = Follower { id: tail.response.id.clone(), store, scope, next, tail: Some(tail), over: false };
-    stream::unfold(follower, |mut follower| async move { follower.piece().await.map(|piece| (piece, follower)) })
+impl Engine {
+    /// The frames of a response after a sequence number, all of them for none, until its end. `tail` is what the store has
+    /// said first, so that a response which is not there is told before a stream begins; `tell` is how a fault is told.
+    pub fn follow(
+        &self,
+        scope: Scope,
+        tail: EventTail,
+        after: Option<u64>,
+        tell: fn(&Fault) -> ErrorObject,
+    ) -> impl Stream<Item = Bytes> + Send + use<> {
+        let follower = Follower {
+            store: Arc::clone(&self.keeper.store),
+            scope,
+            next: after.map_or(0, |after| after.saturating_add(1)),
+            response: tail.response.clone(),
+            tail: Some(tail),
+            failures: 0,
+            keepalive: self.settings.keepalive,
+            said_at: Instant::now(),
+            tell,
+            over: false,
+        };
+        stream::unfold(follower, |mut follower| async move { follower.piece().await.map(|piece| (piece, follower)) })
+    }
 }
 
 /// What the store has of a stream after a sequence number, to begin with.
@@ -43,55 +59,103 @@ pub async fn look(store: &dyn Store, scope: &Scope, id: &str, after: Option<u64>
 }
 
 struct Follower {
-    id: String,
     store: Arc<dyn Store>,
     scope: Scope,
     /// The number of the next event to send.
     next: u64,
+    /// The response as it was seen last.
+    response: StoredResponse,
     tail: Option<EventTail>,
+    /// How often the store has failed in a row.
+    failures: u32,
+    /// The silence after which there is a sign of life.
+    keepalive: Duration,
+    /// When something was sent last.
+    said_at: Instant,
+    tell: fn(&Fault) -> ErrorObject,
     over: bool,
 }
 
 impl Follower {
     async fn piece(&mut self) -> Option<Bytes> {
-        let mut failures = 0;
+        if self.over {
+            return None;
+        }
+        let piece = self.next_piece().await;
+        self.said_at = Instant::now();
+        Some(piece)
+    }
+
+    async fn next_piece(&mut self) -> Bytes {
         loop {
-            if self.over {
-                return None;
-            }
             // Whoever registers after looking could miss what happens in between.
-            let changed = self.store.changed(&self.id);
+            let changed = self.store.changed(&self.response.id);
             let tail = match self.tail.take() {
                 Some(tail) => tail,
-                None => match look(&*self.store, &self.scope, &self.id, self.next.checked_sub(1)).await {
+                None => match look(&*self.store, &self.scope, &self.response.id, self.next.checked_sub(1)).await {
                     Ok(Some(tail)) => tail,
                     // Deleted while it was followed.
-                    Ok(None) => return None,
+                    Ok(None) => return self.give_up(&Fault::new(FaultKind::NotFound, "The response was deleted.")),
                     Err(fault) => {
-                        failures += 1;
-                        if failures > PATIENCE {
-                            warn!(
-                                response.id = self.id,
-                                detail = fault.detail,
-                                "a stream can not be followed: {fault}"
-                            );
-                            return None;
+                        self.failures += 1;
+                        if self.failures > PATIENCE {
+                            let id = &self.response.id;
+                            warn!(response.id = id, detail = fault.detail, "a stream can not be followed: {fault}");
+                            return self.give_up(&fault);
                         }
                         tokio::time::sleep(LOOK_AGAIN).await;
+                        if self.is_silent() {
+                            return self.sign_of_life();
+                        }
                         continue;
                     }
                 },
             };
-            failures = 0;
+            self.failures = 0;
             let frames = self.take(&tail.chunks);
             if !frames.is_empty() {
-                return Some(frames.into());
+                self.response = tail.response;
+                return frames.into();
             }
             if tail.response.status.status.is_final() {
                 self.over = true;
-                return Some(self.end(&tail));
+                return self.end(&tail);
             }
-            let _ = tokio::time::timeout(LOOK_AGAIN, changed).await;
+            self.response = tail.response;
+            // Whoever runs it gives signs of life of its own.
+            let waits = self.response.status.status == Status::Queued;
+            let patience = if waits { LOOK_AGAIN.min(self.keepalive) } else { LOOK_AGAIN };
+            let _ = tokio::time::timeout(patience, changed).await;
+            if waits && self.is_silent() {
+                return self.sign_of_life();
+            }
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        self.said_at.elapsed() >= self.keepalive
+    }
+
+    /// A sign of life that is this stream's own. The numbers are the response's, and those behind the last event are for
+    /// what is to come: so it has the number of the last event, behind which the stream is taken up again.
+    fn sign_of_life(&self) -> Bytes {
+        let mut writer = Writer::default();
+        writer.frame(EventKind::Keepalive.name(), |writer| {
+            writer.key("sequence_number").number(self.next.saturating_sub(1));
+        });
+        writer.into_bytes().into()
+    }
+
+    /// The last frames of a stream whose end nobody can tell any more.
+    fn give_up(&mut self, fault: &Fault) -> Bytes {
+        self.over = true;
+        let error = Some((self.tell)(fault));
+        let status =
+            ToldStatus { status: Status::Failed, completed_at_ms: None, error, incomplete_reason: None, usage: None };
+        let failed = StoredResponse { status, ..self.response.clone() };
+        match self.next < FIRST_WORDS {
+            true => Bytes::copy_from_slice(behind(&failed.all_words(), self.next)),
+            false => failed.last_words(self.next).into(),
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Keeper {
     running: Mutex<HashMap<String, Running>>,
     /// Turns that were taken from the queue and are not given back, whether they run yet or not.
     taken: Arc<Mutex<HashSet<String>>>,
+    /// Counted by its clones: turns that are being put into the queue.
+    pub(crate) queueing: Arc<()>,
     /// Whether the store could not be used when it was last told that this process lives.
     away: AtomicBool,
 }
@@ -46,6 +48,7 @@ impl Keeper {
             bodies: Bodies::default(),
             running: Mutex::default(),
             taken: Arc::default(),
+            queueing: Arc::default(),
             away: AtomicBool::default(),
         }
     }

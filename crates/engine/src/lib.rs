@@ -23,7 +23,8 @@ mod work;
 
 pub use admission::Admission;
 pub use ask::Question;
-pub use follow::{follow, look};
+pub use background::{QueueLimits, QueuePlace};
+pub use follow::look;
 pub use frames::Frames;
 pub use life::{LifeSettings, Runner};
 pub use record::Keep;

@@ -182,6 +182,11 @@ impl Recorder {
         }
     }
 
+    /// The claim is settled by whoever made it: what is told of a turn that no model has accepted is the door's.
+    pub(crate) fn leave_claim(&mut self) {
+        self.keyed = None;
+    }
+
     /// Writes nothing more: somebody else goes on with the turn, or it was never ours.
     pub(crate) fn forget(&mut self) {
         self.over = true;

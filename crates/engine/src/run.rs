@@ -210,6 +210,7 @@ impl Engine {
                         recorder.forget();
                     } else {
                         calling.end(Some(&fault), None, self.clock.now_ms(), &mut recorder);
+                        recorder.leave_claim();
                         keep_failure(&mut recorder, tell(&fault)).await;
                     }
                 }

@@ -9,12 +9,12 @@ use std::{
 };
 
 use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, Toolbox};
-use amalgam_engine::Engine;
+use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
     auth::Auth,
     body::BodyLimits,
-    wires::{AssistantSettings, Checks, ExecuteSettings, Lines},
+    wires::{AssistantSettings, Budget, Checks, ExecuteSettings, Lines},
 };
 
 /// The bounds of what is taken from outside.
@@ -40,6 +40,10 @@ pub struct Limits {
     pub file_bytes: usize,
     /// Bytes of all uploaded files of one tenant.
     pub files_bytes_per_tenant: u64,
+    /// Bytes of what all sockets together remember.
+    pub remembered_bytes: usize,
+    /// Turns that wait for a process.
+    pub queue: QueueLimits,
 }
 
 impl Limits {
@@ -91,6 +95,8 @@ pub struct App {
     pub(crate) checks: Checks,
     /// Who waits here to speak to an assistant.
     pub(crate) lines: Lines,
+    /// What sockets may remember.
+    pub(crate) remembering: Arc<Budget>,
     pub(crate) limits: Limits,
     ready: AtomicBool,
 }
@@ -112,6 +118,7 @@ impl App {
             execute,
             checks: Checks::default(),
             lines: Lines::default(),
+            remembering: Arc::new(Budget::new(limits.remembered_bytes)),
             limits,
             ready: AtomicBool::new(true),
         }

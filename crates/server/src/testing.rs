@@ -16,7 +16,7 @@ use amalgam_core::{
         TurnStore, TurnWrite, Written,
     },
 };
-use amalgam_engine::{Admission, Engine, EngineSettings, ToolLimits};
+use amalgam_engine::{Admission, Engine, EngineSettings, QueueLimits, ToolLimits};
 use amalgam_protocol::Json;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -79,6 +79,8 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         string_bytes: 1024,
         file_bytes: 1024,
         files_bytes_per_tenant: 4096,
+        remembered_bytes: 8192,
+        queue: QueueLimits { of_tenant: 10, of_all: 20 },
     };
     let parts = Parts {
         engine,
@@ -333,6 +335,10 @@ impl ProcessStore for Nothing {
 
     fn take_queued(&self, _: Operator, _: ProcessId, _: usize) -> Stored<'_, Vec<QueuedTurn>> {
         gives(Vec::new())
+    }
+
+    fn count_queued(&self, _: Operator, _: i64) -> Stored<'_, (u64, u64)> {
+        gives((0, 0))
     }
 
     fn give_back<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {

@@ -14,6 +14,7 @@ from harness import CODEX_NAMES, ROOT, quiet_environment
 from relay import Relay
 from scripted.agent import DONE_TEXT, LOOK_TEXT, MARKER, NEW_LINE, OLD_LINE, TASK_FILE
 from scripted.model import INPUT_TOKENS
+from stores import STORES
 
 CODEX = ROOT / "tests/clients/node_modules/.bin/codex"
 # The features switched off are the ones that call home.
@@ -91,6 +92,7 @@ def test_codex_completes_a_task_with_a_command_and_a_patch(target, tag, name, tm
     assert upstreams.recorder.outward == []
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("name", CODEX_NAMES)
 def test_codex_completes_the_task_over_a_websocket(target, tag, name, tmp_path, upstreams, gateway):
     prompt = f"{MARKER} {tag}: think, then change the greeting"

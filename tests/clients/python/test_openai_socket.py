@@ -1,10 +1,15 @@
 """The official Python client over a WebSocket: responses one after the other, memory of what is not stored, errors."""
 
 import asyncio
+import json
 
 import pytest
 from openai import AsyncOpenAI, OpenAI
+from stores import STORES
 from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+pytestmark = pytest.mark.parametrize("store", STORES)
 
 WEATHER = {
     "type": "function",
@@ -50,6 +55,23 @@ def test_a_socket_carries_the_events_of_a_stream(client, target, tag):
     assert text == events[-1].response.output_text == f"You said: hello {tag} ☕"
     kept = client.responses.retrieve(events[-1].response.id)
     assert kept.output_text == text
+
+
+def test_a_library_that_compresses_everything_is_understood(target, tag):
+    url = target.base_url.replace("http://", "ws://") + "/responses"
+    instructions = f"Be kind. {tag} " * 400
+    ask = {"type": "response.create", "model": target.model, "input": f"hello {tag}", "instructions": instructions}
+    with connect(url, additional_headers={"Authorization": f"Bearer {target.key}"}) as socket:
+        agreed = socket.response.headers["Sec-WebSocket-Extensions"]
+        assert agreed == "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+        for _ in range(2):
+            socket.send(json.dumps(ask))
+            events = [json.loads(socket.recv(timeout=30))]
+            while events[-1]["type"] not in LAST:
+                events.append(json.loads(socket.recv(timeout=30)))
+            response = events[-1]["response"]
+            assert (events[-1]["type"], response["instructions"]) == ("response.completed", instructions)
+            assert response["output"][-1]["content"][0]["text"] == f"You said: hello {tag} ☕"
 
 
 def test_a_tool_loop_sends_only_what_is_new(client, target, tag):

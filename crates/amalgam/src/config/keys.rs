@@ -102,6 +102,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(Execute, "context_tokens", count(0, 1_000_000), Value("8000"), "The most tokens of looked-up knowledge that a turn is given; `0` gives none."),
 
     key(Limits, "max_in_flight", count(1, 1_000_000), Value("512"), "Turns at once; beyond it callers get 429 with `Retry-After`."),
+    key(Limits, "max_queued", count(1, 1_000_000), Value("1000"), "Background turns of one tenant that wait for a process; beyond it callers get 429 with `Retry-After`."),
+    key(Limits, "max_queued_total", count(1, 10_000_000), Value("10000"), "The same of all tenants together."),
     key(Limits, "turn_deadline", TIMEOUT, Value("10m"), "The longest that one turn may take."),
     key(Limits, "keepalive", Shape::Duration { least: 100, most: DAY }, Value("10s"), "The silence after which a stream sends a sign of life."),
     key(Limits, "body_bytes", Shape::Size { least: KIB, most: GIB }, Value("2MiB"), "The largest request body, images and files not counted."),
@@ -114,6 +116,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),
     key(Limits, "file_bytes", Shape::Size { least: KIB, most: GIB / 2 }, Value("32MiB"), "The largest file that can be uploaded."),
     key(Limits, "files_bytes_per_tenant", Shape::Size { least: 0, most: 1024 * GIB }, Value("1GiB"), "The most bytes of all uploaded files of one tenant."),
+    key(Limits, "remembered_bytes", Shape::Size { least: 0, most: 1024 * GIB }, Value("256MiB"), "The most bytes of responses that are not stored and that all WebSockets of this process remember together."),
 
     key(Limits, "tool_iterations", count(1, 100), Value("8"), "How often a turn may ask the model again with what tools gave; then it is asked once more without tools."),
     key(Limits, "tool_calls", count(1, 10_000), Value("64"), "The most calls of tools in one turn."),

@@ -1,11 +1,11 @@
 //! Turns that run without their caller: polled, followed, cancelled, and more of them than there is room.
 
-use amalgam_testkit::{Client, Gate, Reply, Setup, check, sse};
+use amalgam_testkit::{Answer, Client, Gate, Reply, Setup, check, sse};
 use serde_json::{Value, json};
 
 use crate::support::{
-    DELIVERIES, Delivery, SOON, Script, TestStore, WIRES, Wire, World, asking, assert_refused, cancel, ended, id_of,
-    last_response, retrieved, standing, stores, text_of, types,
+    DELIVERIES, Delivery, SOON, Script, TestStore, WIRES, Wire, World, asking, assert_refused, beside, cancel, ended,
+    error_of, id_of, last_response, retrieved, standing, stores, text_of, types,
 };
 
 async fn worlds(setup: Setup) -> Vec<(World, TestStore)> {
@@ -265,5 +265,114 @@ async fn more_background_turns_than_room_wait_and_all_run() {
         assert!(numbers.iter().enumerate().all(|(at, number)| at.abs_diff(*number) <= 8), "{numbers:?}");
         numbers.sort_unstable();
         assert_eq!(numbers, (0..TURNS).collect::<Vec<_>>(), "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn no_more_turns_wait_than_the_limits_say() {
+    // P7: a queue in the store is bounded too.
+    const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n\n";
+    let limits = "[limits]\nmax_in_flight = 1\nmax_queued = 3\nmax_queued_total = 4";
+    for (world, store) in worlds(Setup::new().extra(&format!("{TENANTS}{limits}"))).await {
+        let caller = |key: &str| Client::new(world.amalgam.url()).with_key(key);
+        let gate = Gate::new();
+        let reply = Script::text(&["done"]).reply(Wire::Chat, Delivery::Whole);
+        world.upstream(Wire::Chat).from_now_on(reply.behind(&gate));
+        // One runs, which takes all the room.
+        let mut taken = vec![queued(&caller("am_a"), Wire::Chat, "first").await];
+        world.upstream(Wire::Chat).wait_for_requests(1).await;
+        standing(&caller("am_a"), id_of(&taken[0]), "in_progress").await;
+        let refused = |answer: &Answer| {
+            let code = (answer.status.as_u16(), error_of(answer)["code"].clone());
+            assert_eq!(code, (429, json!("server_is_overloaded")), "{}", store.name);
+            assert_eq!(answer.header("retry-after"), Some("5"), "{}", store.name);
+        };
+        // However many come at once, no more than the limit are taken; one after the other all that fit.
+        for attempts in [8, 1, 1, 1, 1] {
+            let racing: Vec<_> = (0..attempts)
+                .map(|_| {
+                    let client = caller("am_a");
+                    beside(async move {
+                        client.post_json("/v1/responses", &background(Wire::Chat, Delivery::Whole, "more")).await
+                    })
+                })
+                .collect();
+            for racer in racing {
+                let answer = racer.end().await;
+                match answer.status.as_u16() {
+                    200 => taken.push(answer.json()),
+                    _ => refused(&answer),
+                }
+            }
+        }
+        assert_eq!(taken.len(), 1 + 3, "{}", store.name);
+        // Another tenant has room of its own, until there is none for anybody.
+        let other = queued(&caller("am_b"), Wire::Chat, "other").await;
+        let more = background(Wire::Chat, Delivery::Stream, "more");
+        refused(&caller("am_b").post_json("/v1/responses", &more).await);
+        gate.open();
+        for response in &taken {
+            assert_eq!(ended(&caller("am_a"), id_of(response)).await["status"], "completed", "{}", store.name);
+        }
+        assert_eq!(ended(&caller("am_b"), id_of(&other)).await["status"], "completed", "{}", store.name);
+        let later = queued(&caller("am_a"), Wire::Chat, "later").await;
+        assert_eq!(ended(&caller("am_a"), id_of(&later)).await["status"], "completed", "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_waits_in_the_queue_gives_signs_of_life() {
+    // S7
+    for (world, store) in worlds(Setup::new().extra("[limits]\nmax_in_flight = 1\nkeepalive = \"100ms\"")).await {
+        let client = world.amalgam.client();
+        let gate = Gate::new();
+        world.upstream(Wire::Chat).enqueue(Script::text(&["x"]).reply(Wire::Chat, Delivery::Whole).behind(&gate));
+        queued(&client, Wire::Chat, "Hi").await;
+        world.upstream(Wire::Chat).wait_for_requests(1).await;
+        world.upstream(Wire::Chat).enqueue(Script::text(&["done"]).reply(Wire::Chat, Delivery::Stream));
+        let mut stream = client.post_stream("/v1/responses", &background(Wire::Chat, Delivery::Stream, "Me too")).await;
+        let mut events = Vec::new();
+        while events.iter().filter(|event: &&Value| event["type"] == "keepalive").count() < 3 {
+            events.push(stream.next_event().await.expect("the stream goes on").json());
+        }
+        assert_eq!(types(&events)[..2], ["response.created", "response.queued"], "{}", store.name);
+        // What comes later has the numbers behind the last event, whoever asks for it.
+        for sign in &events[2..] {
+            assert_eq!(*sign, json!({"type": "keepalive", "sequence_number": 1}), "{}", store.name);
+        }
+        gate.open();
+        events.extend(stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+        events.retain(|event| *event != json!({"type": "keepalive", "sequence_number": 1}));
+        assert_eq!(check::stream(&events), Vec::<String>::new(), "{}", store.name);
+        assert_eq!(text_of(&last_response(&events)), "done", "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_response_is_deleted_says_so_and_ends() {
+    for (world, store) in worlds(Setup::new()).await {
+        let client = world.amalgam.client();
+        let reply = || Script::text(&["a", "b"]).reply(Wire::Chat, Delivery::Stream);
+        for (index, hanging) in [reply().hold_after(2, &Gate::new()), Reply::hang()].into_iter().enumerate() {
+            world.upstream(Wire::Chat).enqueue(hanging);
+            let request = background(Wire::Chat, Delivery::Stream, "Hi");
+            let mut stream = client.post_stream("/v1/responses", &request).await;
+            let mut events = vec![stream.next_event().await.expect("a first event").json()];
+            let path = format!("/v1/responses/{}", id_of(&events[0]["response"]));
+            let said = ["response.output_text.delta", "response.queued"][index];
+            while !types(&events).contains(&said) {
+                events.push(stream.next_event().await.expect("the stream goes on").json());
+            }
+            world.upstream(Wire::Chat).wait_for_requests(index + 1).await;
+            let deleted = client.request(http::Method::DELETE, &path, &[], bytes::Bytes::new()).await;
+            assert_eq!(deleted.status, 200, "{} {}", store.name, deleted.text());
+            let rest = stream.rest().await;
+            assert!(rest.last().is_some_and(sse::Event::is_done), "{}: {rest:?}", store.name);
+            events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+            let numbers: Vec<u64> = events.iter().filter_map(|event| event["sequence_number"].as_u64()).collect();
+            assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>(), "{}: {events:#?}", store.name);
+            assert_eq!(types(&events).split_off(events.len() - 2), ["error", "response.failed"], "{}", store.name);
+            assert_eq!(last_response(&events)["error"]["message"], "The response was deleted.", "{}", store.name);
+        }
     }
 }

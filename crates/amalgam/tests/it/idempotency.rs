@@ -185,7 +185,6 @@ async fn a_failure_is_not_told_again() {
                     (502, Reply::status(500)),
                     (429, Reply::status(429).header("retry-after", "1")),
                     (502, Reply::json(json!({"not": "a completion"}))),
-                    (400, Reply::status(400).with_json(json!({"error": {"message": "no"}}))),
                     match delivery {
                         Delivery::Whole => (502, Reply::bytes("application/json", "{\"id\":").chunked().cut_after(1)),
                         Delivery::Stream => (200, cut.cut_after(2)),
@@ -207,6 +206,54 @@ async fn a_failure_is_not_told_again() {
             }
         }
         assert_eq!(world.upstream(Wire::Chat).replies_left(), 0, "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn what_an_upstream_refuses_for_good_is_told_again() {
+    // S1: and stable 4xx.
+    for (world, store) in worlds(Setup::new(), &[("retries", "0")]).await {
+        let client = world.amalgam.client();
+        let upstream = world.upstream(Wire::Chat);
+        for delivery in DELIVERIES {
+            for kept in [true, false] {
+                let key = format!("{delivery:?} {kept}");
+                let request = asking(Wire::Chat, delivery, &json!({"input": "Hi", "store": kept}));
+                let asked = upstream.requests().len();
+                upstream.enqueue(Reply::status(400).with_json(json!({"error": {"message": "no"}})));
+                let first = post(&client, &key, &request).await;
+                assert_eq!((first.status.as_u16(), first.header(REPLAYED)), (400, None), "{} {key}", store.name);
+                for _ in 0..2 {
+                    let again = post(&client, &key, &request).await;
+                    assert_eq!((again.status.as_u16(), again.header(REPLAYED)), (400, Some("true")), "{}", store.name);
+                    assert_eq!((again.text(), again.header("content-type")), (first.text(), Some("application/json")));
+                }
+                assert_eq!(upstream.requests().len(), asked + 1, "{} {key}: it was asked once", store.name);
+            }
+        }
+        // So is what came of a compaction.
+        let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}));
+        let headers = [("content-type", "application/json"), ("idempotency-key", "compact")];
+        let compact = || client.request(Method::POST, "/v1/responses/compact", &headers, request.to_string().into());
+        let asked = upstream.requests().len();
+        upstream.enqueue(Reply::status(400).with_json(json!({"error": {"message": "no"}})));
+        let (first, again) = (compact().await, compact().await);
+        assert_eq!((first.status.as_u16(), again.text()), (400, first.text()), "{}", store.name);
+        assert_eq!(again.header(REPLAYED), Some("true"), "{}", store.name);
+        assert_eq!(upstream.requests().len(), asked + 1, "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn what_was_refused_here_is_looked_at_again() {
+    // No model was asked: what was missing may be there by now.
+    let world = World::start().await;
+    let client = world.amalgam.client();
+    let request = json!({"model": "late", "input": "Hi"});
+    for _ in 0..2 {
+        let refused = post(&client, "k", &request).await;
+        assert_refused(&refused, 404, Some("model"), "model_not_found");
+        assert_eq!(refused.header(REPLAYED), None);
     }
 }
 

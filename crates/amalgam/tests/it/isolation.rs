@@ -8,7 +8,10 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Cli, Delivery, Said, Script, TestStore, Wire, World, asking, stores};
+use crate::{
+    socket::Socket,
+    support::{Cli, Delivery, Said, Script, TestStore, Wire, World, asking, stores},
+};
 
 const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n";
 
@@ -242,6 +245,39 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
     }
 }
 
+/// Requests for a response that name what somebody has.
+fn requests(owned: &Owned) -> Vec<Value> {
+    let reference = |id: &str| json!([{"type": "item_reference", "id": id}]);
+    let fields = [
+        json!({"input": "x", "previous_response_id": owned.response}),
+        json!({"input": "x", "conversation": owned.conversation}),
+        json!({"input": "x", "conversation": {"id": owned.conversation}}),
+        json!({"input": reference(&owned.item)}),
+        json!({"input": reference(&owned.conversation_item)}),
+        json!({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": owned.file}]}]}),
+    ];
+    fields.iter().map(|fields| asking(Wire::Chat, Delivery::Whole, fields)).collect()
+}
+
+/// What a socket of this caller says to each of these requests.
+async fn told_on_a_socket(world: &World, key: &str, user: &str, owned: &Owned) -> Vec<String> {
+    let headers = [("authorization", format!("Bearer {key}")), ("x-amalgam-user", user.to_owned())];
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let mut socket = Socket::open_with(&world.amalgam, &headers).await.expect("a key opens a socket");
+    let mut all = Vec::new();
+    for mut request in requests(owned) {
+        request["type"] = json!("response.create");
+        for store in [true, false] {
+            request["store"] = json!(store);
+            socket.say(&request).await;
+            let event = socket.event().await;
+            assert_eq!(event["type"], "error", "{key} {user}: {event}");
+            all.push(without_ids(event.to_string(), owned));
+        }
+    }
+    all
+}
+
 /// Every question about what somebody has: each route with an id, each field that names one.
 fn questions(owned: &Owned) -> Vec<Question> {
     let mut questions = Vec::new();
@@ -259,17 +295,9 @@ fn questions(owned: &Owned) -> Vec<Question> {
     let response = &owned.response;
     questions.push(Question::new(&Method::GET, format!("/v1/responses/{response}?stream=true"), None));
     questions.push(Question::new(&Method::GET, format!("/v1/responses/{response}?stream=true&starting_after=1"), None));
-    let reference = |id: &str| json!([{"type": "item_reference", "id": id}]);
-    for fields in [
-        json!({"input": "x", "previous_response_id": owned.response}),
-        json!({"input": "x", "conversation": owned.conversation}),
-        json!({"input": "x", "conversation": {"id": owned.conversation}}),
-        json!({"input": reference(&owned.item)}),
-        json!({"input": reference(&owned.conversation_item)}),
-        json!({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": owned.file}]}]}),
-    ] {
-        let body = asking(Wire::Chat, Delivery::Whole, &fields);
-        questions.push(Question::new(&Method::POST, "/v1/responses".to_owned(), Some(body)));
+    for path in ["/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens"] {
+        let bodies = requests(owned).into_iter();
+        questions.extend(bodies.map(|body| Question::new(&Method::POST, path.to_owned(), Some(body))));
     }
     let (session, turn) = (&owned.agent_session, &owned.turn);
     let result = json!([{"ToolCallId": "call_1", "ExecutionMs": 1, "ResultJson": "{}"}]);
@@ -281,7 +309,7 @@ fn questions(owned: &Owned) -> Vec<Question> {
         questions.push(Question::new(&Method::POST, "/api/agent/execute".to_owned(), Some(body)));
     }
     for item in [&owned.item, &owned.conversation_item] {
-        let body = json!({"items": reference(item)});
+        let body = json!({"items": [{"type": "item_reference", "id": item}]});
         questions.push(Question::new(&Method::POST, "/v1/conversations".to_owned(), Some(body)));
     }
     questions
@@ -296,6 +324,10 @@ fn told(answer: &Answer, owned: &Owned) -> String {
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
+    format!("{}\n{}\n{}", answer.status, headers.join("\n"), without_ids(answer.text(), owned))
+}
+
+fn without_ids(text: String, owned: &Owned) -> String {
     let ids = [
         &owned.response,
         &owned.item,
@@ -312,10 +344,9 @@ fn told(answer: &Answer, owned: &Owned) -> String {
         &owned.agent_session,
         &owned.turn,
     ];
-    let body = ids.iter().fold(answer.text(), |text, id| text.replace(id.as_str(), "ID"));
+    let text = ids.iter().fold(text, |text, id| text.replace(id.as_str(), "ID"));
     // A thread has a number, which may stand anywhere: it is told between quotes.
-    let body = body.replace(&format!("'{}'", owned.session), "'ID'");
-    format!("{}\n{}\n{body}", answer.status, headers.join("\n"))
+    text.replace(&format!("'{}'", owned.session), "'ID'")
 }
 
 /// Everything that the owner sees.
@@ -384,6 +415,9 @@ async fn what_is_somebody_elses_looks_like_nothing_at_all() {
                 assert!(expected.status.is_client_error(), "{about}: {}", expected.text());
                 assert_eq!(told(&found, &owned), told(&expected, &nothing), "{about}");
             }
+            let found = told_on_a_socket(&world, key, user, &owned).await;
+            let expected = told_on_a_socket(&world, key, user, &nothing).await;
+            assert_eq!(found, expected, "{} {key} {user} on a socket", store.name);
         }
         // What has the same name in the stranger's own tenant is new there, and has nothing to do with the owner's.
         let stranger = caller(&world, "am_b", "one");
@@ -397,6 +431,10 @@ async fn what_is_somebody_elses_looks_like_nothing_at_all() {
         assert_eq!(world.upstream(Wire::Chat).requests().len(), asked, "{}: no model was asked", store.name);
         assert_eq!(seen(&owner, &owned).await, before, "{}: nothing was changed", store.name);
         // The questions are real ones: their owner gets answers.
+        for body in requests(&owned) {
+            let counted = owner.post_json("/v1/responses/input_tokens", &body).await;
+            assert_eq!(counted.status, 200, "{} {body}: {}", store.name, counted.text());
+        }
         let readable =
             |question: &&Question| question.method == Method::GET && !question.path.starts_with("/admin/tenants/");
         for question in questions(&owned).iter().filter(readable) {

@@ -1,5 +1,6 @@
 //! `/v1/responses` as WebSocket, spoken by a client that is not ours.
 
+mod deflated;
 mod lifetimes;
 mod memory;
 
@@ -20,7 +21,7 @@ use crate::support::{
 };
 
 /// A client of a socket.
-struct Socket(WebSocketStream<TcpStream>);
+pub(crate) struct Socket(WebSocketStream<TcpStream>);
 
 /// How the server ended a connection, or refused to make it a socket.
 type Closed = Option<u16>;
@@ -33,7 +34,10 @@ impl Socket {
     }
 
     /// The same with more headers; else the refusal.
-    async fn open_with(amalgam: &Amalgam, headers: &[(&'static str, &str)]) -> Result<Self, http::Response<Vec<u8>>> {
+    pub(crate) async fn open_with(
+        amalgam: &Amalgam,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Self, http::Response<Vec<u8>>> {
         let url = format!("{}/v1/responses", amalgam.url().replace("http://", "ws://"));
         let mut request = url.into_client_request().expect("an address");
         for (name, value) in headers {
@@ -50,7 +54,7 @@ impl Socket {
         }
     }
 
-    async fn say(&mut self, message: &Value) {
+    pub(crate) async fn say(&mut self, message: &Value) {
         self.0.send(Message::text(message.to_string())).await.expect("the server takes a message");
     }
 
@@ -68,7 +72,7 @@ impl Socket {
         }
     }
 
-    async fn event(&mut self) -> Value {
+    pub(crate) async fn event(&mut self) -> Value {
         self.next().await.unwrap_or_else(|code| panic!("the connection ended ({code:?})"))
     }
 

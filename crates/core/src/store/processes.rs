@@ -78,6 +78,9 @@ pub trait ProcessStore: Send + Sync {
     /// Takes at most `limit` turns that wait for a process, the oldest first. No other process gets the same ones.
     fn take_queued(&self, operator: Operator, process: ProcessId, limit: usize) -> Stored<'_, Vec<QueuedTurn>>;
 
+    /// How many turns wait for a process: those of one tenant, and those of all.
+    fn count_queued(&self, operator: Operator, tenant_id: i64) -> Stored<'_, (u64, u64)>;
+
     /// Gives turns back that this process will not run: they wait for another one.
     fn give_back<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
 

@@ -6,7 +6,7 @@ use amalgam_core::{
     Delivery, FaultKind, ModelError, Operator, Rights, Scope, Store, TenantState, no_items,
     store::{Begin, ProcessId, StoredResponse},
 };
-use amalgam_engine::{Admission, Engine, Keep, Run, follow, look};
+use amalgam_engine::{Admission, Engine, Keep, Run, look};
 use amalgam_protocol::{Settings, Status};
 use amalgam_store::sqlite::{Options, Sqlite};
 use amalgam_testkit::{check, sse};
@@ -146,7 +146,7 @@ async fn a_stream_can_be_followed_from_every_point_with_the_same_frames() {
     let last = frames.len() - 2;
     for after in std::iter::once(None).chain((0..=last as u64 + 3).map(Some)) {
         let tail = look(&*world.store, &scope(), &id, after).await.unwrap().unwrap();
-        let again: Vec<Bytes> = follow(Arc::clone(&world.store), scope(), tail, after).collect().await;
+        let again: Vec<Bytes> = world.engine.follow(scope(), tail, after, tell).collect().await;
         let from = after.map_or(0, |after| after as usize + 1).min(last + 1);
         assert_eq!(
             String::from_utf8(again.concat()).unwrap(),
@@ -168,7 +168,7 @@ async fn a_follower_that_comes_while_the_turn_runs_gets_everything_once() {
     let run = world.start(steps, Delivery::Stream).await;
     let id = run.response_id().to_owned();
     let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
-    let follower = follow(Arc::clone(&world.store), scope(), tail, None).collect::<Vec<Bytes>>();
+    let follower = world.engine.follow(scope(), tail, None, tell).collect::<Vec<Bytes>>();
     let (live, followed) = tokio::join!(run.into_frames(tell).collect::<Vec<Bytes>>(), follower);
     assert_eq!(String::from_utf8(followed.concat()).unwrap(), String::from_utf8(live.concat()).unwrap());
 }
@@ -198,7 +198,7 @@ async fn a_failure_is_in_the_store_as_the_caller_heard_it() {
     assert_eq!((&stored["status"], &stored["error"]["code"]), (&"failed".into(), &"x".into()));
     assert_eq!(told, &stored);
     let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
-    let again: Vec<Bytes> = follow(Arc::clone(&world.store), scope(), tail, None).collect().await;
+    let again: Vec<Bytes> = world.engine.follow(scope(), tail, None, tell).collect().await;
     assert_eq!(again.concat(), frames.concat());
 }
 

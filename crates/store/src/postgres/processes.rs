@@ -59,6 +59,9 @@ statements! {
         SELECT r.id, r.tenant_id, r.user_id, t.state, r.created_at, r.request, r.streamed
         FROM responses r LEFT JOIN tenants t ON t.id = r.tenant_id
         WHERE r.process = $1 AND r.mark = $2 AND r.status = 'queued' ORDER BY r.number";
+    Operator COUNT_QUEUED = "
+        SELECT count(*) FILTER (WHERE tenant_id = $1), count(*) FROM responses
+        WHERE status = 'queued' AND process IS NULL";
     Operator GIVE_BACK = "
         UPDATE responses SET process = NULL, status = 'queued', mark = 0
         WHERE process = $1 AND id = ANY ($2) AND background AND request IS NOT NULL
@@ -131,6 +134,17 @@ impl ProcessStore for Postgres {
             }
             Ok(turns)
         })
+    }
+
+    fn count_queued(&self, _operator: Operator, tenant_id: i64) -> Stored<'_, (u64, u64)> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let counted = connection.row(&COUNT_QUEUED, &[&tenant_id]).await?;
+            let count = |row: &Row, column| row.try_get(column).map(unsigned);
+            Ok(match counted {
+                Some(row) => (count(&row, 0)?, count(&row, 1)?),
+                None => (0, 0),
+            })
+        }))
     }
 
     fn give_back<'a>(&'a self, _operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()> {

@@ -176,6 +176,7 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "PLACES_HELD",
         "TELL_SPEAKERS",
         "TAKE_QUEUED",
+        "COUNT_QUEUED",
         "TAKEN",
         "GIVE_BACK",
         "HELD",

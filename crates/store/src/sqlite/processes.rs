@@ -54,6 +54,13 @@ impl ProcessStore for Sqlite {
         self.change(move |transaction| take_queued(transaction, operator, process, limit))
     }
 
+    fn count_queued(&self, operator: Operator, tenant_id: i64) -> Stored<'_, (u64, u64)> {
+        self.look(move |transaction| {
+            let counted = transaction.database.operator(operator, sql::COUNT_QUEUED, &[&tenant_id])?;
+            Ok(counted.first(|row| Ok((uint(row, 0)?, uint(row, 1)?)))?.unwrap_or_default())
+        })
+    }
+
     fn give_back<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()> {
         let ids = ids.to_vec();
         self.change(move |transaction| {

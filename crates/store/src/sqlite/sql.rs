@@ -378,6 +378,9 @@ statements! {
             )
             RETURNING number, tenant_id, user_id, id, created_at, request, streamed,
                 (SELECT state FROM tenants WHERE tenants.id = tenant_id)";
+        COUNT_QUEUED = "
+            SELECT count(*) FILTER (WHERE tenant_id = ?1), count(*) FROM responses
+            WHERE status = 'queued' AND process IS NULL";
         GIVE_BACK = "
             UPDATE responses SET process = NULL, status = 'queued'
             WHERE process = ?1 AND id = ?2 AND background = 1 AND request IS NOT NULL";

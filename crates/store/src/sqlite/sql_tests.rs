@@ -99,6 +99,7 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "CLAIMS_HELD",
         "PLACES_HELD",
         "TAKE_QUEUED",
+        "COUNT_QUEUED",
         "GIVE_BACK",
         "HELD",
         // Old rows.

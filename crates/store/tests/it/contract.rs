@@ -216,6 +216,7 @@ macro_rules! contract {
                 a_dead_process_writes_nothing_any_more
                 claims_of_a_dead_process_are_free_unless_their_response_lives
                 queued_turns_are_taken_once_and_oldest_first
+                turns_that_wait_are_counted_for_a_tenant_and_for_all
                 a_queued_turn_starts_once
                 a_turn_that_was_given_back_waits_again
                 held_turns_are_those_that_have_not_ended

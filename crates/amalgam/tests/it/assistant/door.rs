@@ -5,7 +5,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::campus::{ALPHA, BETA, COURSE, Campus, HOME, said, streamed, whole};
-use crate::support::{Said, Script, checked_events, ended, error_of, id_of, last_response, shown, stores, text_of};
+use crate::support::{
+    Said, Script, assert_refused, checked_events, ended, error_of, id_of, last_response, shown, stores, text_of,
+};
 
 fn detail() -> Script {
     Script::new([Said::call("call_1", "get_course_detail", &["{\"course_id\":28}"])])
@@ -91,6 +93,44 @@ async fn a_profile_streams_and_runs_in_the_background_like_a_model() {
         assert_eq!((&response["model"], &response["metadata"]), (&json!("course-assistant"), &about(COURSE, "1")));
         assert_eq!(campus.last_asked()["instructions"], COURSE);
         assert!(!response.to_string().contains(COURSE), "{response}");
+    }
+}
+
+#[tokio::test]
+async fn a_profile_counts_and_compacts_like_a_model() {
+    for store in stores() {
+        let campus = Campus::on(&store).await;
+        let ana = campus.user(ALPHA, "ana");
+        let count = async |model: &str| {
+            let request = json!({"model": model, "input": "What is it?"});
+            let answer = ana.post_json("/v1/responses/input_tokens", &request).await;
+            assert_eq!(answer.status, 200, "{} {model}: {}", store.name, answer.text());
+            answer.json()["input_tokens"].as_u64().expect("a count")
+        };
+        // What the profile is told counts too.
+        let (plain, profile) = (count("gpt-4o-mini").await, count("course-assistant").await);
+        assert!(profile > plain, "{}: {profile} and {plain}", store.name);
+
+        campus.says(&[Script::text(&["It was about leading."])]);
+        let request = json!({"model": "course-assistant", "input": "What is it?"});
+        let answer = ana.post_json("/v1/responses/compact", &request).await;
+        assert_eq!(answer.status, 200, "{}: {}", store.name, answer.text());
+        let output = answer.json()["output"].clone();
+        assert_eq!(output[1]["type"], "compaction", "{output}");
+        assert!(!answer.text().contains(COURSE), "{}", answer.text());
+        let asked = campus.last_asked();
+        assert_eq!((&asked["model"], &asked["instructions"]), (&json!("gpt-4o-mini"), &json!(COURSE)));
+        assert!(asked.get("tools").is_none_or(|tools| tools == &json!([])), "{asked}");
+
+        // Another tenant's, and one that is not active, is nothing here.
+        campus.put_profile(BETA, "secret", json!({"prompt": "Beta's."})).await;
+        campus.put_profile(ALPHA, "asleep", json!({"prompt": "Zzz.", "active": false})).await;
+        for path in ["/v1/responses/input_tokens", "/v1/responses/compact"] {
+            for model in ["secret", "asleep", "never"] {
+                let refused = ana.post_json(path, &json!({"model": model, "input": "Hi"})).await;
+                assert_refused(&refused, 404, Some("model"), "model_not_found");
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is continued on a socket, and what is not.
 
 use super::*;
+use crate::support::{FINAL, eventually};
 
 fn continuing(wire: Wire, text: &str, previous: &Value) -> Value {
     create(wire, json!({"input": text, "store": false, "previous_response_id": previous["id"]}))
@@ -150,4 +151,37 @@ async fn stored_and_remembered_responses_go_on_from_each_other() {
         let path = format!("/v1/responses/{}", third["id"].as_str().unwrap());
         assert_eq!(world.amalgam.client().get(&path).await.status, 404);
     }
+}
+
+#[tokio::test]
+async fn what_all_connections_remember_together_is_bounded() {
+    // P7
+    let world = World::with(Setup::new().extra("[limits]\nremembered_bytes = \"4KiB\""), &[]).await;
+    let wire = Wire::Chat;
+    let long = || create(wire, json!({"input": "x".repeat(2500), "store": false}));
+    let answers = || world.upstream(wire).enqueue(says("Heard.").reply(wire, Delivery::Stream));
+    let (mut first, mut second) = (Socket::open(&world.amalgam).await, Socket::open(&world.amalgam).await);
+    answers();
+    let remembered = first.respond(&long()).await;
+    // It is answered, but not remembered: there is no room, and others keep what they have.
+    answers();
+    let forgotten = second.respond(&long()).await;
+    assert_eq!(text_of(&forgotten), "Heard.");
+    assert_eq!(second.refused(&continuing(wire, "And?", &forgotten)).await, not_found());
+    answers();
+    assert_eq!(text_of(&first.respond(&continuing(wire, "And?", &remembered)).await), "Heard.");
+    // What a connection has remembered goes with it.
+    drop(first);
+    eventually("the first connection to be forgotten", FINAL, async || {
+        answers();
+        let long = second.respond(&long()).await;
+        answers();
+        second.say(&continuing(wire, "And?", &long)).await;
+        let event = second.event().await;
+        match event["type"].as_str() {
+            Some("error") => None,
+            _ => Some(second.event_of_type("response.completed").await),
+        }
+    })
+    .await;
 }

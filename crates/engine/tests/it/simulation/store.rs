@@ -306,6 +306,10 @@ impl ProcessStore for SimStore {
         nobody_asks()
     }
 
+    fn count_queued(&self, _: Operator, _: i64) -> Stored<'_, (u64, u64)> {
+        nobody_asks()
+    }
+
     fn give_back<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
         nobody_asks()
     }

@@ -12,7 +12,7 @@ use amalgam_core::{
     },
     store::{Course, Heard, MetadataRecord, UserWords},
 };
-use amalgam_engine::{Identity, Run, Thread, follow, look};
+use amalgam_engine::{Identity, Run, Thread, look};
 use amalgam_protocol::{Json, Raw, Writer};
 use axum::{
     Extension,
@@ -105,7 +105,7 @@ pub(super) async fn resume(
     let settings = Bytes::from([b"{".as_slice(), &tail.response.settings, b"}"].concat());
     let settings = Raw::parse(&settings).map_err(Fault::internal)?;
     let numbers = settings.get("metadata").and_then(Numbers::read).ok_or_else(not_found)?;
-    let frames = Box::pin(follow(Arc::clone(&app.store), scope.clone(), tail, None));
+    let frames = Box::pin(app.engine.follow(scope.clone(), tail, None, object_in_stream));
     Ok(event_stream(stream::events(app, scope, frames, numbers, after)))
 }
 

@@ -13,7 +13,7 @@ use amalgam_core::{
     },
     store::{AgentStep, StepState},
 };
-use amalgam_engine::{follow, look};
+use amalgam_engine::look;
 use amalgam_protocol::{Ends, Raw};
 use axum::{
     Extension,
@@ -211,7 +211,7 @@ async fn known(
         {
             let over = !matches!(step.state, StepState::Running);
             if tail.response.streamed {
-                let frames = Box::pin(follow(Arc::clone(&app.store), scope.clone(), tail, None));
+                let frames = Box::pin(app.engine.follow(scope.clone(), tail, None, object_in_stream));
                 return Ok(replayed(format.response(events(app, scope, frames, asked, format, after))));
             }
             if over {

@@ -6,7 +6,8 @@
 use std::{borrow::Cow, sync::Arc};
 
 use amalgam_core::{
-    CallKind, Candidate, Delivery, Entry, Fault, FaultKind, History, IdKind, Ids, Loss, Scope, Stem, TenantState,
+    CallKind, Candidate, Delivery, Entry, Fault, FaultKind, History, IdKind, Ids, Loss, Route, Scope, Stem,
+    TenantState,
     compaction::{self, Kept, Summary},
     window::Spoken,
 };
@@ -28,6 +29,7 @@ use super::{
     error,
     gather::gather,
     once::{self, Standing},
+    profile::{self, StandIn},
     turn, uploads,
 };
 use crate::{
@@ -55,9 +57,16 @@ pub(super) async fn compact(
                 Standing::First(first) => first,
                 Standing::Told(response) => return Ok(response),
             };
-            let compacted = compacted(first.identity.clone()).await?;
-            first.remember(compacted.object.clone());
-            compacted
+            match compacted(first.identity.clone()).await {
+                Ok(compacted) => {
+                    first.remember(compacted.object.clone());
+                    compacted
+                }
+                Err(fault) => {
+                    first.refuse(&fault).await;
+                    return Err(fault.into());
+                }
+            }
         }
     };
     Ok(with_losses(answer::json(object), losses_header(&losses)))
@@ -81,19 +90,48 @@ async fn compacted(
     let request = CreateResponse::read(raw).map_err(error::shape)?;
     let model = check(&request, raw, scope)?;
     bounds::check(&request, raw, body.len(), &app.limits)?;
-    let route = app.catalog.resolve(scope, model).await?.ok_or_else(|| turn::no_such_model(model))?;
+    if let Some(route) = app.catalog.resolve(scope, model).await? {
+        return sum_up(app, scope, Asked { body, raw, request: &request, model, route }, strict, identity).await;
+    }
+    let stand_in = profile::stand_in(app, scope, model, &request, raw).await?;
+    let StandIn { body, settled, .. } = stand_in.ok_or_else(|| turn::no_such_model(model))?;
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(&body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
+    let request = CreateResponse::read(raw).map_err(error::shape)?;
+    let asked = Asked { body: &body, raw, request: &request, model, route: settled.route };
+    sum_up(app, scope, asked, strict, identity).await
+}
+
+/// A request, and who answers it.
+struct Asked<'a> {
+    body: &'a Bytes,
+    /// The text that it was read from.
+    raw: Raw<'a>,
+    request: &'a CreateResponse<'a>,
+    /// The name that the caller asked for.
+    model: &'a str,
+    route: Route,
+}
+
+async fn sum_up(
+    app: &App,
+    scope: &Scope,
+    Asked { body, raw, request, model, route }: Asked<'_>,
+    strict: bool,
+    identity: Identity,
+) -> Result<Compacted, Fault> {
     let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
-    uploads::check(app, scope, &request, raw).await?;
-    let prior = gather(app, scope, scope.state(), &request, raw, None).await?;
+    uploads::check(app, scope, request, raw).await?;
+    let prior = gather(app, scope, scope.state(), request, raw, None).await?;
     let own = prior.own_input()?;
     let said = prior.input(request.input.as_ref())?;
     let sent = request.input.as_ref();
     let seal_context = scope.seal_context();
-    let mut history = turn::history(app, &seal_context, &request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
+    let mut history = turn::history(app, &seal_context, request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
 
     let mut ids = Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within);
     let kept = keep(app, candidate, &history, &mut ids).await?;
-    let settings = asking(&request, &history);
+    let settings = asking(request, &history);
     ask_for_summary(&mut history);
     let ask = Box::new(Ask {
         identity: &identity,

@@ -3,7 +3,6 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -11,7 +10,7 @@ use amalgam_core::{
     Delivery, Fault, Loss, Scope,
     store::{EventTail, StoredResponse},
 };
-use amalgam_engine::{follow, look};
+use amalgam_engine::look;
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -73,7 +72,7 @@ pub(super) async fn followed(app: &App, scope: &Scope, id: &str) -> Result<Respo
 
 /// The stream of a response behind a sequence number.
 pub(super) fn follow_from(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> Response {
-    event_stream(Box::pin(follow(Arc::clone(&app.store), scope.clone(), tail, after)))
+    event_stream(Box::pin(app.engine.follow(scope.clone(), tail, after, error::object_in_stream)))
 }
 
 /// A stored response as its caller asked for it.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use amalgam_core::{Delivery, Fault, ModelRequest, Scope, TenantState};
+use amalgam_core::{Delivery, Fault, ModelRequest, Route, Scope, TenantState};
 use amalgam_protocol::{CreateResponse, Ends, Raw, Writer};
 use axum::{
     Extension,
@@ -11,7 +11,12 @@ use axum::{
 };
 use bytes::Bytes;
 
-use super::{bounds, convert, error, gather::gather, turn, uploads};
+use super::{
+    bounds, convert, error,
+    gather::gather,
+    profile::{self, StandIn},
+    turn, uploads,
+};
 use crate::{
     app::App,
     body::read_json,
@@ -44,14 +49,33 @@ async fn tokens(app: &App, scope: &Scope, body: &Bytes) -> Result<u64, Fault> {
     }
     bounds::check(&request, raw, body.len(), &app.limits)?;
     let model = model_of(app, scope, &request).await?;
-    let route = app.catalog.resolve(scope, &model).await?.ok_or_else(|| turn::no_such_model(&model))?;
-    uploads::check(app, scope, &request, raw).await?;
-    let prior = gather(app, scope, scope.state(), &request, raw, None).await?;
+    if let Some(route) = app.catalog.resolve(scope, &model).await? {
+        return tokens_of(app, scope, body, raw, &request, &route).await;
+    }
+    let stand_in = profile::stand_in(app, scope, &model, &request, raw).await?;
+    let StandIn { body, settled, .. } = stand_in.ok_or_else(|| turn::no_such_model(&model))?;
+    let mut ends = Ends::default();
+    let raw = Raw::parse_large(&body, app.limits.json_depth, &mut ends).map_err(|fault| error::syntax(&fault))?;
+    let request = CreateResponse::read(raw).map_err(error::shape)?;
+    tokens_of(app, scope, &body, raw, &request, &settled.route).await
+}
+
+/// The tokens of a request as the first of its models would be asked it.
+async fn tokens_of(
+    app: &App,
+    scope: &Scope,
+    body: &Bytes,
+    raw: Raw<'_>,
+    request: &CreateResponse<'_>,
+    route: &Route,
+) -> Result<u64, Fault> {
+    uploads::check(app, scope, request, raw).await?;
+    let prior = gather(app, scope, scope.state(), request, raw, None).await?;
     let own = prior.own_input()?;
     let said = prior.input(request.input.as_ref())?;
     let sent = request.input.as_ref();
     let seal_context = scope.seal_context();
-    let history = turn::history(app, &seal_context, &request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
+    let history = turn::history(app, &seal_context, request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
     // What a file says is counted too.
     let expanded = app.engine.expand(scope, &history).await?;
     let history = match &expanded {
@@ -61,7 +85,7 @@ async fn tokens(app: &App, scope: &Scope, body: &Bytes) -> Result<u64, Fault> {
     let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
     let prepared = candidate.model.prepare(&ModelRequest {
         model: &candidate.name,
-        settings: &request,
+        settings: request,
         history: &history,
         delivery: Delivery::Whole,
         chain: Default::default(),

@@ -92,6 +92,11 @@ impl First {
         self.claimed.app.engine.outlive(settled);
     }
 
+    /// The work came to nothing; what is said of it may be said again.
+    pub(in crate::wires) async fn refuse(mut self, fault: &Fault) {
+        self.claimed.refuse(fault).await;
+    }
+
     /// Does the work and settles the claim before it is answered, also when the caller leaves meanwhile: whoever comes
     /// again finds it done, or the key free.
     pub(in crate::wires) async fn answer<E: From<Fault> + Send + 'static>(
@@ -217,8 +222,7 @@ async fn work(
     let mut order = Order { strict, keyed: claimed.keyed.clone(), ..Order::new(identity) };
     match begin(app, scope, &body, &mut order).await {
         Err(fault) => {
-            // Whoever comes back after this answer is the first again.
-            claimed.give_back().await;
+            claimed.refuse(&fault).await;
             Err(fault.into())
         }
         Ok(queued @ Begun::Queued { .. }) => {
@@ -329,6 +333,19 @@ struct Claimed {
 }
 
 impl Claimed {
+    /// Settles the claim of work that came to nothing. What an upstream has refused for good is told again, so that it is
+    /// asked once; with anything else whoever comes back is the first again.
+    async fn refuse(&mut self, fault: &Fault) {
+        let stays =
+            matches!(fault.kind, FaultKind::UpstreamRejected | FaultKind::ContextLength | FaultKind::ContentPolicy);
+        let answer = stays.then(|| Answer::Body {
+            status: error::status(fault),
+            content_type: "application/json".to_owned(),
+            body: error::object(fault).envelope().into(),
+        });
+        self.settle(answer).await;
+    }
+
     async fn answer(&mut self, answer: Answer) {
         self.settle(Some(answer)).await;
     }

@@ -4,6 +4,7 @@
 //! the connection itself remembers, for as long as it lives. A client that leaves takes its turn with it, and one that
 //! does not read makes it wait: nothing is queued in between.
 
+mod deflate;
 mod frame;
 mod handshake;
 mod line;
@@ -34,8 +35,10 @@ use tokio::{
 };
 use tracing::{debug, info};
 
+use self::deflate::Agreed;
 use self::frame::code;
 use self::line::{Deaf, Heard, Line};
+pub(crate) use self::memory::Budget;
 use self::memory::Remembered;
 use self::message::{Create, Lane, events, in_lane, refusal};
 use super::{
@@ -63,8 +66,8 @@ const DEAD_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Makes a socket of the connection.
 pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> Response {
     let switch = request.extensions_mut().remove::<Switch>();
-    let answer = match handshake::answer(request.headers()) {
-        Ok(answer) => answer,
+    let (answer, deflates) = match handshake::answer(request.headers()) {
+        Ok(answered) => answered,
         Err(refused) => return layers::unread(&request, *refused),
     };
     let (Some(switch), Version::HTTP_11, true) = (switch, request.version(), request.body().is_end_stream()) else {
@@ -72,7 +75,7 @@ pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> R
         return layers::unread(&request, WireError(fault).into_response());
     };
     let (asked, _) = request.into_parts();
-    switch.to(move |Switched { stream, draining }| Connection::new(app, asked, stream, draining).run());
+    switch.to(move |Switched { stream, draining }| Connection::new(app, asked, stream, deflates, draining).run());
     answer
 }
 
@@ -114,15 +117,21 @@ enum Turn {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(app: Arc<App>, asked: http::request::Parts, stream: S, draining: watch::Receiver<bool>) -> Self {
+    fn new(
+        app: Arc<App>,
+        asked: http::request::Parts,
+        stream: S,
+        deflates: Option<Agreed>,
+        draining: watch::Receiver<bool>,
+    ) -> Self {
         let most = app.limits.whole_body();
         let now = Instant::now();
         Self {
             strict: is_strict(&asked.headers),
             asked: http::Request::from_parts(asked, ()),
-            line: Line::new(stream, most),
+            line: Line::new(stream, most, deflates),
             // No more than a request could have brought along instead.
-            memory: Remembered::new(most.bytes),
+            memory: Remembered::new(most.bytes, Arc::clone(&app.remembering)),
             draining,
             over_at: now + LIFETIME,
             alarm: Box::pin(sleep_until(now + PING_AFTER)),
@@ -302,6 +311,7 @@ where
         Err(Deaf::Gone) => return Err(Over::Left),
         Err(Deaf::Wrong(why)) => return Err(Over::Close(code::PROTOCOL, why)),
         Err(Deaf::NotText) => return Err(Over::Close(code::NOT_TEXT, "a message is not UTF-8")),
+        Err(Deaf::Garbled) => return Err(Over::Close(code::NOT_TEXT, "a message cannot be inflated")),
         Err(Deaf::TooLarge(most)) => (
             Fault::new(FaultKind::TooLarge, format!("The message is larger than {most} bytes.")),
             Over::Close(code::TOO_LARGE, "a message is too large"),

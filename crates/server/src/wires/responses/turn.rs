@@ -354,6 +354,7 @@ async fn enqueue(
     begin: Begin,
     settings: Settings,
 ) -> Result<Option<Begun>, Fault> {
+    let _place = app.engine.queue_place(scope, app.limits.queue).await?;
     let Identity { response_id, created_at_ms } = order.identity.clone();
     let delivery = if begin.streamed { Delivery::Stream } else { Delivery::Whole };
     let mut emitter = Emitter::new(Start {

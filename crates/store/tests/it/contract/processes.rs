@@ -163,6 +163,26 @@ pub(crate) async fn queued_turns_are_taken_once_and_oldest_first(store: Engine) 
     assert_eq!(ids_taken(&store, HERE, 9).await, [""; 0]);
 }
 
+pub(crate) async fn turns_that_wait_are_counted_for_a_tenant_and_for_all(store: Engine) {
+    let count = async |tenant_id| store.count_queued(operator(), tenant_id).await.unwrap();
+    assert_eq!(count(1).await, (0, 0));
+    let mut queued = Vec::new();
+    for number in 0..5 {
+        queued.push(queue(&store, &format!("turn {number}")).await);
+    }
+    let foreign = Turn::new("foreign");
+    let [_, stranger] = strangers();
+    keep(&store, &stranger, foreign.beginning(foreign.queued())).await;
+    keep(&store, &anna(), Turn::new("whole").whole(None)).await;
+    assert_eq!((count(1).await, count(stranger.tenant_id()).await, count(77).await), ((5, 6), (1, 6), (0, 6)));
+    // Those that a process has taken wait no more, nor do those that have ended.
+    assert_eq!(ids_taken(&store, HERE, 2).await, [queued[0].id.as_str(), &queued[1].id]);
+    store.cancel_response(&anna(), &queued[2].id, NOW).await.unwrap();
+    assert_eq!(count(1).await, (2, 3));
+    store.give_back(operator(), HERE, &[queued[0].id.clone()]).await.unwrap();
+    assert_eq!(count(1).await, (3, 4));
+}
+
 pub(crate) async fn a_queued_turn_starts_once(store: Engine) {
     // By whoever took it, or, while nobody has, by whoever is first.
     let taken = queue(&store, "taken").await;

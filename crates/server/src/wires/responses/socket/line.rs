@@ -7,10 +7,14 @@ use std::{io, time::Duration};
 use bytes::{Bytes, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    task::yield_now,
     time::{Instant, timeout, timeout_at},
 };
 
-use super::frame::{Head, Opcode, Wrong, close_code, code, unmask, write_head};
+use super::{
+    deflate::{Agreed, Closed, Inflating},
+    frame::{Head, Opcode, Wrong, close_code, code, unmask, write_deflated_head, write_head},
+};
 use crate::body::BodyLimits;
 
 /// Bytes that are read at once; more while a long message comes in.
@@ -54,6 +58,9 @@ pub(super) enum Deaf {
     /// Text that is none.
     #[error("a message is not UTF-8")]
     NotText,
+    /// A deflated message that cannot be inflated.
+    #[error("a message cannot be inflated")]
+    Garbled,
     /// A message beyond the limit.
     #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
@@ -66,18 +73,41 @@ pub(super) enum Deaf {
 pub(super) struct Line<S> {
     stream: S,
     limits: BodyLimits,
+    /// How messages may be deflated, if they may.
+    deflates: Option<Agreed>,
     /// What was read and not understood yet.
     read: BytesMut,
     /// The frame whose payload is coming in.
     frame: Option<Frame>,
     /// The message so far.
-    message: Option<BytesMut>,
+    message: Option<Message>,
     /// When the message or frame began that is not whole yet.
     begun_at: Option<Instant>,
     /// When something was heard last, whatever it was.
     heard_at: Instant,
     /// What will be written next.
     write: Vec<u8>,
+}
+
+/// A message on its way in.
+enum Message {
+    Plain(BytesMut),
+    Deflated(Box<Inflating>),
+}
+
+impl Message {
+    /// Bytes that have come.
+    fn come(&self) -> usize {
+        match self {
+            Self::Plain(bytes) => bytes.len(),
+            Self::Deflated(inflating) => inflating.come(),
+        }
+    }
+
+    /// Whether there is more to do about what has come.
+    fn has_work(&self) -> bool {
+        matches!(self, Self::Deflated(inflating) if inflating.has_work())
+    }
 }
 
 /// A frame on its way in.
@@ -90,10 +120,11 @@ struct Frame {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
-    pub(super) fn new(stream: S, limits: BodyLimits) -> Self {
+    pub(super) fn new(stream: S, limits: BodyLimits, deflates: Option<Agreed>) -> Self {
         Self {
             stream,
             limits,
+            deflates,
             read: BytesMut::new(),
             frame: None,
             message: None,
@@ -114,6 +145,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             if let Some(heard) = self.understand()? {
                 return Ok(heard);
             }
+            if self.message.as_ref().is_some_and(Message::has_work) {
+                // What a message makes others wait is bounded, however much there is in it.
+                yield_now().await;
+                continue;
+            }
             let wanted = self.frame.as_ref().map_or(0, Frame::missing).clamp(READ_BYTES, READ_MORE);
             self.read.reserve(wanted);
             let deadline = self.deadline();
@@ -132,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// Until when more has to come; for ever between two messages.
     fn deadline(&self) -> Option<Instant> {
         let begun_at = self.begun_at?;
-        let come = self.message.as_ref().map_or(0, BytesMut::len) as u64;
+        let come = self.message.as_ref().map_or(0, Message::come) as u64;
         let slowest = begun_at + self.limits.pause + Duration::from_millis(come * 1000 / MIN_RATE);
         Some(slowest.min(self.heard_at + self.limits.pause))
     }
@@ -150,8 +186,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
 
     fn frames(&mut self) -> Result<Option<Heard>, Deaf> {
         loop {
+            if self.message.as_ref().is_some_and(Message::has_work) {
+                match self.inflate()? {
+                    None if self.message.as_ref().is_some_and(Message::has_work) => return Ok(None),
+                    None => {}
+                    heard => return Ok(heard),
+                }
+            }
             let Some(frame) = &mut self.frame else {
-                let Some((head, size)) = Head::read(&self.read).map_err(Deaf::Wrong)? else { return Ok(None) };
+                let head = Head::read(&self.read, self.deflates.is_some()).map_err(Deaf::Wrong)?;
+                let Some((head, size)) = head else { return Ok(None) };
                 let _ = self.read.split_to(size);
                 if let Some(heard) = self.begin(head)? {
                     return Ok(Some(heard));
@@ -163,12 +207,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             frame.come += piece.len();
             match (&mut self.message, frame.head.opcode.is_control()) {
                 (_, true) => frame.control.unsplit(piece),
-                (Some(message), false) if !message.is_empty() => message.extend_from_slice(&piece),
+                (Some(Message::Deflated(inflating)), false) => inflating.take(piece),
+                (Some(Message::Plain(message)), false) if !message.is_empty() => message.extend_from_slice(&piece),
                 // Most messages come in one piece, which is not copied.
-                (message, false) => *message = Some(piece),
+                (message, false) => *message = Some(Message::Plain(piece)),
             }
             if frame.missing() > 0 {
-                return Ok(None);
+                match self.message.as_ref().is_some_and(Message::has_work) {
+                    true => continue,
+                    false => return Ok(None),
+                }
             }
             if let Some(frame) = self.frame.take()
                 && let Some(heard) = self.end(frame)?
@@ -178,16 +226,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         }
     }
 
+    /// Inflates a part of the message; hands it on when it is whole.
+    fn inflate(&mut self) -> Result<Option<Heard>, Deaf> {
+        let most = self.limits.bytes;
+        let told = |closed| match closed {
+            Closed::Garbled => Deaf::Garbled,
+            Closed::TooLarge => Deaf::TooLarge(most),
+        };
+        let Some(Message::Deflated(inflating)) = &mut self.message else { return Ok(None) };
+        inflating.step().map_err(told)?;
+        match self.message.take_if(|message| matches!(message, Message::Deflated(inflating) if inflating.is_done())) {
+            Some(Message::Deflated(inflating)) => Ok(Some(text(inflating.finish().map_err(told)?)?)),
+            Some(Message::Plain(_)) | None => Ok(None),
+        }
+    }
+
     /// A frame begins: whether it may is known from its head.
     fn begin(&mut self, head: Head) -> Result<Option<Heard>, Deaf> {
         match (head.opcode, &self.message) {
             (Opcode::Binary, _) => return Ok(Some(Heard::Binary)),
             (Opcode::Text, Some(_)) => return Err(Deaf::Wrong("a message begins inside another one")),
             (Opcode::Continuation, None) => return Err(Deaf::Wrong("nothing is continued")),
-            (Opcode::Text, None) => self.message = Some(BytesMut::new()),
+            (Opcode::Text, None) if head.deflated => {
+                self.message = Some(Message::Deflated(Box::new(Inflating::new(self.limits.bytes))));
+            }
+            (Opcode::Text, None) => self.message = Some(Message::Plain(BytesMut::new())),
             (Opcode::Continuation, Some(_)) | (Opcode::Ping | Opcode::Pong | Opcode::Close, _) => {}
         }
-        let come = self.message.as_ref().map_or(0, BytesMut::len);
+        let come = self.message.as_ref().map_or(0, Message::come);
         if !head.opcode.is_control() && head.length > (self.limits.bytes - come) as u64 {
             return Err(Deaf::TooLarge(self.limits.bytes));
         }
@@ -206,18 +272,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             Opcode::Pong => Some(Heard::Pong),
             Opcode::Close => Some(Heard::Close(close_code(&frame.control).map_err(Deaf::Wrong)?)),
             Opcode::Text | Opcode::Binary | Opcode::Continuation if !frame.head.last => None,
-            Opcode::Text | Opcode::Binary | Opcode::Continuation => {
-                let message = self.message.take().unwrap_or_default();
-                if std::str::from_utf8(&message).is_err() {
-                    return Err(Deaf::NotText);
+            Opcode::Text | Opcode::Binary | Opcode::Continuation => match self.message.take() {
+                Some(Message::Deflated(mut inflating)) => {
+                    inflating.end();
+                    self.message = Some(Message::Deflated(inflating));
+                    None
                 }
-                Some(Heard::Text(message.freeze()))
-            }
+                Some(Message::Plain(message)) => Some(text(message.freeze())?),
+                None => Some(Heard::Text(Bytes::new())),
+            },
         })
     }
 
     /// Adds a text to what will be written, from pieces that follow one another.
     pub(super) fn say(&mut self, pieces: &[&[u8]]) {
+        if let Some(deflated) = self.deflates.and_then(|agreed| agreed.deflate(pieces)) {
+            write_deflated_head(&mut self.write, deflated.len());
+            self.write.extend_from_slice(&deflated);
+            return;
+        }
         write_head(&mut self.write, Opcode::Text, pieces.iter().map(|piece| piece.len()).sum());
         pieces.iter().for_each(|piece| self.write.extend_from_slice(piece));
     }
@@ -283,6 +356,14 @@ impl Frame {
     /// Bytes of its payload that have not come.
     fn missing(&self) -> usize {
         usize::try_from(self.head.length).unwrap_or(usize::MAX) - self.come
+    }
+}
+
+/// A whole message.
+fn text(message: Bytes) -> Result<Heard, Deaf> {
+    match std::str::from_utf8(&message) {
+        Ok(_) => Ok(Heard::Text(message)),
+        Err(_) => Err(Deaf::NotText),
     }
 }
 

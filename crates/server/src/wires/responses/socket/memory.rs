@@ -3,7 +3,13 @@
 //! A line of turns is remembered as one: going on costs no more than what is new. Two turns that go on from the same one
 //! never see each other.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use amalgam_core::{no_items, store::ItemsOf};
 use amalgam_protocol::Json;
@@ -13,12 +19,36 @@ use super::super::{gather::Memory, turn::Unkept};
 /// Lines of turns that are remembered at once; the one that was used least recently goes first.
 const MOST_LINES: usize = 8;
 
+/// The bytes that all connections together may remember.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    free: AtomicUsize,
+}
+
+impl Budget {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { free: AtomicUsize::new(bytes) }
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
+        taken.is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.free.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 /// The responses that a connection remembers.
 #[derive(Debug)]
 pub(super) struct Remembered {
     /// The one used last is last.
     lines: VecDeque<Line>,
     most_bytes: usize,
+    budget: Arc<Budget>,
+    /// What was taken from the budget.
+    taken: usize,
 }
 
 /// Turns that go on from one another.
@@ -36,9 +66,9 @@ struct Turn {
 }
 
 impl Remembered {
-    /// Remembers nothing yet, and never more than so many bytes of items.
-    pub(super) fn new(most_bytes: usize) -> Self {
-        Self { lines: VecDeque::new(), most_bytes }
+    /// Remembers nothing yet, and never more than so many bytes of items, or than the budget has left.
+    pub(super) fn new(most_bytes: usize, budget: Arc<Budget>) -> Self {
+        Self { lines: VecDeque::new(), most_bytes, budget, taken: 0 }
     }
 
     /// Remembers a response that has ended well.
@@ -58,9 +88,25 @@ impl Remembered {
         }
         line.push(Some(id), ItemsOf { input: unkept.input, output });
         self.lines.push_back(line);
-        while self.lines.len() > MOST_LINES || self.bytes() > self.most_bytes {
+        while self.lines.len() > MOST_LINES || self.bytes() > self.most_bytes || !self.pay() {
             self.lines.pop_front();
         }
+    }
+
+    /// Takes from the budget what is remembered; whether there was enough.
+    fn pay(&mut self) -> bool {
+        let bytes = self.bytes();
+        let enough = match bytes.checked_sub(self.taken) {
+            Some(more) => self.budget.take(more),
+            None => {
+                self.budget.give_back(self.taken - bytes);
+                true
+            }
+        };
+        if enough {
+            self.taken = bytes;
+        }
+        enough
     }
 
     /// Makes a response one that cannot be continued.
@@ -77,6 +123,7 @@ impl Remembered {
             }
         }
         self.lines.retain(|line| !line.turns.is_empty());
+        self.pay();
     }
 
     fn find(&self, id: &str) -> Option<(usize, usize)> {
@@ -91,6 +138,12 @@ impl Remembered {
 
     fn bytes(&self) -> usize {
         self.lines.iter().map(|line| line.bytes).sum()
+    }
+}
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        self.budget.give_back(self.taken);
     }
 }
 
@@ -131,6 +184,10 @@ mod tests {
 
     use super::*;
 
+    fn remembered(most_bytes: usize) -> Remembered {
+        Remembered::new(most_bytes, Arc::new(Budget::new(usize::MAX)))
+    }
+
     fn json(text: &str) -> Json {
         Json::from(Raw::parse(text.as_bytes()).unwrap())
     }
@@ -148,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_response_brings_everything_that_it_builds_on() {
-        let mut memory = Remembered::new(1000);
+        let mut memory = remembered(1000);
         memory.remember("a".into(), None, says("1"), json("[\"2\"]"));
         memory.remember("b".into(), Some("a"), says("3"), json("[\"4\"]"));
         assert_eq!(told(&memory, "a").unwrap(), r#"["1"] ["2"]"#);
@@ -158,7 +215,7 @@ mod tests {
 
     #[test]
     fn two_that_go_on_from_one_do_not_see_each_other() {
-        let mut memory = Remembered::new(1000);
+        let mut memory = remembered(1000);
         memory.remember("a".into(), None, says("1"), json("[]"));
         memory.remember("b".into(), Some("a"), says("2"), json("[]"));
         memory.remember("c".into(), Some("a"), says("3"), json("[]"));
@@ -169,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_the_store_has_is_remembered_in_front_of_what_goes_on_from_it() {
-        let mut memory = Remembered::new(1000);
+        let mut memory = remembered(1000);
         let unkept = Unkept { before: vec![json("[\"kept\"]")], input: json("[\"1\"]") };
         memory.remember("b".into(), Some("stored"), unkept, json("[]"));
         assert_eq!(told(&memory, "b").unwrap(), r#"["kept"] [] ["1"] []"#);
@@ -178,7 +235,7 @@ mod tests {
 
     #[test]
     fn one_that_was_forgotten_is_gone_and_those_behind_it_stay() {
-        let mut memory = Remembered::new(1000);
+        let mut memory = remembered(1000);
         memory.remember("a".into(), None, says("1"), json("[]"));
         memory.remember("b".into(), Some("a"), says("2"), json("[]"));
         memory.forget("a");
@@ -191,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_line_that_was_used_least_recently_goes_first() {
-        let mut memory = Remembered::new(100_000);
+        let mut memory = remembered(100_000);
         for name in 0..MOST_LINES {
             memory.remember(format!("first-{name}"), None, says("x"), json("[]"));
         }
@@ -205,12 +262,36 @@ mod tests {
 
     #[test]
     fn no_more_bytes_are_remembered_than_the_bound() {
-        let mut memory = Remembered::new(1000);
+        let mut memory = remembered(1000);
         for name in 0..5 {
             memory.remember(name.to_string(), None, says(&"x".repeat(400)), json("[]"));
         }
         assert_eq!((told(&memory, "2"), memory.lines.len()), (None, 2));
         memory.remember("long".into(), Some("4"), says(&"x".repeat(900)), json("[]"));
         assert_eq!((told(&memory, "long"), memory.bytes()), (None, 0));
+    }
+
+    #[test]
+    fn all_connections_together_remember_no_more_than_the_budget() {
+        let budget = Arc::new(Budget::new(1000));
+        let free = || budget.free.load(Ordering::Relaxed);
+        let mut first = Remembered::new(10_000, Arc::clone(&budget));
+        let mut second = Remembered::new(10_000, Arc::clone(&budget));
+        first.remember("a".into(), None, says(&"x".repeat(400)), json("[]"));
+        second.remember("b".into(), None, says(&"x".repeat(400)), json("[]"));
+        // A connection makes room for what is new by what it has itself, and takes nothing from others.
+        second.remember("c".into(), None, says(&"x".repeat(300)), json("[]"));
+        assert!(told(&first, "a").is_some() && told(&second, "b").is_none() && told(&second, "c").is_some());
+        assert_eq!(free(), 1000 - first.bytes() - second.bytes());
+        // What does not fit at all is not remembered, nor is what it goes on from.
+        second.remember("d".into(), Some("c"), says(&"x".repeat(500)), json("[]"));
+        assert!(told(&second, "c").is_none() && told(&second, "d").is_none());
+        assert_eq!(free(), 1000 - first.bytes());
+        first.forget("a");
+        assert_eq!(free(), 1000);
+        second.remember("e".into(), None, says("x"), json("[]"));
+        assert!(free() < 1000);
+        drop(second);
+        assert_eq!(free(), 1000, "a connection that ends gives everything back");
     }
 }
