@@ -35,7 +35,7 @@ pub use hex::hex;
 pub use history::{Call, Entry, History, Output, Payload, SaidSoFar, UpstreamMemory, normalise, uploads, window};
 pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};
-pub use loss::Loss;
+pub use loss::{Loss, Losses};
 pub use model::{
     CallHead, Chain, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared,
     Remembers, TokenCount,

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared, Scope, UpstreamMemory, uploads,
+    Candidate, Delivery, Entry, Fault, History, Loss, Losses, ModelError, ModelStream, Prepared, Scope, UpstreamMemory,
+    uploads,
 };
 use amalgam_protocol::{Content, CreateResponse, PartKind};
 use bytes::Bytes;
@@ -109,7 +110,7 @@ impl Engine {
                 Ok(stream) => {
                     // What was told as text is not what was said.
                     let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
-                    let losses = all_losses(ask, &prepared).into_iter().cloned().collect();
+                    let losses = all_losses(ask, &prepared);
                     return Ok(Accepted { stream, losses, upstream: candidate.upstream.clone(), remembering });
                 }
                 Err(error) => error,
@@ -181,14 +182,10 @@ impl From<ModelError> for Failed {
 }
 
 /// What the door, the history and the translation have lost, each told once.
-fn all_losses<'a>(ask: &'a Question<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
-    let mut losses: Vec<&Loss> = Vec::new();
-    for loss in ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses) {
-        if !losses.contains(&loss) {
-            losses.push(loss);
-        }
-    }
-    losses
+fn all_losses(ask: &Question<'_>, prepared: &Prepared) -> Vec<Loss> {
+    let mut losses = Losses::default();
+    losses.extend(ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses).cloned());
+    losses.into_list()
 }
 
 fn refuse_losses(ask: &Question<'_>, prepared: &Prepared) -> Result<(), Fault> {

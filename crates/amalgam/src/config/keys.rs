@@ -109,6 +109,7 @@ pub(crate) const KEYS: &[Key] = &[
     // The JSON reader itself stops at 128 levels.
     key(Limits, "json_depth", count(8, 120), Value("64"), "The deepest nesting of a request body."),
     key(Limits, "input_items", count(1, 1_000_000), Value("10000"), "The most input items of a request."),
+    key(Limits, "content_parts", count(1, 1_000_000), Value("20000"), "The most parts that the contents of all input items have together."),
     key(Limits, "tools", count(0, 10_000), Value("128"), "The most tools of a request."),
     key(Limits, "schema_nodes", count(1, 1_000_000), Value("2000"), "The most nodes of a JSON schema in a request."),
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),

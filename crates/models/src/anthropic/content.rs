@@ -4,10 +4,9 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use amalgam_core::Losses;
 use amalgam_protocol::{Content, File, Image, JsonStr, Part, PartKind, Writer};
 use base64::{Engine, prelude::BASE64_STANDARD};
-
-use super::losses::Losses;
 
 /// Where blocks stand, and so which kinds may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,14 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use amalgam_core::{Call, Entry, History, Output, Seal, wire_name};
+use amalgam_core::{Call, Entry, History, Losses, Output, Seal, wire_name};
 use amalgam_protocol::{Content, Item, ItemKind, Part, PartKind, Raw, Role, Shape, Writer};
 
 use crate::thoughts::{THOUGHTS_OF_OTHERS, told_thoughts};
 
 use super::{
     content::{Blocks, Place, is_blank, text_block},
-    losses::Losses,
     thinking,
 };
 

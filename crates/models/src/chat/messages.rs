@@ -5,7 +5,9 @@
 //! instruction holds beyond text in a user message after them. Content that is text alone is always one string, parts
 //! joined by line ends, since many servers take nothing else there.
 
-use amalgam_core::{Call, CallKind, Entry, History, Loss, ModelRequest, Output};
+use std::collections::HashMap;
+
+use amalgam_core::{Call, CallKind, Entry, History, Losses, ModelRequest, Output};
 use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, PartKind, Raw, Role, Shape, Writer};
 
 use crate::{
@@ -29,7 +31,7 @@ pub(super) fn write<'a>(
     wire: Wire,
     request: &ModelRequest<'a>,
     preamble: Option<String>,
-    losses: &mut Vec<Loss>,
+    losses: &mut Losses,
 ) {
     let history = request.history;
     let parts = PartReader { images: request.images, losses };
@@ -115,7 +117,7 @@ impl<'a> Conversation<'a, '_> {
             Entry::Opaque(item) => {
                 let kind = item.raw.get_str("type").unwrap_or_default();
                 let reason = "this upstream has no such item; it was left out";
-                self.parts.losses.push(Loss::new(format!("input.{kind}"), reason));
+                self.parts.losses.add(format!("input.{kind}"), reason);
             }
         }
     }
@@ -180,12 +182,8 @@ impl<'a> Conversation<'a, '_> {
         }
     }
 
-    /// Says it once, however many thoughts there are.
     fn lose_thoughts(&mut self, reason: &'static str) {
-        let loss = Loss::new("input.reasoning", reason);
-        if !self.parts.losses.contains(&loss) {
-            self.parts.losses.push(loss);
-        }
+        self.parts.losses.add("input.reasoning", reason);
     }
 
     /// Writes what waits: the model's turn, its outputs, and what could not stand in them.
@@ -274,9 +272,11 @@ impl<'a> Conversation<'a, '_> {
         }
         self.plain("assistant", &texts);
         let mut results = Vec::new();
+        let names: HashMap<_, _> =
+            turn.calls.iter().map(|call| ((call.kind, &call.call_id), call.wire_name())).collect();
         for output in turn.outputs_in_order() {
-            let name = turn.calls.iter().find(|call| call.call_id == output.call_id).map(Call::wire_name);
-            let label = format!("[output of tool {} ({})]\n", name.unwrap_or_default(), output.call_id);
+            let name = names.get(&(output.kind, &output.call_id)).map_or("", String::as_str);
+            let label = format!("[output of tool {name} ({})]\n", output.call_id);
             let text = self.output_text(output);
             results.push(ChatPart::Text([&own(&label), &text[..]].concat().into()));
         }
@@ -318,11 +318,12 @@ impl<'a> Turn<'a> {
 
     /// Outputs in the order of their calls.
     fn outputs_in_order(&self) -> Vec<&Output<'a>> {
-        let place = |output: &Output<'a>| {
-            self.calls.iter().position(|call| call.kind == output.kind && call.call_id == output.call_id)
-        };
         let mut outputs: Vec<_> = self.outputs.iter().collect();
-        outputs.sort_by_key(|output| place(output).unwrap_or(usize::MAX));
+        if outputs.len() > 1 {
+            let calls = self.calls.iter().enumerate().rev();
+            let places: HashMap<_, _> = calls.map(|(place, call)| ((call.kind, &call.call_id), place)).collect();
+            outputs.sort_by_key(|output| places.get(&(output.kind, &output.call_id)).copied().unwrap_or(usize::MAX));
+        }
         outputs
     }
 }
