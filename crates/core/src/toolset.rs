@@ -195,9 +195,20 @@ impl<'a> Toolset<'a> {
             }
             Some(named) => {
                 self.offers.retain(|offer| names(named, offer));
-                match self.offers.first() {
-                    Some(offer) => Choice::Named(offer.name.clone()),
-                    None => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
+                // A whole name means that tool, also where a namespace has a tool of the same name.
+                if self.offers.iter().any(|offer| is_whole_name(named, offer)) {
+                    self.offers.retain(|offer| is_whole_name(named, offer));
+                }
+                match self.offers.as_slice() {
+                    [offer] => Choice::Named(offer.name.clone()),
+                    [] => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
+                    [one, other, ..] => {
+                        let message = format!(
+                            "The chosen name is that of several tools; `{}` and `{}` are whole names.",
+                            one.name, other.name
+                        );
+                        return Err(Fault::invalid("tool_choice", message));
+                    }
                 }
             }
         };
@@ -271,6 +282,11 @@ fn names(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
         | ToolChoice::Required
         | ToolChoice::Allowed(_) => false,
     }
+}
+
+/// Whether a choice names this offer by the name that the upstream sees.
+fn is_whole_name(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
+    matches!(choice, ToolChoice::Function(name) | ToolChoice::Custom(name) if offer.name == **name)
 }
 
 fn function_offer<'a>(function: &FunctionTool<'a>, namespace: Option<&str>) -> Offer<'a> {
