@@ -70,6 +70,12 @@ impl Entry<'_> {
     }
 }
 
+/// A text that a tool or a model wrote, to stand in a note of ours: every line is indented, so that none can pass for a label
+/// of ours.
+pub fn indented(text: &str) -> String {
+    text.split('\n').map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
 /// A tool call that has its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call<'a> {

@@ -76,7 +76,10 @@ impl Losses {
 
 fn shortened(text: Cow<'static, str>) -> Cow<'static, str> {
     match text.len() > Losses::LONGEST {
-        true => Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(Losses::LONGEST)])),
+        true => {
+            let (kept, _) = text.split_at(text.floor_char_boundary(Losses::LONGEST));
+            Cow::Owned(format!("{kept}…"))
+        }
         false => text,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, Prepared};
+use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, Prepared, indented};
 use amalgam_protocol::{Content, Part, Role};
 
 /// The same request with its tool history as text, if `error` says that a call got lost and there is one to tell.
@@ -87,11 +87,6 @@ fn tell_output(output: &Output<'_>, name: Option<&str>) -> String {
         output.call_id,
         indented(&output.content.text())
     )
-}
-
-/// Every line is indented, so that what a tool says cannot pass for a label of ours.
-fn indented(text: &str) -> String {
-    text.split('\n').map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// What an output holds besides text.

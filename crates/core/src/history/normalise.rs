@@ -11,7 +11,7 @@ use std::{
 
 use amalgam_protocol::{Content, HostedItem, Input, Item, ItemKind, McpCall, Part, Raw, Role, Shape};
 
-use super::{Call, Entry, History, Output, Payload};
+use super::{Call, Entry, History, Output, Payload, indented};
 use crate::{
     file_search::{self, FILE_SEARCH},
     ids::Stem,
@@ -220,7 +220,10 @@ impl<'a> Builder<'a> {
                 [first, rest @ ..] if one_call && rest.iter().all(|other| same_output(first, other)) => {
                     answers.push(self.pair(call, first, settled));
                 }
-                results => tell_conflict(&calls, results, &mut afterwards),
+                results => {
+                    self.losses.add("input", "tool records that contradict each other were sent as text");
+                    tell_conflict(&calls, results, &mut afterwards);
+                }
             }
         }
         self.entries.append(&mut answers);
@@ -436,7 +439,7 @@ fn tell_orphan<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>) {
     entries.push(Entry::Note(format!(
         "[Tool history] Result of call {}, whose request is not in this conversation:\n{}",
         output.call_id,
-        output.content.text()
+        indented(&output.content.text())
     )));
     push_media(&output.content, entries);
 }
@@ -446,10 +449,10 @@ fn tell_conflict<'a>(calls: &[&Call<'a>], outputs: &[&Output<'a>], entries: &mut
     let call_id = calls.first().map_or(Cow::Borrowed(""), |call| call.call_id.clone());
     let mut text = format!("[Tool history] Conflicting records for call {call_id}:");
     for call in calls {
-        text.push_str(&format!("\nRequest: {} {}", call.name, call.payload.text()));
+        text.push_str(&format!("\nRequest: {}\n{}", call.name, indented(&call.payload.text())));
     }
     for output in outputs {
-        text.push_str(&format!("\nResult: {}", output.content.text()));
+        text.push_str(&format!("\nResult:\n{}", indented(&output.content.text())));
     }
     entries.push(Entry::Note(text));
     for output in outputs {

@@ -178,7 +178,8 @@ impl<'a> Conversation<'a, '_> {
             true => {
                 self.lose_thoughts("this upstream does not take thoughts back; they were left out");
             }
-            false => {}
+            false if thoughts.is_empty() => {}
+            false => self.lose_thoughts("thoughts of turns that are over were left out"),
         }
     }
 
@@ -241,6 +242,7 @@ impl<'a> Conversation<'a, '_> {
     }
 
     fn native(&mut self, turn: &Turn<'a>) {
+        let losses = &mut *self.parts.losses;
         self.writer.object(|writer| {
             writer.key("role").string("assistant");
             match turn.texts.is_empty() {
@@ -251,7 +253,8 @@ impl<'a> Conversation<'a, '_> {
                 write_joined(writer.key("reasoning_content"), &turn.thoughts, PARAGRAPH);
             }
             if !turn.calls.is_empty() {
-                writer.key("tool_calls").array(|writer| turn.calls.iter().for_each(|call| write_call(writer, call)));
+                let calls = turn.calls.iter();
+                writer.key("tool_calls").array(|writer| calls.for_each(|call| write_call(writer, call, losses)));
             }
         });
         for output in turn.outputs_in_order() {
@@ -268,7 +271,7 @@ impl<'a> Conversation<'a, '_> {
     fn told(&mut self, turn: &Turn<'a>) {
         let mut texts = turn.texts.clone();
         if !turn.calls.is_empty() {
-            texts.push(own(&calls_as_answer(&turn.calls)));
+            texts.push(own(&calls_as_answer(&turn.calls, self.parts.losses)));
         }
         self.plain("assistant", &texts);
         let mut results = Vec::new();
@@ -336,24 +339,25 @@ fn role_of(role: SystemRole) -> &'static str {
     }
 }
 
-fn write_call(writer: &mut Writer, call: &Call<'_>) {
+fn write_call(writer: &mut Writer, call: &Call<'_>, losses: &mut Losses) {
     writer.object(|writer| {
         writer.key("id").string(&call.call_id);
         writer.key("type").string("function");
         writer.key("function").object(|writer| {
             writer.key("name").string(&call.wire_name());
-            writer.key("arguments").literal(&arguments_of(call));
+            writer.key("arguments").literal(&arguments_of(call, losses));
         });
     });
 }
 
 /// Arguments that are no JSON object make some servers refuse the whole history; the model's own words stay readable inside.
-fn arguments_of(call: &Call<'_>) -> Literal {
+fn arguments_of(call: &Call<'_>, losses: &mut Losses) -> Literal {
     let arguments = call.wire_arguments();
     let text = arguments.decode();
     match Raw::parse(text.as_bytes()) {
         Ok(raw) if raw.shape() == Shape::Object => arguments,
         _ => {
+            losses.add("input.arguments", "arguments that are no JSON object are sent as text inside one");
             let mut writer = Writer::default();
             writer.object(|writer| writer.key("arguments").string(&text));
             Literal::from_text(&String::from_utf8_lossy(writer.bytes()))
@@ -362,12 +366,12 @@ fn arguments_of(call: &Call<'_>) -> Literal {
 }
 
 /// The calls as the model would write them under our schema.
-fn calls_as_answer(calls: &[Call<'_>]) -> String {
+fn calls_as_answer(calls: &[Call<'_>], losses: &mut Losses) -> String {
     let mut writer = Writer::default();
     writer.object(|writer| {
         writer.key("calls").array(|writer| {
             for call in calls {
-                let arguments = arguments_of(call).decode();
+                let arguments = arguments_of(call, losses).decode();
                 writer.object(|writer| {
                     writer.key("tool").string(&call.wire_name());
                     writer.key("arguments").valid(arguments.as_bytes());

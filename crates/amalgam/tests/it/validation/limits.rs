@@ -213,8 +213,7 @@ async fn schemas_are_counted_by_their_values() {
     let world = limited("schema_nodes = 50").await;
     // The object, its type, its properties, and one value a property.
     let schema = |properties: usize| {
-        let properties: serde_json::Map<String, Value> =
-            (0..properties).map(|n| (format!("p{n}"), json!(true))).collect();
+        let properties: Map<String, Value> = (0..properties).map(|n| (format!("p{n}"), json!(true))).collect();
         json!({"type": "object", "properties": properties})
     };
     let tool = |schema: Value| with("tools", json!([{"type": "function", "name": "f", "parameters": schema}]));
