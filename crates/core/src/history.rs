@@ -137,3 +137,12 @@ pub struct Output<'a> {
     /// Whether a server of ours ran the call: then `item` is the call as well.
     pub hosted: bool,
 }
+
+impl<'a> Output<'a> {
+    /// Where the picture is, if a screenshot is all that came out.
+    pub fn screenshot(&self) -> Option<JsonStr<'a>> {
+        let Content::Value(value) = self.content else { return None };
+        let kind = value.get("type").and_then(Raw::as_str)?;
+        value.get("image_url").and_then(Raw::as_str).filter(|_| kind.is("computer_screenshot"))
+    }
+}
