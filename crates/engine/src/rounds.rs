@@ -394,6 +394,7 @@ impl Run {
             self.upstream = accepted.upstream;
             self.remembering = accepted.remembering;
             self.losses = accepted.losses;
+            self.alone = self.alone.map(|_| 0);
             self.now = Now::Model(accepted.stream);
         }))
     }

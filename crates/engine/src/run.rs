@@ -33,7 +33,7 @@ pub struct EngineSettings {
     pub keepalive: Duration,
     /// Whether the model calls of turns that are kept are kept too.
     pub transcripts: bool,
-    /// Bytes of uploaded files that one prompt may have.
+    /// Bytes of uploaded files that one prompt may have, and of images that are fetched for it.
     pub upload_bytes: usize,
     /// How tools run.
     pub tools: ToolLimits,
@@ -93,6 +93,8 @@ pub struct Run {
     pub(crate) keepalive: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed: Allowed,
+    /// Calls of the answer that comes in, where the caller wants one at a time.
+    pub(crate) alone: Option<u32>,
     /// Held until the turn is over.
     pub(crate) place: Place,
     pub(crate) losses: Vec<Loss>,
@@ -236,6 +238,7 @@ impl Engine {
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
         let allowed = Allowed::by(ask.question.request.tool_choice.as_ref());
+        let alone = (ask.question.request.parallel_tool_calls == Some(false)).then_some(0);
         let waited = ask.waited;
         // In a box: it is handed on often, and it is large.
         let mut run = Box::new(Run {
@@ -249,6 +252,7 @@ impl Engine {
             keepalive,
             clock,
             allowed,
+            alone,
             place,
             losses,
             upstream,
