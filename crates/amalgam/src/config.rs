@@ -234,6 +234,7 @@ pub(crate) struct Limits {
     pub(crate) media_bytes: u64,
     pub(crate) json_depth: usize,
     pub(crate) input_items: usize,
+    pub(crate) content_parts: usize,
     pub(crate) tools: usize,
     pub(crate) schema_nodes: usize,
     pub(crate) string_bytes: u64,

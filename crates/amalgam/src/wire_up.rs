@@ -296,6 +296,7 @@ fn limits(config: &Config) -> Limits {
         body_pause: config.server.body_timeout,
         json_depth: limits.json_depth,
         input_items: limits.input_items,
+        content_parts: limits.content_parts,
         tools: limits.tools,
         schema_nodes: limits.schema_nodes,
         string_bytes: bytes(limits.string_bytes),

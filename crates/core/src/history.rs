@@ -70,6 +70,12 @@ impl Entry<'_> {
     }
 }
 
+/// A text that a tool or a model wrote, to stand in a note of ours: every line is indented, so that none can pass for a label
+/// of ours.
+pub fn indented(text: &str) -> String {
+    text.split('\n').map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
 /// A tool call that has its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call<'a> {
@@ -130,4 +136,13 @@ pub struct Output<'a> {
     pub content: Content<'a>,
     /// Whether a server of ours ran the call: then `item` is the call as well.
     pub hosted: bool,
+}
+
+impl<'a> Output<'a> {
+    /// Where the picture is, if a screenshot is all that came out.
+    pub fn screenshot(&self) -> Option<JsonStr<'a>> {
+        let Content::Value(value) = self.content else { return None };
+        let kind = value.get("type").and_then(Raw::as_str)?;
+        value.get("image_url").and_then(Raw::as_str).filter(|_| kind.is("computer_screenshot"))
+    }
 }

@@ -32,10 +32,12 @@ pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
 pub use emit::{Emitter, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
-pub use history::{Call, Entry, History, Output, Payload, SaidSoFar, UpstreamMemory, normalise, uploads, window};
+pub use history::{
+    Call, Entry, History, Output, Payload, SaidSoFar, UpstreamMemory, indented, normalise, uploads, window,
+};
 pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};
-pub use loss::Loss;
+pub use loss::{Loss, Losses};
 pub use model::{
     Beyond, CallHead, Chain, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
     Prepared, Remembers, Saying, TokenCount,

@@ -1,4 +1,4 @@
-//! What a translation could not carry over. Never silent: header, trace and strict mode read this list.
+//! What a translation could not carry over. Never silent: header, log, trace and strict mode read this list.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,10 +16,102 @@ impl Loss {
     pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { field: field.into(), reason: reason.into() }
     }
+
+    /// Stands at the end of a list that does not tell everything.
+    fn more() -> Self {
+        Self::new("…", "more was lost than is listed")
+    }
+
+    /// Whether it says that something of what was said is not told as it was. Of what is not listed, nobody knows.
+    pub fn is_of_input(&self) -> bool {
+        self.field == "input" || *self == Self::more()
+    }
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.field, self.reason)
+    }
+}
+
+/// Losses, each told once.
+///
+/// A caller decides how much there is to lose, so that the list ends: behind [`Losses::MOST`] it says that there is more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Losses(Vec<Loss>);
+
+impl Losses {
+    /// So many are told one by one.
+    pub const MOST: usize = 64;
+
+    /// So many bytes of a name or a reason are told; both may hold words of the caller's.
+    const LONGEST: usize = 256;
+
+    /// Says that `field` was not carried over, and why.
+    pub fn add(&mut self, field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) {
+        self.push(Loss::new(field, reason));
+    }
+
+    /// Adds a loss, unless it is told already: a hundred images with the same fault are one loss.
+    pub fn push(&mut self, loss: Loss) {
+        let loss = Loss { field: shortened(loss.field), reason: shortened(loss.reason) };
+        match self.0.len() {
+            _ if self.0.contains(&loss) => {}
+            0..Self::MOST => self.0.push(loss),
+            Self::MOST => self.0.push(Loss::more()),
+            _ => {}
+        }
+    }
+
+    /// Adds another list.
+    pub fn extend(&mut self, losses: impl IntoIterator<Item = Loss>) {
+        losses.into_iter().for_each(|loss| self.push(loss));
+    }
+
+    /// The list.
+    pub fn into_list(self) -> Vec<Loss> {
+        self.0
+    }
+}
+
+fn shortened(text: Cow<'static, str>) -> Cow<'static, str> {
+    match text.len() > Losses::LONGEST {
+        true => {
+            let (kept, _) = text.split_at(text.floor_char_boundary(Losses::LONGEST));
+            Cow::Owned(format!("{kept}…"))
+        }
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_once_and_the_list_says_where_it_ends() {
+        let mut losses = Losses::default();
+        for _ in 0..2 {
+            losses.extend((0..Losses::MOST).map(|n| Loss::new(format!("field_{n}"), "unknown")));
+        }
+        assert_eq!(losses.clone().into_list().len(), Losses::MOST, "all of them, once");
+        for n in 0..3 {
+            losses.add(format!("further_{n}"), "unknown");
+        }
+        let told = losses.clone().into_list();
+        assert_eq!(told.get(Losses::MOST..), Some(&[Loss::more()][..]));
+        // A list that was cut goes into another one as it is.
+        let mut other = Losses::default();
+        other.extend(told);
+        assert_eq!(other, losses);
+    }
+
+    #[test]
+    fn words_of_the_caller_are_cut_between_characters() {
+        let mut losses = Losses::default();
+        losses.add("é".repeat(1000), "ö".repeat(1000));
+        losses.add("é".repeat(2000), "ö".repeat(2000));
+        let told = Loss::new("é".repeat(128) + "…", "ö".repeat(128) + "…");
+        assert_eq!(losses.into_list(), [told]);
     }
 }

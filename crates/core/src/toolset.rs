@@ -126,31 +126,37 @@ impl CallMap {
 impl<'a> Toolset<'a> {
     /// Everything that the request and its history offer, as plain functions.
     pub fn plain(settings: &CreateResponse<'a>, history: &History<'a>) -> Result<Self, Fault> {
-        let mut toolset = Self { offers: Vec::new(), choice: Choice::Auto, parallel: None, losses: Vec::new() };
-        toolset.parallel = settings.parallel_tool_calls;
+        let parallel = settings.parallel_tool_calls;
+        let toolset = Self { offers: Vec::new(), choice: Choice::Auto, parallel, losses: Vec::new() };
+        let mut offering = Offering { toolset, places: HashMap::new() };
         let client_search = settings.tools.iter().any(|tool| {
             matches!(&tool.kind, ToolKind::Client(ClientTool::ToolSearch, search) if search.execution.as_deref() == Some("client"))
         });
         for (index, tool) in settings.tools.iter().enumerate() {
-            toolset.offer(tool, None, client_search, &format!("tools[{index}]"));
+            offering.offer(tool, None, client_search, &format!("tools[{index}]"));
         }
         for entry in &history.entries {
             match entry {
                 Entry::Opaque(Item { kind: ItemKind::AdditionalTools(additional), .. }) => {
                     for tool in &additional.tools.0 {
-                        toolset.offer(tool, None, false, "input.additional_tools");
+                        offering.offer(tool, None, false, "input.additional_tools");
                     }
                 }
                 // What a search found may be called from then on.
                 Entry::Output(output) if output.kind == CallKind::Client(ClientTool::ToolSearch) => {
-                    let found = output.item.get("tools").map(Tool::list).and_then(Result::ok).unwrap_or_default();
-                    for tool in &found {
-                        toolset.offer(tool, None, false, "input.tool_search_output");
+                    let path = "input.tool_search_output";
+                    match output.item.get("tools").filter(|found| !found.is_null()).map(Tool::list).transpose() {
+                        Ok(found) => {
+                            found.iter().flatten().for_each(|tool| offering.offer(tool, None, false, path));
+                        }
+                        // Whoever sends such a list is told so; this one was kept by an earlier version.
+                        Err(_) => offering.toolset.losses.push(Loss::new(path, "its list of tools cannot be read")),
                     }
                 }
                 _ => {}
             }
         }
+        let mut toolset = offering.toolset;
         toolset.choose(settings.tool_choice.as_ref())?;
         Ok(toolset)
     }
@@ -158,48 +164,6 @@ impl<'a> Toolset<'a> {
     /// What the names of the answer's calls will stand for.
     pub fn call_map(&self) -> CallMap {
         CallMap(self.offers.iter().map(|offer| (offer.name.clone(), offer.target.clone())).collect())
-    }
-
-    fn offer(&mut self, tool: &Tool<'a>, namespace: Option<&str>, searchable: bool, path: &str) {
-        match &tool.kind {
-            // Left out until a search of the client's finds it.
-            ToolKind::Function(function) if searchable && function.defer_loading == Some(true) => {}
-            ToolKind::Function(function) => self.add(function_offer(function, namespace), path),
-            ToolKind::Custom(custom) => self.add(custom_offer(custom, namespace), path),
-            ToolKind::Namespace(group) => {
-                for (index, nested) in group.tools.0.iter().enumerate() {
-                    self.offer(nested, Some(&group.name), searchable, &format!("{path}.tools[{index}]"));
-                }
-            }
-            ToolKind::Client(ClientTool::ToolSearch, search) if search.execution.as_deref() == Some("client") => {
-                self.add(
-                    Offer {
-                        description: search.description.map(Words::Json),
-                        parameters: Some(search.parameters.unwrap_or_else(|| schemas::of(ClientTool::ToolSearch))),
-                        ..client_offer(ClientTool::ToolSearch)
-                    },
-                    path,
-                );
-            }
-            // Every tool that such a search could find is offered outright, so that nothing but the search is missing.
-            ToolKind::Client(ClientTool::ToolSearch, _) => self.lose(path, "tool_search by the server"),
-            ToolKind::Client(ClientTool::Computer, _) => self.lose(path, "computer"),
-            ToolKind::Client(tool, _) => self.add(client_offer(*tool), path),
-            ToolKind::Hosted(_, kind) | ToolKind::Other(kind) => self.lose(path, kind),
-        }
-    }
-
-    /// The first of two tools of one name wins.
-    fn add(&mut self, offer: Offer<'a>, path: &str) {
-        match self.offers.iter().find(|other| other.name == offer.name) {
-            None => self.offers.push(offer),
-            Some(same) if same.target == offer.target => {}
-            Some(_) => self.losses.push(Loss::new(path.to_owned(), "another tool has this name")),
-        }
-    }
-
-    fn lose(&mut self, path: &str, kind: &str) {
-        self.losses.push(Loss::new(path.to_owned(), format!("`{kind}` has no implementation here")));
     }
 
     fn choose(&mut self, choice: Option<&ToolChoice<'a>>) -> Result<(), Fault> {
@@ -231,13 +195,78 @@ impl<'a> Toolset<'a> {
             }
             Some(named) => {
                 self.offers.retain(|offer| names(named, offer));
-                match self.offers.first() {
-                    Some(offer) => Choice::Named(offer.name.clone()),
-                    None => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
+                // A whole name means that tool, also where a namespace has a tool of the same name.
+                if self.offers.iter().any(|offer| is_whole_name(named, offer)) {
+                    self.offers.retain(|offer| is_whole_name(named, offer));
+                }
+                match self.offers.as_slice() {
+                    [offer] => Choice::Named(offer.name.clone()),
+                    [] => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
+                    [one, other, ..] => {
+                        let message = format!(
+                            "The chosen name is that of several tools; `{}` and `{}` are whole names.",
+                            one.name, other.name
+                        );
+                        return Err(Fault::invalid("tool_choice", message));
+                    }
                 }
             }
         };
         Ok(())
+    }
+}
+
+/// A toolset to which tools are added, and where each name stands in it.
+struct Offering<'a> {
+    toolset: Toolset<'a>,
+    places: HashMap<String, usize>,
+}
+
+impl<'a> Offering<'a> {
+    fn offer(&mut self, tool: &Tool<'a>, namespace: Option<&str>, searchable: bool, path: &str) {
+        match &tool.kind {
+            // Left out until a search of the client's finds it.
+            ToolKind::Function(function) if searchable && function.defer_loading == Some(true) => {}
+            ToolKind::Function(function) => self.add(function_offer(function, namespace), path),
+            ToolKind::Custom(custom) => self.add(custom_offer(custom, namespace), path),
+            ToolKind::Namespace(group) => {
+                for (index, nested) in group.tools.0.iter().enumerate() {
+                    self.offer(nested, Some(&group.name), searchable, &format!("{path}.tools[{index}]"));
+                }
+            }
+            ToolKind::Client(ClientTool::ToolSearch, search) if search.execution.as_deref() == Some("client") => {
+                self.add(
+                    Offer {
+                        description: search.description.map(Words::Json),
+                        parameters: Some(search.parameters.unwrap_or_else(|| schemas::of(ClientTool::ToolSearch))),
+                        ..client_offer(ClientTool::ToolSearch)
+                    },
+                    path,
+                );
+            }
+            // Every tool that such a search could find is offered outright, so that nothing but the search is missing.
+            ToolKind::Client(ClientTool::ToolSearch, _) => self.lose(path, "tool_search by the server"),
+            ToolKind::Client(ClientTool::Computer, _) => self.lose(path, "computer"),
+            ToolKind::Client(tool, _) => self.add(client_offer(*tool), path),
+            ToolKind::Hosted(_, kind) | ToolKind::Other(kind) => self.lose(path, kind),
+        }
+    }
+
+    /// The first of two tools of one name wins.
+    fn add(&mut self, offer: Offer<'a>, path: &str) {
+        let Toolset { offers, losses, .. } = &mut self.toolset;
+        match self.places.get(&offer.name).and_then(|place| offers.get(*place)) {
+            None => {
+                self.places.insert(offer.name.clone(), offers.len());
+                offers.push(offer);
+            }
+            Some(same) if same.target == offer.target => {}
+            Some(_) => losses.push(Loss::new(path.to_owned(), "another tool has this name")),
+        }
+    }
+
+    fn lose(&mut self, path: &str, kind: &str) {
+        self.toolset.losses.push(Loss::new(path.to_owned(), format!("`{kind}` has no implementation here")));
     }
 }
 
@@ -255,6 +284,11 @@ fn names(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
         | ToolChoice::Required
         | ToolChoice::Allowed(_) => false,
     }
+}
+
+/// Whether a choice names this offer by the name that the upstream sees.
+fn is_whole_name(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
+    matches!(choice, ToolChoice::Function(name) | ToolChoice::Custom(name) if offer.name == **name)
 }
 
 fn function_offer<'a>(function: &FunctionTool<'a>, namespace: Option<&str>) -> Offer<'a> {

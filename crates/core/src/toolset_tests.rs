@@ -169,6 +169,39 @@ fn a_choice_of_a_tool_that_is_not_there_is_the_callers_mistake() {
 }
 
 #[test]
+fn a_choice_that_several_tools_answer_to_is_the_callers_mistake() {
+    // RAM-25
+    let group = |name: &str| json!({"type": "namespace", "name": name, "tools": [function("find")]});
+    let choose = |name: &str| json!({"type": "function", "name": name});
+    with(json!({"tools": [group("a"), group("b")], "tool_choice": choose("find")}), |toolset| {
+        let fault = toolset.unwrap_err();
+        assert_eq!(fault.param.as_deref(), Some("tool_choice"));
+        assert!(fault.message.contains("`a__find` and `b__find`"), "{}", fault.message);
+    });
+    for (tools, name, chosen) in [
+        (json!([group("a"), group("b")]), "b__find", "b__find"),
+        (json!([group("a"), group("a")]), "find", "a__find"),
+        (json!([group("a"), function("find")]), "find", "find"),
+    ] {
+        with(json!({"tools": tools, "tool_choice": choose(name)}), |toolset| {
+            let toolset = toolset.unwrap();
+            assert_eq!((names(&toolset), toolset.choice), (vec![chosen.to_owned()], Choice::Named(chosen.to_owned())));
+        });
+    }
+}
+
+#[test]
+fn a_list_of_found_tools_that_cannot_be_read_is_a_loss() {
+    let found = json!([{"type": "tool_search_call", "call_id": "s", "execution": "client", "arguments": {}},
+        {"type": "tool_search_output", "call_id": "s", "execution": "client", "tools": [{"type": "function"}]}]);
+    with(json!({"tools": [function("f")], "input": found}), |toolset| {
+        let toolset = toolset.unwrap();
+        let told: Vec<String> = toolset.losses.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["input.tool_search_output: its list of tools cannot be read"]);
+    });
+}
+
+#[test]
 fn a_call_in_the_history_is_written_as_the_function_it_was_offered_as() {
     let body = json!({"input": [
         {"type": "custom_tool_call", "call_id": "a", "name": "p", "input": "x\ny"}, {"type": "custom_tool_call_output", "call_id": "a", "output": "ok"},

@@ -1,21 +1,16 @@
-//! Asks models until one accepts, and fetches what they need for that.
+//! Asks models until one accepts.
 
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Candidate, Delivery, Entry, Fault, History, Loss, ModelError, ModelStream, Prepared, Scope, UpstreamMemory, uploads,
+    Candidate, Delivery, Fault, History, Loss, Losses, ModelError, ModelStream, Prepared, Scope, UpstreamMemory,
+    uploads,
 };
-use amalgam_protocol::{Content, CreateResponse, PartKind};
+use amalgam_protocol::CreateResponse;
 use bytes::Bytes;
 use tracing::{debug, warn};
 
 use crate::{calls::Calling, fitting::Fitting, remembering::Remembering, run::Engine};
-
-/// The most bytes that one fetched image may have.
-const IMAGE_BYTES: usize = 20 * 1024 * 1024;
-
-/// The most images that are fetched for one turn.
-const IMAGES_PER_TURN: usize = 32;
 
 /// One call of a model, whichever of those that may answer takes it.
 #[derive(Debug)]
@@ -94,7 +89,7 @@ impl Engine {
     ) -> Result<Accepted, Failed> {
         let model = &*candidate.model;
         let images = match model.wants_image_bytes() {
-            true => self.fetch_images(ask.history).await?,
+            true => self.fetch_images(ask).await?,
             false => HashMap::new(),
         };
         let mut fitting = Fitting::new(ask, candidate, images);
@@ -109,7 +104,7 @@ impl Engine {
                 Ok(stream) => {
                     // What was told as text is not what was said.
                     let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
-                    let losses = all_losses(ask, &prepared).into_iter().cloned().collect();
+                    let losses = all_losses(ask, &prepared);
                     return Ok(Accepted { stream, losses, upstream: candidate.upstream.clone(), remembering });
                 }
                 Err(error) => error,
@@ -128,25 +123,6 @@ impl Engine {
             prepared = again?;
             fitting.tell(&mut prepared);
         }
-    }
-
-    /// Images of the history by their address, as `data:` URIs.
-    async fn fetch_images(&self, history: &History<'_>) -> Result<HashMap<String, String>, Fault> {
-        let mut images = HashMap::new();
-        for url in image_urls(history) {
-            if images.contains_key(&url) {
-                continue;
-            }
-            if images.len() >= IMAGES_PER_TURN {
-                return Err(Fault::invalid("input", format!("At most {IMAGES_PER_TURN} images can be fetched.")));
-            }
-            let fetched = self.fetch.fetch(&url, IMAGE_BYTES).await?;
-            if !fetched.media_type.starts_with("image/") {
-                return Err(Fault::invalid("input", "An image address does not lead to an image."));
-            }
-            images.insert(url, fetched.data_uri());
-        }
-        Ok(images)
     }
 }
 
@@ -181,14 +157,10 @@ impl From<ModelError> for Failed {
 }
 
 /// What the door, the history and the translation have lost, each told once.
-fn all_losses<'a>(ask: &'a Question<'_>, prepared: &'a Prepared) -> Vec<&'a Loss> {
-    let mut losses: Vec<&Loss> = Vec::new();
-    for loss in ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses) {
-        if !losses.contains(&loss) {
-            losses.push(loss);
-        }
-    }
-    losses
+fn all_losses(ask: &Question<'_>, prepared: &Prepared) -> Vec<Loss> {
+    let mut losses = Losses::default();
+    losses.extend(ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses).cloned());
+    losses.into_list()
 }
 
 fn refuse_losses(ask: &Question<'_>, prepared: &Prepared) -> Result<(), Fault> {
@@ -200,27 +172,4 @@ fn refuse_losses(ask: &Question<'_>, prepared: &Prepared) -> Result<(), Fault> {
         format!("Strict mode: not everything can be carried over: {}.", told.join("; ")),
     )
     .code("unsupported_parameter"))
-}
-
-fn image_urls(history: &History<'_>) -> Vec<String> {
-    let mut urls = Vec::new();
-    for entry in history.instructions.iter().chain(&history.entries) {
-        let content = match entry {
-            Entry::Message { content, .. } => content,
-            Entry::Output(output) => &output.content,
-            _ => continue,
-        };
-        let Content::Parts(parts) = content else { continue };
-        for part in parts {
-            if let PartKind::Image(image) = &part.kind
-                && let Some(url) = image.url
-            {
-                let url = url.0.decode();
-                if !url.starts_with("data:") {
-                    urls.push(url.into_owned());
-                }
-            }
-        }
-    }
-    urls
 }

@@ -5,10 +5,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use amalgam_core::{Fault, FaultKind, ModelError, ModelEvent, array_of, store::Ending};
+use amalgam_core::{Fault, FaultKind, Loss, ModelError, ModelEvent, array_of, store::Ending};
 use amalgam_protocol::{ErrorObject, Status};
 use futures_util::FutureExt;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{
     frames::Frames,
@@ -133,6 +133,10 @@ impl Run {
         batch.into_iter().try_for_each(|event| {
             match &event {
                 ModelEvent::Begun { id, .. } => self.answered_as(id.as_deref()),
+                ModelEvent::CallStart { .. } => {
+                    self.spoken = true;
+                    self.count_call();
+                }
                 _ => self.spoken = true,
             }
             self.allowed.check(&event)?;
@@ -141,6 +145,19 @@ impl Run {
                 Some(_) => self.take_in_round(event),
             }
         })
+    }
+
+    /// `parallel_tool_calls: false` is the upstream's to keep. A call that was left out here would be missing to the model, and
+    /// to an upstream that keeps what it said; so all of them are handed on, and that is told.
+    fn count_call(&mut self) {
+        let Some(calls) = &mut self.alone else { return };
+        *calls += 1;
+        if *calls == 2 {
+            let loss = Loss::new("parallel_tool_calls", "the upstream made several calls at once all the same");
+            warn!(response.id = self.emitter.response_id(), upstream = self.upstream, "{loss}");
+            self.losses.push(loss);
+            self.calling.accepted(&self.losses);
+        }
     }
 
     /// The upstream has said what it calls its answer.

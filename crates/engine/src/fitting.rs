@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    Candidate, Chain, Fault, History, ModelError, ModelRequest, Prepared, Remembers, SaidSoFar, TokenCount,
+    Candidate, Chain, Fault, History, Loss, ModelError, ModelRequest, Prepared, Remembers, SaidSoFar, TokenCount,
     window::{self, Spoken},
 };
 use tracing::debug;
@@ -111,7 +111,7 @@ impl<'a> Fitting<'a> {
 
     /// What the upstream keeps of a prompt that it has accepted; nothing where it keeps nothing, or not all that was said.
     pub(crate) fn remembering(&self, prepared: &Prepared) -> Option<Remembering> {
-        if self.chain == Chain::Apart || prepared.losses.iter().any(|loss| loss.field == "input") {
+        if self.chain == Chain::Apart || prepared.losses.iter().any(Loss::is_of_input) {
             return None;
         }
         Some(Remembering {

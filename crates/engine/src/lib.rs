@@ -9,6 +9,7 @@ mod drive;
 mod fitting;
 mod follow;
 mod frames;
+mod images;
 mod keeper;
 mod life;
 mod record;

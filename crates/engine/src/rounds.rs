@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use crate::{
     ask::Accepted,
     calls::Calling,
-    run::{Engine, Now, Run},
+    run::{Engine, Now, Run, log_losses},
     tooling::{DecidedCall, Round, Tooling},
     work::{Job, Progress, Work, not_run, work},
 };
@@ -388,9 +388,13 @@ impl Run {
         let (asked, calling) = std::task::ready!(asking.as_mut().poll(context));
         self.calling = calling;
         Poll::Ready(asked.map(|accepted| {
+            if accepted.losses != self.losses {
+                log_losses(self.response_id(), &accepted.losses);
+            }
             self.upstream = accepted.upstream;
             self.remembering = accepted.remembering;
             self.losses = accepted.losses;
+            self.alone = self.alone.map(|_| 0);
             self.now = Now::Model(accepted.stream);
         }))
     }

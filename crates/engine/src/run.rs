@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{ErrorObject, Settings};
 use tokio::{sync::watch, time::Instant};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     admission::{Admission, Place},
@@ -33,7 +33,7 @@ pub struct EngineSettings {
     pub keepalive: Duration,
     /// Whether the model calls of turns that are kept are kept too.
     pub transcripts: bool,
-    /// Bytes of uploaded files that one prompt may have.
+    /// Bytes of uploaded files that one prompt may have, and of images that are fetched for it.
     pub upload_bytes: usize,
     /// How tools run.
     pub tools: ToolLimits,
@@ -93,6 +93,8 @@ pub struct Run {
     pub(crate) keepalive: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed: Allowed,
+    /// Calls of the answer that comes in, where the caller wants one at a time.
+    pub(crate) alone: Option<u32>,
     /// Held until the turn is over.
     pub(crate) place: Place,
     pub(crate) losses: Vec<Loss>,
@@ -220,6 +222,7 @@ impl Engine {
         let (now, losses, upstream, remembering) = match accepted {
             Some(Accepted { stream, losses, upstream, remembering }) => {
                 calling.accepted(&losses);
+                log_losses(&response_id, &losses);
                 (Now::Model(stream), losses, upstream, remembering)
             }
             None => (Now::Model(Box::pin(futures_util::stream::pending())), Vec::new(), String::new(), None),
@@ -236,6 +239,7 @@ impl Engine {
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
         let allowed = Allowed::by(ask.question.request.tool_choice.as_ref());
+        let alone = (ask.question.request.parallel_tool_calls == Some(false)).then_some(0);
         let waited = ask.waited;
         // In a box: it is handed on often, and it is large.
         let mut run = Box::new(Run {
@@ -249,6 +253,7 @@ impl Engine {
             keepalive,
             clock,
             allowed,
+            alone,
             place,
             losses,
             upstream,
@@ -361,6 +366,15 @@ pub(crate) fn lost() -> Fault {
 
 pub(crate) fn past_deadline() -> Fault {
     Fault::new(FaultKind::Deadline, "The request took longer than the server allows.")
+}
+
+/// Headers tell a part of the losses, and a socket or a turn in the background has no headers.
+pub(crate) fn log_losses(response_id: &str, losses: &[Loss]) {
+    if !losses.is_empty() {
+        let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
+        // Names of fields are the caller's words: as a value they are escaped.
+        info!(response.id = response_id, losses = ?told, "not everything was carried over");
+    }
 }
 
 impl Run {

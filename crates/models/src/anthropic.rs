@@ -5,7 +5,6 @@ mod block;
 mod content;
 mod convert;
 mod decode;
-mod losses;
 mod messages;
 mod thinking;
 

@@ -8,8 +8,8 @@ mod script;
 use std::time::Duration;
 
 use amalgam_core::{
-    BoxFuture, Delivery, Fault, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, TokenCount,
-    Toolset,
+    BoxFuture, Delivery, Fault, Losses, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared,
+    TokenCount, Toolset,
 };
 use futures_util::stream;
 
@@ -36,13 +36,13 @@ impl Model for Demo {
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
         let toolset = Toolset::plain(request.settings, request.history)?;
         let script = mind::think(request, &toolset)?;
-        let mut losses = Vec::new();
+        let mut losses = Losses::default();
         losses.extend(toolset.losses.iter().cloned());
         losses.extend(mind::losses(request.settings));
         losses.extend(mind::unread(request.history));
         Ok(Prepared {
             body: serde_json::to_vec(&script).map_err(Fault::internal)?.into(),
-            losses,
+            losses: losses.into_list(),
             delivery: request.delivery,
             calls: toolset.call_map(),
             note: Note { own: Some(request.model.to_owned()), ..Note::default() },

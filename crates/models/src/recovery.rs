@@ -1,7 +1,9 @@
 //! O-48: an upstream that says it does not know the call of an output can be asked once more, with the tool history told
 //! as labelled text. Off unless the operator wants it.
 
-use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, Prepared};
+use std::collections::HashMap;
+
+use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, Prepared, indented};
 use amalgam_protocol::{Content, Part, Role};
 
 /// The same request with its tool history as text, if `error` says that a call got lost and there is one to tell.
@@ -47,12 +49,18 @@ fn says_that_a_call_is_lost(error: &ModelError) -> bool {
 /// Calls and outputs as text in the user's role, in their places. Thoughts that led to a call go with it: an upstream
 /// refuses thoughts without what they led to.
 fn as_text<'a>(history: &History<'a>) -> History<'a> {
+    let calls = history.entries.iter().filter_map(|entry| match entry {
+        Entry::Call(call) => Some(((call.kind, &*call.call_id), &*call.name)),
+        _ => None,
+    });
+    let names: HashMap<_, _> = calls.collect();
     let mut entries = Vec::with_capacity(history.entries.len());
     for (index, entry) in history.entries.iter().enumerate() {
         match entry {
             Entry::Call(call) => entries.push(Entry::Note(tell_call(call))),
             Entry::Output(output) => {
-                entries.push(Entry::Note(tell_output(output, history)));
+                let name = names.get(&(output.kind, &*output.call_id)).copied();
+                entries.push(Entry::Note(tell_output(output, name)));
                 entries.extend(media(&output.content));
             }
             Entry::Reasoning(_) if leads_to_a_call(history, index) => {}
@@ -72,22 +80,13 @@ fn tell_call(call: &Call<'_>) -> String {
     format!("[Tool history] The assistant called {} (call {}) with:\n{}", call.name, call.call_id, indented(&payload))
 }
 
-fn tell_output(output: &Output<'_>, history: &History<'_>) -> String {
-    let name = history.entries.iter().find_map(|entry| match entry {
-        Entry::Call(call) if call.call_id == output.call_id && call.kind == output.kind => Some(&*call.name),
-        _ => None,
-    });
+fn tell_output(output: &Output<'_>, name: Option<&str>) -> String {
     format!(
         "[Tool history] {} (call {}) returned:\n{}",
         name.unwrap_or("The tool"),
         output.call_id,
         indented(&output.content.text())
     )
-}
-
-/// Every line is indented, so that what a tool says cannot pass for a label of ours.
-fn indented(text: &str) -> String {
-    text.split('\n').map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// What an output holds besides text.

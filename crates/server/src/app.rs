@@ -30,6 +30,8 @@ pub struct Limits {
     pub json_depth: usize,
     /// Items of an input.
     pub input_items: usize,
+    /// Parts of all contents of an input.
+    pub content_parts: usize,
     /// Tools of a request, those in namespaces counted one by one.
     pub tools: usize,
     /// Values in one JSON Schema.

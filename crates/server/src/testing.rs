@@ -74,6 +74,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         body_pause: second,
         json_depth: 16,
         input_items: 10,
+        content_parts: 100,
         tools: 10,
         schema_nodes: 100,
         string_bytes: 1024,

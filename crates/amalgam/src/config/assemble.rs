@@ -298,6 +298,7 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
         media_bytes: reader.value(at, "media_bytes"),
         json_depth: reader.value(at, "json_depth"),
         input_items: reader.value(at, "input_items"),
+        content_parts: reader.value(at, "content_parts"),
         tools: reader.value(at, "tools"),
         schema_nodes: reader.value(at, "schema_nodes"),
         string_bytes: reader.value(at, "string_bytes"),

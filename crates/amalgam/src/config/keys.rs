@@ -107,10 +107,11 @@ pub(crate) const KEYS: &[Key] = &[
     key(Limits, "turn_deadline", TIMEOUT, Value("10m"), "The longest that one turn may take."),
     key(Limits, "keepalive", Shape::Duration { least: 100, most: DAY }, Value("10s"), "The silence after which a stream sends a sign of life."),
     key(Limits, "body_bytes", Shape::Size { least: KIB, most: GIB }, Value("2MiB"), "The largest request body, images and files not counted."),
-    key(Limits, "media_bytes", Shape::Size { least: 0, most: GIB }, Value("32MiB"), "The most bytes of images and files inside a body, and of uploaded files that one turn uses."),
+    key(Limits, "media_bytes", Shape::Size { least: 0, most: GIB }, Value("32MiB"), "The most bytes of images and files inside a body, of uploaded files that one turn uses, and of images that are fetched for it."),
     // The JSON reader itself stops at 128 levels.
     key(Limits, "json_depth", count(8, 120), Value("64"), "The deepest nesting of a request body."),
     key(Limits, "input_items", count(1, 1_000_000), Value("10000"), "The most input items of a request."),
+    key(Limits, "content_parts", count(1, 1_000_000), Value("20000"), "The most parts that the contents of all input items have together."),
     key(Limits, "tools", count(0, 10_000), Value("128"), "The most tools of a request."),
     key(Limits, "schema_nodes", count(1, 1_000_000), Value("2000"), "The most nodes of a JSON schema in a request."),
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),

@@ -21,6 +21,7 @@ mod handover;
 mod hostile_models;
 mod house;
 mod idempotency;
+mod images;
 mod isolation;
 mod keys;
 mod knowledge;

@@ -11,11 +11,11 @@ use std::{
 
 use amalgam_protocol::{Content, HostedItem, Input, Item, ItemKind, McpCall, Part, Raw, Role, Shape};
 
-use super::{Call, Entry, History, Output, Payload};
+use super::{Call, Entry, History, Output, Payload, indented};
 use crate::{
     file_search::{self, FILE_SEARCH},
     ids::Stem,
-    loss::Loss,
+    loss::Losses,
     tool::is_house_label,
     toolset::{CallKind, wire_name},
 };
@@ -25,7 +25,7 @@ const NAMES_IN_NOTE: usize = 5;
 
 /// Brings instructions and input into one history in which every call has exactly one output.
 pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>) -> History<'a> {
-    let said = |input: Option<&Input<'a>>, role, losses: &mut Vec<Loss>| match input {
+    let said = |input: Option<&Input<'a>>, role, losses: &mut Losses| match input {
         Some(Input::Text(text)) if !text.is_empty() => {
             vec![Entry::Message { role, content: Content::Text(*text), item: None }]
         }
@@ -33,22 +33,22 @@ pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>
             let mut builder = Builder { entries: Vec::with_capacity(items.len()), ..Builder::default() };
             items.iter().for_each(|item| builder.take(item));
             builder.close();
-            losses.append(&mut builder.losses);
+            losses.extend(builder.losses.into_list());
             builder.entries
         }
         _ => Vec::new(),
     };
-    let mut losses = Vec::new();
+    let mut losses = Losses::default();
     let instructions = said(instructions, Role::System, &mut losses);
     let entries = said(input, Role::User, &mut losses);
-    History { instructions, entries, losses }
+    History { instructions, entries, losses: losses.into_list() }
 }
 
 /// The entries so far, and what was collected of the tool turn that is open.
 #[derive(Default)]
 struct Builder<'a> {
     entries: Vec<Entry<'a>>,
-    losses: Vec<Loss>,
+    losses: Losses,
     /// Calls of the open turn, and what stood between them.
     asked: Vec<Entry<'a>>,
     /// Outputs of the open turn.
@@ -220,17 +220,20 @@ impl<'a> Builder<'a> {
                 [first, rest @ ..] if one_call && rest.iter().all(|other| same_output(first, other)) => {
                     answers.push(self.pair(call, first, settled));
                 }
-                results => tell_conflict(&calls, results, &mut afterwards),
+                results => {
+                    self.losses.add("input", "tool records that contradict each other were sent as text");
+                    tell_conflict(&calls, results, &mut afterwards);
+                }
             }
         }
         self.entries.append(&mut answers);
         // What is left in a group has no call.
         for output in outputs.iter().filter(|output| groups.contains_key(&(output.kind, &*output.call_id))) {
-            self.losses.push(Loss::new("input", "a tool output without its call was sent as text"));
+            self.losses.add("input", "a tool output without its call was sent as text");
             tell_orphan(output, &mut afterwards);
         }
         if !unanswered.is_empty() {
-            self.losses.push(Loss::new("input", "tool calls without an output were replaced by a note"));
+            self.losses.add("input", "tool calls without an output were replaced by a note");
             afterwards.push(Entry::Note(unanswered_note(&unanswered)));
         }
         self.entries.append(&mut afterwards);
@@ -379,12 +382,16 @@ fn same_output(one: &Output<'_>, other: &Output<'_>) -> bool {
 
 /// Equal as JSON: the order of keys and the way of escaping do not count.
 fn same_value(one: Raw<'_>, other: Raw<'_>) -> bool {
+    if one == other {
+        return true;
+    }
     match (one.shape(), other.shape()) {
         (Shape::Object, Shape::Object) => {
-            one.fields().count() == other.fields().count()
-                && one.fields().all(|(key, value)| {
-                    other.get(&key.decode()).is_some_and(|other_value| same_value(value, other_value))
-                })
+            let (ones, others) = (by_name(one), by_name(other));
+            let same = |(name, value): (&Cow<'_, str>, &Raw<'_>)| {
+                others.get(name).is_some_and(|other_value| same_value(*value, *other_value))
+            };
+            ones.len() == others.len() && ones.iter().all(same)
         }
         (Shape::Array, Shape::Array) => {
             one.elements().count() == other.elements().count()
@@ -394,24 +401,30 @@ fn same_value(one: Raw<'_>, other: Raw<'_>) -> bool {
             one.as_str().map(|text| text.decode()) == other.as_str().map(|text| text.decode())
         }
         (Shape::Number, Shape::Number) => one.text() == other.text() || one.as_f64() == other.as_f64(),
-        _ => one == other,
+        _ => false,
     }
 }
 
+fn by_name(object: Raw<'_>) -> HashMap<Cow<'_, str>, Raw<'_>> {
+    object.fields().map(|(name, value)| (name.decode(), value)).collect()
+}
+
 fn unanswered_note(names: &[Cow<'_, str>]) -> String {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let mut order: Vec<&str> = Vec::new();
     for name in names {
-        match counts.iter_mut().find(|(known, _)| known == name) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((name, 1)),
+        let count = counts.entry(name).or_default();
+        if *count == 0 {
+            order.push(name);
         }
+        *count += 1;
     }
-    let listed: Vec<String> = counts
-        .iter()
-        .take(NAMES_IN_NOTE)
-        .map(|(name, count)| if *count > 1 { format!("{name} (×{count})") } else { (*name).to_owned() })
-        .collect();
-    let more = match counts.len().saturating_sub(NAMES_IN_NOTE) {
+    let told = |name: &&str| match counts.get(name) {
+        Some(count) if *count > 1 => format!("{name} (×{count})"),
+        _ => (*name).to_owned(),
+    };
+    let listed: Vec<String> = order.iter().take(NAMES_IN_NOTE).map(told).collect();
+    let more = match order.len().saturating_sub(NAMES_IN_NOTE) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -426,7 +439,7 @@ fn tell_orphan<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>) {
     entries.push(Entry::Note(format!(
         "[Tool history] Result of call {}, whose request is not in this conversation:\n{}",
         output.call_id,
-        output.content.text()
+        indented(&output.content.text())
     )));
     push_media(&output.content, entries);
 }
@@ -436,10 +449,10 @@ fn tell_conflict<'a>(calls: &[&Call<'a>], outputs: &[&Output<'a>], entries: &mut
     let call_id = calls.first().map_or(Cow::Borrowed(""), |call| call.call_id.clone());
     let mut text = format!("[Tool history] Conflicting records for call {call_id}:");
     for call in calls {
-        text.push_str(&format!("\nRequest: {} {}", call.name, call.payload.text()));
+        text.push_str(&format!("\nRequest: {}\n{}", call.name, indented(&call.payload.text())));
     }
     for output in outputs {
-        text.push_str(&format!("\nResult: {}", output.content.text()));
+        text.push_str(&format!("\nResult:\n{}", indented(&output.content.text())));
     }
     entries.push(Entry::Note(text));
     for output in outputs {

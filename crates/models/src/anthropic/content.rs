@@ -4,10 +4,9 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use amalgam_core::Losses;
 use amalgam_protocol::{Content, File, Image, JsonStr, Part, PartKind, Writer};
 use base64::{Engine, prelude::BASE64_STANDARD};
-
-use super::losses::Losses;
 
 /// Where blocks stand, and so which kinds may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +83,12 @@ impl Blocks<'_, '_> {
         if image.detail.as_deref() == Some("low") {
             self.losses.add("input.image.detail", "the upstream looks at images in full");
         }
-        let url = url.0.decode();
+        self.image_at(url.0);
+    }
+
+    /// An image by its address.
+    pub(super) fn image_at(&mut self, url: JsonStr<'_>) {
+        let url = url.decode();
         let url = self.images.get(&*url).map_or(&*url, String::as_str);
         match DataUri::split(url) {
             Some(DataUri { media_type, base64: Some(data) }) => self.image_bytes(media_type, data),

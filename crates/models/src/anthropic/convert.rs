@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use amalgam_core::{Choice, Delivery, Entry, Fault, Loss, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
+use amalgam_core::{Choice, Delivery, Entry, Fault, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
 use amalgam_protocol::{CreateResponse, Raw, Shape, TextFormat, Writer};
 
 use super::{
     answer::{Answer, has_object_root},
     content::text_block,
-    losses::Losses,
     messages::{Context, Messages, marked},
     thinking::{Abilities, Plan, Sampling, Style},
 };
@@ -350,7 +349,7 @@ fn note_losses(settings: &CreateResponse<'_>, toolset: &Toolset<'_>, losses: &mu
     for (key, value) in &settings.extra {
         let key = key.decode();
         if !value.is_null() && !carried.contains(&&*key) && !NOT_FOR_MODELS.contains(&&*key) {
-            losses.push(Loss::new(key.into_owned(), nowhere));
+            losses.add(key.into_owned(), nowhere);
         }
     }
 }

@@ -6,14 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use amalgam_core::{Call, Entry, History, Output, Seal, wire_name};
+use amalgam_core::{Call, Entry, History, Losses, Output, Seal, wire_name};
 use amalgam_protocol::{Content, Item, ItemKind, Part, PartKind, Raw, Role, Shape, Writer};
 
 use crate::thoughts::{THOUGHTS_OF_OTHERS, told_thoughts};
 
 use super::{
     content::{Blocks, Place, is_blank, text_block},
-    losses::Losses,
     thinking,
 };
 
@@ -203,8 +202,12 @@ impl Messages {
         turn.results.object(|writer| {
             writer.key("type").string("tool_result");
             writer.key("tool_use_id").string(&wire_id(&output.call_id));
+            let place = Place::ToolResult;
             match &output.content {
                 Content::Text(text) if !is_blank(*text) => writer.key("content").json_str(*text),
+                Content::Value(_) if let Some(url) = output.screenshot() => writer.key("content").array(|writer| {
+                    Blocks { writer, place, images: context.images, losses }.image_at(url);
+                }),
                 Content::Value(value) if !value.is_null() => writer.key("content").string(value.text()),
                 Content::Text(_) | Content::Value(_) => {}
                 Content::Parts(parts) if parts.is_empty() => {}
@@ -213,7 +216,6 @@ impl Messages {
                         writer.key("content").json_str(*text);
                     }
                     _ => writer.key("content").array(|writer| {
-                        let place = Place::ToolResult;
                         Blocks { writer, place, images: context.images, losses }.content(&output.content);
                     }),
                 },

@@ -3,10 +3,8 @@
 //! A thinking block is only good together with its signature, and only for the upstream that signed it. The client gets
 //! both sealed as `encrypted_content`; what comes back is opened here and replayed as it was.
 
-use amalgam_core::Seal;
+use amalgam_core::{Losses, Seal};
 use amalgam_protocol::{CreateResponse, Raw, Writer};
-
-use super::losses::Losses;
 
 /// The smallest budget that the wire takes.
 const SMALLEST_BUDGET: u64 = 1024;

@@ -1,6 +1,8 @@
 //! A request as Chat Completions takes it: everything beside the messages, and what the wire has no place for.
 
-use amalgam_core::{Choice, Delivery, Entry, Fault, History, Loss, ModelRequest, Note, Offer, Prepared, Toolset};
+use amalgam_core::{
+    Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Note, Offer, Prepared, Toolset,
+};
 use amalgam_protocol::{CreateResponse, JsonSchemaFormat, Raw, TextFormat, Writer};
 
 use crate::settings::ToolCalls;
@@ -23,8 +25,8 @@ const NOT_HANDED_ON: [(&str, Option<&str>); 7] = [
 pub(super) fn prepare(wire: Wire, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
     let settings = request.settings;
     let mut toolset = Toolset::plain(settings, request.history)?;
-    let mut losses = Vec::new();
-    losses.append(&mut toolset.losses);
+    let mut losses = Losses::default();
+    losses.extend(std::mem::take(&mut toolset.losses));
     if toolset.choice == Choice::None {
         toolset.offers.clear();
     }
@@ -51,7 +53,7 @@ pub(super) fn prepare(wire: Wire, request: &ModelRequest<'_>) -> Result<Prepared
     lose_the_rest(settings, &mut losses);
     Ok(Prepared {
         body: body.writer.into_slices(),
-        losses,
+        losses: losses.into_list(),
         delivery: request.delivery,
         calls,
         note: Note { wants_logprobs, own: constrained.then(|| constrained::NOTE.to_owned()), ..Note::default() },
@@ -130,7 +132,7 @@ impl Body {
         }
     }
 
-    fn format(&mut self, format: &TextFormat<'_>, losses: &mut Vec<Loss>) {
+    fn format(&mut self, format: &TextFormat<'_>, losses: &mut Losses) {
         match format {
             TextFormat::Text => {}
             TextFormat::JsonObject => {
@@ -147,7 +149,7 @@ impl Body {
     }
 
     /// The tool list as a schema for the answer.
-    fn constrained(&mut self, toolset: &Toolset<'_>, settings: &CreateResponse<'_>, losses: &mut Vec<Loss>) {
+    fn constrained(&mut self, toolset: &Toolset<'_>, settings: &CreateResponse<'_>, losses: &mut Losses) {
         let schema = constrained::schema(toolset, &settings.text.format);
         self.field("response_format").object(|writer| {
             writer.key("type").string("json_schema");
@@ -161,7 +163,7 @@ impl Body {
         }
         if asks_for_logprobs(settings) {
             let reason = "an answer by our tool schema has no log probabilities of its text";
-            losses.push(Loss::new("top_logprobs", reason));
+            losses.add("top_logprobs", reason);
         }
     }
 
@@ -190,13 +192,13 @@ impl Body {
     }
 
     /// Fields that we do not know may be this server's own: `seed`, `stop`, `top_k`, `chat_template_kwargs` …
-    fn extra(&mut self, settings: &CreateResponse<'_>, losses: &mut Vec<Loss>) {
+    fn extra(&mut self, settings: &CreateResponse<'_>, losses: &mut Losses) {
         for (key, value) in settings.extra.iter().filter(|(_, value)| !value.is_null()) {
             let name = key.decode();
             if let Some((_, reason)) = NOT_HANDED_ON.iter().find(|(kept, _)| *kept == name) {
                 losses.extend(reason.map(|reason| Loss::new(name.into_owned(), reason)));
             } else if self.written.contains(&&*name) {
-                losses.push(Loss::new(name.into_owned(), "another field of the request decides this one"));
+                losses.add(name.into_owned(), "another field of the request decides this one");
             } else {
                 self.writer.key_text(&name).raw(*value);
             }
@@ -248,19 +250,19 @@ fn unknown_format(format: Raw<'_>) -> Loss {
 }
 
 /// What the caller asked for and this wire has no field for.
-fn lose_the_rest(settings: &CreateResponse<'_>, losses: &mut Vec<Loss>) {
+fn lose_the_rest(settings: &CreateResponse<'_>, losses: &mut Losses) {
     let no_field = "this upstream has no such field";
     if settings.prompt.is_some() {
-        losses.push(Loss::new("prompt", no_field));
+        losses.add("prompt", no_field);
     }
     if settings.context_management.is_some() {
-        losses.push(Loss::new("context_management", no_field));
+        losses.add("context_management", no_field);
     }
     // Thoughts come out as summaries wherever the upstream gives any, so that asking for them is no loss.
     let known = |name: &str| matches!(name, "effort" | "summary" | "generate_summary");
     for (key, value) in settings.reasoning.iter().flat_map(|reasoning| reasoning.raw.fields()) {
         if !known(key.escaped()) && !value.is_null() {
-            losses.push(Loss::new(format!("reasoning.{}", key.decode()), no_field));
+            losses.add(format!("reasoning.{}", key.decode()), no_field);
         }
     }
 }

@@ -5,7 +5,9 @@
 //! instruction holds beyond text in a user message after them. Content that is text alone is always one string, parts
 //! joined by line ends, since many servers take nothing else there.
 
-use amalgam_core::{Call, CallKind, Entry, History, Loss, ModelRequest, Output};
+use std::collections::HashMap;
+
+use amalgam_core::{Call, CallKind, Entry, History, Losses, ModelRequest, Output};
 use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, PartKind, Raw, Role, Shape, Writer};
 
 use crate::{
@@ -29,7 +31,7 @@ pub(super) fn write<'a>(
     wire: Wire,
     request: &ModelRequest<'a>,
     preamble: Option<String>,
-    losses: &mut Vec<Loss>,
+    losses: &mut Losses,
 ) {
     let history = request.history;
     let parts = PartReader { images: request.images, losses };
@@ -115,7 +117,7 @@ impl<'a> Conversation<'a, '_> {
             Entry::Opaque(item) => {
                 let kind = item.raw.get_str("type").unwrap_or_default();
                 let reason = "this upstream has no such item; it was left out";
-                self.parts.losses.push(Loss::new(format!("input.{kind}"), reason));
+                self.parts.losses.add(format!("input.{kind}"), reason);
             }
         }
     }
@@ -176,16 +178,13 @@ impl<'a> Conversation<'a, '_> {
             true => {
                 self.lose_thoughts("this upstream does not take thoughts back; they were left out");
             }
-            false => {}
+            false if thoughts.is_empty() => {}
+            false => self.lose_thoughts("thoughts of turns that are over were left out"),
         }
     }
 
-    /// Says it once, however many thoughts there are.
     fn lose_thoughts(&mut self, reason: &'static str) {
-        let loss = Loss::new("input.reasoning", reason);
-        if !self.parts.losses.contains(&loss) {
-            self.parts.losses.push(loss);
-        }
+        self.parts.losses.add("input.reasoning", reason);
     }
 
     /// Writes what waits: the model's turn, its outputs, and what could not stand in them.
@@ -243,6 +242,7 @@ impl<'a> Conversation<'a, '_> {
     }
 
     fn native(&mut self, turn: &Turn<'a>) {
+        let losses = &mut *self.parts.losses;
         self.writer.object(|writer| {
             writer.key("role").string("assistant");
             match turn.texts.is_empty() {
@@ -253,7 +253,8 @@ impl<'a> Conversation<'a, '_> {
                 write_joined(writer.key("reasoning_content"), &turn.thoughts, PARAGRAPH);
             }
             if !turn.calls.is_empty() {
-                writer.key("tool_calls").array(|writer| turn.calls.iter().for_each(|call| write_call(writer, call)));
+                let calls = turn.calls.iter();
+                writer.key("tool_calls").array(|writer| calls.for_each(|call| write_call(writer, call, losses)));
             }
         });
         for output in turn.outputs_in_order() {
@@ -270,13 +271,15 @@ impl<'a> Conversation<'a, '_> {
     fn told(&mut self, turn: &Turn<'a>) {
         let mut texts = turn.texts.clone();
         if !turn.calls.is_empty() {
-            texts.push(own(&calls_as_answer(&turn.calls)));
+            texts.push(own(&calls_as_answer(&turn.calls, self.parts.losses)));
         }
         self.plain("assistant", &texts);
         let mut results = Vec::new();
+        let names: HashMap<_, _> =
+            turn.calls.iter().map(|call| ((call.kind, &call.call_id), call.wire_name())).collect();
         for output in turn.outputs_in_order() {
-            let name = turn.calls.iter().find(|call| call.call_id == output.call_id).map(Call::wire_name);
-            let label = format!("[output of tool {} ({})]\n", name.unwrap_or_default(), output.call_id);
+            let name = names.get(&(output.kind, &output.call_id)).map_or("", String::as_str);
+            let label = format!("[output of tool {name} ({})]\n", output.call_id);
             let text = self.output_text(output);
             results.push(ChatPart::Text([&own(&label), &text[..]].concat().into()));
         }
@@ -318,11 +321,12 @@ impl<'a> Turn<'a> {
 
     /// Outputs in the order of their calls.
     fn outputs_in_order(&self) -> Vec<&Output<'a>> {
-        let place = |output: &Output<'a>| {
-            self.calls.iter().position(|call| call.kind == output.kind && call.call_id == output.call_id)
-        };
         let mut outputs: Vec<_> = self.outputs.iter().collect();
-        outputs.sort_by_key(|output| place(output).unwrap_or(usize::MAX));
+        if outputs.len() > 1 {
+            let calls = self.calls.iter().enumerate().rev();
+            let places: HashMap<_, _> = calls.map(|(place, call)| ((call.kind, &call.call_id), place)).collect();
+            outputs.sort_by_key(|output| places.get(&(output.kind, &output.call_id)).copied().unwrap_or(usize::MAX));
+        }
         outputs
     }
 }
@@ -335,24 +339,25 @@ fn role_of(role: SystemRole) -> &'static str {
     }
 }
 
-fn write_call(writer: &mut Writer, call: &Call<'_>) {
+fn write_call(writer: &mut Writer, call: &Call<'_>, losses: &mut Losses) {
     writer.object(|writer| {
         writer.key("id").string(&call.call_id);
         writer.key("type").string("function");
         writer.key("function").object(|writer| {
             writer.key("name").string(&call.wire_name());
-            writer.key("arguments").literal(&arguments_of(call));
+            writer.key("arguments").literal(&arguments_of(call, losses));
         });
     });
 }
 
 /// Arguments that are no JSON object make some servers refuse the whole history; the model's own words stay readable inside.
-fn arguments_of(call: &Call<'_>) -> Literal {
+fn arguments_of(call: &Call<'_>, losses: &mut Losses) -> Literal {
     let arguments = call.wire_arguments();
     let text = arguments.decode();
     match Raw::parse(text.as_bytes()) {
         Ok(raw) if raw.shape() == Shape::Object => arguments,
         _ => {
+            losses.add("input.arguments", "arguments that are no JSON object are sent as text inside one");
             let mut writer = Writer::default();
             writer.object(|writer| writer.key("arguments").string(&text));
             Literal::from_text(&String::from_utf8_lossy(writer.bytes()))
@@ -361,12 +366,12 @@ fn arguments_of(call: &Call<'_>) -> Literal {
 }
 
 /// The calls as the model would write them under our schema.
-fn calls_as_answer(calls: &[Call<'_>]) -> String {
+fn calls_as_answer(calls: &[Call<'_>], losses: &mut Losses) -> String {
     let mut writer = Writer::default();
     writer.object(|writer| {
         writer.key("calls").array(|writer| {
             for call in calls {
-                let arguments = arguments_of(call).decode();
+                let arguments = arguments_of(call, losses).decode();
                 writer.object(|writer| {
                     writer.key("tool").string(&call.wire_name());
                     writer.key("arguments").valid(arguments.as_bytes());

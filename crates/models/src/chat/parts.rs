@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use amalgam_core::Loss;
+use amalgam_core::Losses;
 use amalgam_protocol::{Content, File, Image, JsonStr, Literal, Part, PartKind, Raw, Writer};
 
 use super::files;
@@ -81,7 +81,7 @@ impl ChatPart<'_> {
 pub(super) struct PartReader<'a, 'l> {
     /// Images that were fetched, as `data:` URIs by their address.
     pub(super) images: &'a HashMap<String, String>,
-    pub(super) losses: &'l mut Vec<Loss>,
+    pub(super) losses: &'l mut Losses,
 }
 
 impl<'a> PartReader<'a, '_> {
@@ -158,6 +158,6 @@ impl<'a> PartReader<'a, '_> {
     }
 
     fn lose(&mut self, kind: &str, reason: &'static str) {
-        self.losses.push(Loss::new(format!("input.{kind}"), reason));
+        self.losses.add(format!("input.{kind}"), reason);
     }
 }

@@ -1,6 +1,6 @@
 //! What the demo says: decided once, from the request alone, and written down as a [`Script`].
 
-use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, ModelRequest, Offer, Toolset};
+use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, Losses, ModelRequest, Offer, Toolset};
 use amalgam_protocol::{
     Content, CreateResponse, Item, ItemKind, JsonStr, Part, PartKind, Role, TextFormat, ToolChoice,
 };
@@ -59,7 +59,7 @@ pub(super) fn losses(settings: &CreateResponse<'_>) -> Vec<Loss> {
 
 /// Items of the history that change nothing here, each kind once.
 pub(super) fn unread(history: &History<'_>) -> Vec<Loss> {
-    let mut losses: Vec<Loss> = Vec::new();
+    let mut losses = Losses::default();
     for entry in &history.entries {
         let loss = match entry {
             Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }) => continue,
@@ -74,11 +74,9 @@ pub(super) fn unread(history: &History<'_>) -> Vec<Loss> {
             }
             _ => continue,
         };
-        if !losses.contains(&loss) {
-            losses.push(loss);
-        }
+        losses.push(loss);
     }
-    losses
+    losses.into_list()
 }
 
 /// The part of a conversation that an answer is about.

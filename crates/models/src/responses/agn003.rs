@@ -4,9 +4,11 @@
 //! expressed: an upstream that keeps state knows it, and else it is told as a loss. Outputs of tools at the end travel as its
 //! block of results. A message that was composed by the same rules is taken apart again, so that nothing stands twice.
 
+use std::collections::{HashMap, HashSet};
+
 use amalgam_core::{
     Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, Delivery, Entry, History,
-    Loss, ModelRequest, Output, Payload, Prepared,
+    Losses, ModelRequest, Output, Payload, Prepared,
 };
 use amalgam_protocol::{Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
 
@@ -52,23 +54,10 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
     .literal();
     Prepared {
         body: body.into(),
-        losses: losses.0,
+        losses: losses.into_list(),
         delivery: request.delivery,
         calls: Default::default(),
         note: note(request),
-    }
-}
-
-/// Each loss once.
-#[derive(Default)]
-struct Losses(Vec<Loss>);
-
-impl Losses {
-    fn add(&mut self, field: &'static str, reason: &'static str) {
-        let loss = Loss::new(field, reason);
-        if !self.0.contains(&loss) {
-            self.0.push(loss);
-        }
     }
 }
 
@@ -95,6 +84,8 @@ impl Said {
         }
         let last_user = new.iter().rposition(is_user);
         let tail = new.iter().rposition(|entry| !matches!(entry, Entry::Output(_) | Entry::Note(_)));
+        let behind = new.iter().skip(tail.map_or(0, |tail| tail + 1));
+        let answered: HashSet<_> = behind.filter_map(output).map(|output| &output.call_id).collect();
         let mut results = Vec::new();
         for (position, entry) in new.iter().enumerate() {
             match entry {
@@ -117,7 +108,7 @@ impl Said {
                 Entry::Note(note) if last_user.is_none_or(|last| position > last) => join(&mut said.instruction, note),
                 Entry::Output(output) if tail.is_none_or(|tail| position > tail) => results.push(output),
                 // Told together with its output.
-                Entry::Call(call) if results_follow(new, tail, &call.call_id) => {}
+                Entry::Call(call) if answered.contains(&call.call_id) => {}
                 _ => losses.add("input", "the dialect sends only the last user message and the results behind it"),
             }
         }
@@ -167,11 +158,6 @@ fn is_user(entry: &Entry<'_>) -> bool {
     matches!(entry, Entry::Message { role: Role::User, .. })
 }
 
-fn results_follow(entries: &[Entry<'_>], tail: Option<usize>, call_id: &str) -> bool {
-    let behind = entries.iter().skip(tail.map_or(0, |tail| tail + 1));
-    behind.filter_map(output).any(|output| output.call_id == call_id)
-}
-
 fn output<'e, 'a>(entry: &'e Entry<'a>) -> Option<&'e Output<'a>> {
     match entry {
         Entry::Output(output) => Some(output),
@@ -196,13 +182,17 @@ fn text(content: &Content<'_>, losses: &mut Losses) -> String {
 }
 
 fn results_json(results: &[&Output<'_>], entries: &[Entry<'_>], losses: &mut Losses) -> String {
+    let calls: HashMap<_, _> = entries
+        .iter()
+        .filter_map(|entry| match entry {
+            Entry::Call(call) => Some(((call.kind, &call.call_id), call)),
+            _ => None,
+        })
+        .collect();
     let mut writer = Writer::default();
     writer.array(|writer| {
         for output in results {
-            let call = entries.iter().find_map(|entry| match entry {
-                Entry::Call(call) if call.call_id == output.call_id && call.kind == output.kind => Some(call),
-                _ => None,
-            });
+            let call = calls.get(&(output.kind, &output.call_id));
             writer.object(|writer| {
                 writer.key("CallId").string(&output.call_id);
                 if let Some(call) = call {
@@ -247,7 +237,7 @@ fn lose_settings(settings: &CreateResponse<'_>, losses: &mut Losses) {
         losses.add(field, "the dialect has no such field");
     }
     for (field, _) in &settings.extra {
-        losses.0.push(Loss::new(field.decode().into_owned(), "the dialect has no such field"));
+        losses.add(field.decode().into_owned(), "the dialect has no such field");
     }
 }
 

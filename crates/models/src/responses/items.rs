@@ -77,7 +77,9 @@ fn write_output(writer: &mut Writer, output: &Output<'_>, context: &Context<'_>)
     let is_plain = matches!(output.kind, CallKind::Function | CallKind::Custom);
     let is_value = is_plain && matches!(output.content, Content::Value(_));
     let is_missing = is_plain && output.item.get("output").is_none();
-    if !(is_value || is_missing || must_change_content(Role::User, &output.content, context)) {
+    let screenshot = output.screenshot().and_then(|url| context.images.get(&*url.decode()));
+    let must_change = screenshot.is_some() || must_change_content(Role::User, &output.content, context);
+    if !(is_value || is_missing || must_change) {
         return write_named(writer, output.item, renamed);
     }
     writer.object(|writer| {
@@ -87,6 +89,9 @@ fn write_output(writer: &mut Writer, output: &Output<'_>, context: &Context<'_>)
             match (&*key, &output.content) {
                 ("output", Content::Value(value)) if is_plain && value.is_null() => writer.string(""),
                 ("output", Content::Value(value)) if is_plain => writer.string(value.text()),
+                ("output", Content::Value(value)) if let Some(data) = screenshot => {
+                    write_screenshot(writer, *value, data)
+                }
                 ("output", content) => write_content(writer, Role::User, content, context),
                 (key, _) => write_call_id(writer, output.item, key, value, renamed),
             }
@@ -247,6 +252,19 @@ fn is_chat_image(part: &Part<'_>) -> bool {
 
 fn fetched<'c>(image: &Image<'_>, context: &Context<'c>) -> Option<&'c str> {
     context.images.get(&*image.url?.0.decode()).map(String::as_str)
+}
+
+/// A screenshot whose picture was fetched.
+fn write_screenshot(writer: &mut Writer, screenshot: Raw<'_>, data: &str) {
+    writer.object(|writer| {
+        for (key, value) in screenshot.fields() {
+            let writer = writer.key_text(&key.decode());
+            match key.is("image_url") {
+                true => writer.string(data),
+                false => writer.raw(value),
+            }
+        }
+    });
 }
 
 fn write_image(writer: &mut Writer, part: Raw<'_>, image: &Image<'_>, context: &Context<'_>) {

@@ -117,6 +117,17 @@ async fn what_cannot_be_carried_over_is_told_in_a_header_or_refused_in_strict_mo
 }
 
 #[tokio::test]
+async fn what_cannot_be_carried_over_is_in_the_log_for_every_delivery() {
+    for delivery in DELIVERIES {
+        let world = World::start().await;
+        world.ask(Wire::Chat, delivery, &greeting(), &json!({"input": "Hi", "tools": [{"type": "web_search"}]})).await;
+        let log = world.amalgam.wait_for_stderr("not everything was carried over").await;
+        let line = log.lines().find(|line| line.contains("not everything was carried over")).unwrap();
+        assert!(line.contains("tools[0]: `web_search` has no implementation here"), "{delivery:?}: {line}");
+    }
+}
+
+#[tokio::test]
 async fn metadata_is_echoed_up_to_its_limits() {
     // C-28
     let world = World::start().await;

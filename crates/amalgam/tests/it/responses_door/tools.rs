@@ -1,5 +1,6 @@
 //! Tools of every kind over every wire: what the upstream is offered, and the items that its calls come out as.
 
+use amalgam_testkit::{Reply, Setup};
 use serde_json::{Value, json};
 
 use super::{items, types};
@@ -134,7 +135,7 @@ async fn fragments_of_parallel_calls_that_arrive_interleaved_are_sorted_out() {
         chunk(json!([more(1, "\"B\"}"), more(0, "\"A\"}")]), None),
         chunk(json!([]), Some("tool_calls")),
     ];
-    world.upstream(Wire::Chat).enqueue(amalgam_testkit::Reply::sse_data(chunks));
+    world.upstream(Wire::Chat).enqueue(Reply::sse_data(chunks));
     let answer = world.amalgam.client().post_json("/v1/responses", &request).await;
     let response = last_response(&crate::support::checked_events(&answer));
     let arguments: Vec<Value> = items(&response).iter().map(|item| item["arguments"].clone()).collect();
@@ -442,5 +443,77 @@ async fn the_first_of_two_tools_of_one_name_wins() {
         let sent = world.sent(wire);
         assert_eq!(offered(wire, &sent), ["get_weather"], "{wire:?}");
         assert!(sent.to_string().contains("Weather of a city."), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn several_calls_of_an_upstream_that_was_asked_for_one_are_handed_on_and_told() {
+    let request = json!({"input": "Go.", "tools": [weather(), clock()], "parallel_tool_calls": false});
+    let script = Script::new([Said::call("call_1", "get_weather", &["{}"]), Said::call("call_2", "get_time", &["{}"])]);
+    for wire in WIRES {
+        for delivery in DELIVERIES {
+            let world = World::start().await;
+            let response = world.response(wire, delivery, &script, &request).await;
+            // Without the second one the model's own words would be missing from its history.
+            let calls: Vec<Value> = items(&response).iter().map(|item| item["call_id"].clone()).collect();
+            assert_eq!(calls, ["call_1", "call_2"], "{wire:?} {delivery:?}");
+            assert_eq!(response["parallel_tool_calls"], false);
+            let told = "parallel_tool_calls: the upstream made several calls at once all the same";
+            world.amalgam.wait_for_stderr(told).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_choice_that_several_tools_answer_to_is_refused() {
+    // RAM-25
+    let world = World::start().await;
+    let group = |name: &str| json!({"type": "namespace", "name": name, "tools": [clock()]});
+    let choice = json!({"type": "function", "name": "get_time"});
+    let request = json!({"input": "Go.", "tools": [group("a"), group("b")], "tool_choice": choice});
+    for wire in [Wire::Chat, Wire::Anthropic] {
+        let answer = world.refused(&asking(wire, Delivery::Whole, &request)).await;
+        assert_refused(&answer, 400, Some("tool_choice"), "invalid_value");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_call_is_recovered_once_and_only_where_that_is_set() {
+    // O-48
+    let lost = |wire: Wire| {
+        let message = match wire {
+            Wire::Chat => "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
+            Wire::Responses => "No tool call found for function call output with call_id c1.",
+            Wire::Anthropic => "each `tool_result` block must have a corresponding `tool_use` block",
+        };
+        let error = json!({"message": message, "type": "invalid_request_error"});
+        Reply::json(json!({"type": "error", "error": error})).with_status(400)
+    };
+    let request = json!({"input": [
+        {"role": "user", "content": "Time?"},
+        {"type": "function_call", "call_id": "c1", "name": "get_time", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "noon"},
+    ]});
+    let set = World::with(Setup::new(), &[("history_recovery", "true")]).await;
+    let unset = World::start().await;
+    for wire in WIRES {
+        for delivery in DELIVERIES {
+            for (world, times) in [(&set, 2), (&unset, 1)] {
+                let upstream = world.upstream(wire);
+                let before = upstream.requests().len();
+                (0..times).for_each(|_| upstream.enqueue(lost(wire)));
+                let answer = world.amalgam.client().post_json("/v1/responses", &asking(wire, delivery, &request)).await;
+                assert_eq!(answer.status, 400, "{wire:?} {delivery:?}: {}", answer.text());
+                let sent = upstream.requests_from(before);
+                assert_eq!(sent.len(), times, "{wire:?} {delivery:?}");
+                let told: Vec<bool> =
+                    sent.iter().map(|sent| sent.json().to_string().contains("[Tool history]")).collect();
+                assert_eq!(told, [false, true][..times], "{wire:?} {delivery:?}");
+            }
+            set.upstream(wire).enqueue(lost(wire));
+            let answer = set.ask(wire, delivery, &Script::text(&["Noon."]), &request).await;
+            let losses = answer.header("amalgam-losses").unwrap_or_default();
+            assert!(losses.contains("the upstream had lost a call"), "{wire:?} {delivery:?}: {losses}");
+        }
     }
 }

@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use amalgam_testkit::Setup;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{MODEL, assert_serves};
-use crate::support::{DELIVERIES, SOON, Wire, World, asking, assert_calm, assert_refusal, assert_refused, error_of};
+use crate::support::{
+    DELIVERIES, Delivery, SOON, Script, Wire, World, asking, assert_calm, assert_refusal, assert_refused, error_of,
+};
 
 async fn limited(limits: &str) -> World {
     World::with(Setup::new().extra(&format!("[limits]\n{limits}")), &[]).await
@@ -18,6 +20,14 @@ fn with(key: &str, value: Value) -> Value {
 
 fn function(name: &str) -> Value {
     json!({"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}})
+}
+
+fn searched(call_id: &str) -> Value {
+    json!({"type": "tool_search_call", "call_id": call_id, "execution": "client", "arguments": {}})
+}
+
+fn found(call_id: &str, tools: Value) -> Value {
+    json!({"type": "tool_search_output", "call_id": call_id, "execution": "client", "tools": tools})
 }
 
 #[tokio::test]
@@ -95,10 +105,107 @@ async fn tools_are_counted_wherever_they_come_in() {
     // Tools inside the history are tools too.
     let inside =
         |count: usize| json!([{"type": "additional_tools", "tools": tools(count)}, {"role": "user", "content": "Hi"}]);
-    assert_serves(&world, &with("input", inside(4))).await;
-    let answer = world.amalgam.client().post_json("/v1/responses", &with("input", inside(5))).await;
-    assert_eq!(answer.status, 400, "{}", answer.text());
-    assert_eq!(error_of(&answer)["code"], "array_above_max_length");
+    let search = |count: usize| json!([searched("s"), found("s", json!(tools(count)))]);
+    for make in [&inside as &dyn Fn(usize) -> Value, &search] {
+        assert_serves(&world, &with("input", make(4))).await;
+        let answer = world.amalgam.client().post_json("/v1/responses", &with("input", make(5))).await;
+        assert_refused(&answer, 400, Some("tools"), "array_above_max_length");
+    }
+    // All of them count together, and one that is found twice is one.
+    let twice = |own: usize| {
+        let [first, second] = ["a", "b"].map(|id| (searched(id), found(id, json!(tools(3)))));
+        let mut request = with("input", json!([inside(2)[0], first.0, first.1, second.0, second.1]));
+        request["tools"] = json!((0..own).map(|n| function(&format!("own{n}"))).collect::<Vec<_>>());
+        request
+    };
+    assert_serves(&world, &twice(1)).await;
+    let answer = world.amalgam.client().post_json("/v1/responses", &twice(2)).await;
+    assert_refused(&answer, 400, Some("tools"), "array_above_max_length");
+    let allowed: Vec<Value> = (0..5).map(|n| json!({"type": "function", "name": format!("f{n}")})).collect();
+    let mut choice = with("tools", json!(tools(4)));
+    choice["tool_choice"] = json!({"type": "allowed_tools", "mode": "auto", "tools": allowed});
+    let answer = world.amalgam.client().post_json("/v1/responses", &choice).await;
+    assert_refused(&answer, 400, Some("tool_choice.tools"), "array_above_max_length");
+}
+
+#[tokio::test]
+async fn a_list_of_found_tools_that_cannot_be_read_is_refused_by_its_place() {
+    let world = World::start().await;
+    for (tools, param, code) in [
+        (json!("f"), "input[1].tools", "invalid_type"),
+        (json!([{"name": "f"}]), "input[1].tools[0].type", "missing_required_parameter"),
+        (json!([{"type": "function"}]), "input[1].tools[0].name", "missing_required_parameter"),
+        (json!([{"type": "function", "name": "f", "parameters": 5}]), "input[1].tools[0].parameters", "invalid_type"),
+    ] {
+        let request = with("input", json!([searched("s"), found("s", tools)]));
+        assert_refused(&world.refused(&request).await, 400, Some(param), code);
+    }
+    for tools in [json!([]), Value::Null] {
+        assert_serves(&world, &with("input", json!([searched("s"), found("s", tools)]))).await;
+    }
+}
+
+#[tokio::test]
+async fn fields_that_nobody_knows_are_counted() {
+    let world = World::start().await;
+    let fields = |count: usize| (0..count).map(|n| (format!("x_{n:03}"), json!(n))).collect::<Map<_, _>>();
+    let unknown = |count: usize| {
+        let mut request = with("input", json!("Hi"));
+        request.as_object_mut().unwrap().extend(fields(count));
+        request
+    };
+    assert_serves(&world, &unknown(256)).await;
+    assert_eq!(world.sent(Wire::Chat)["x_255"], 255);
+    assert_serves(&world, &with("reasoning", json!(fields(32)))).await;
+    let asked = world.upstream(Wire::Chat).requests().len();
+    let post = async |request: Value| world.amalgam.client().post_json("/v1/responses", &request).await;
+    assert_refused(&post(unknown(257)).await, 400, Some("x_256"), "object_above_max_properties");
+    let answer = post(with("reasoning", json!(fields(33)))).await;
+    assert_refused(&answer, 400, Some("reasoning"), "object_above_max_properties");
+    assert_eq!(world.upstream(Wire::Chat).requests().len(), asked);
+}
+
+#[tokio::test]
+async fn losses_are_told_up_to_a_number_and_then_that_there_are_more() {
+    let world = World::start().await;
+    let parts: Vec<Value> = (0..200).map(|n| json!({"type": format!("acme:{n}"), "n": n})).collect();
+    let request = json!({"input": [{"role": "user", "content": parts}]});
+    for wire in [Wire::Chat, Wire::Anthropic] {
+        let answer = world.ask(wire, Delivery::Whole, &Script::text(&["fine"]), &request).await;
+        let sent = world.sent(wire).to_string();
+        assert!(sent.contains("acme:0") && sent.contains("acme:199"), "{wire:?}: the model is told everything");
+        // The header ends before the list does; the log has all of it.
+        assert!(answer.header("amalgam-losses").unwrap().contains("input.acme:40: "), "{wire:?}");
+    }
+    let strict = world.amalgam.client().with_header("amalgam-strict", "true");
+    let answer = strict.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &request)).await;
+    assert_refused(&answer, 400, Some("input.acme:0"), "unsupported_parameter");
+    let message = error_of(&answer)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("input.acme:63: ") && !message.contains("acme:64"), "{message}");
+    assert!(message.ends_with("more was lost than is listed."), "{message}");
+}
+
+#[tokio::test]
+async fn parts_of_contents_are_counted_together() {
+    let world = limited("content_parts = 6").await;
+    let part = |kind: &str| json!({"type": kind, "text": "Hi"});
+    let input = |said: usize, thought: usize, told: usize| {
+        with(
+            "input",
+            json!([
+                {"role": "user", "content": vec![part("input_text"); said]},
+                {"type": "reasoning", "id": "rs_1", "summary": vec![part("summary_text"); thought]},
+                {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c", "output": vec![part("input_text"); told]},
+            ]),
+        )
+    };
+    assert_serves(&world, &input(6, 0, 0)).await;
+    assert_serves(&world, &input(2, 2, 2)).await;
+    for (request, param) in [(input(7, 0, 0), "input[0]"), (input(4, 3, 0), "input[1]"), (input(2, 2, 3), "input[3]")] {
+        let answer = world.amalgam.client().post_json("/v1/responses", &request).await;
+        assert_refused(&answer, 400, Some(param), "array_above_max_length");
+    }
 }
 
 #[tokio::test]
@@ -106,8 +213,7 @@ async fn schemas_are_counted_by_their_values() {
     let world = limited("schema_nodes = 50").await;
     // The object, its type, its properties, and one value a property.
     let schema = |properties: usize| {
-        let properties: serde_json::Map<String, Value> =
-            (0..properties).map(|n| (format!("p{n}"), json!(true))).collect();
+        let properties: Map<String, Value> = (0..properties).map(|n| (format!("p{n}"), json!(true))).collect();
         json!({"type": "object", "properties": properties})
     };
     let tool = |schema: Value| with("tools", json!([{"type": "function", "name": "f", "parameters": schema}]));
@@ -119,7 +225,11 @@ async fn schemas_are_counted_by_their_values() {
     };
     let search =
         |schema: Value| with("tools", json!([{"type": "tool_search", "execution": "client", "parameters": schema}]));
-    for make in [&tool as &dyn Fn(Value) -> Value, &format, &inside, &search] {
+    let found = |schema: Value| {
+        let tools = json!([{"type": "function", "name": "f", "parameters": schema}]);
+        with("input", json!([searched("s"), found("s", tools)]))
+    };
+    for make in [&tool as &dyn Fn(Value) -> Value, &format, &inside, &search, &found] {
         assert_serves(&world, &make(schema(47))).await;
         let request = make(schema(48));
         let answer = world.amalgam.client().post_json("/v1/responses", &request).await;

@@ -1,11 +1,21 @@
 //! The bounds of a request, checked before anything is spent on it.
 
+use std::{borrow::Cow, collections::HashSet};
+
 use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::{
-    Content, CreateResponse, Input, Item, ItemKind, JsonStr, Part, PartKind, Raw, Shape, TextFormat, Tool, ToolKind,
+    ClientTool, Content, CreateResponse, Input, Item, ItemKind, JsonStr, Part, PartKind, Raw, Shape, TextFormat, Tool,
+    ToolChoice, ToolKind,
 };
 
+use super::error::shape;
 use crate::app::Limits;
+
+/// The most fields of a request that nobody here knows. Some upstream may, and none has nearly as many.
+const UNKNOWN_FIELDS: usize = 256;
+
+/// The most fields of `reasoning`, for the same reason.
+const REASONING_FIELDS: usize = 32;
 
 /// Checks counts and sizes of a request that has the right shape; `body` is what it was read from, of `body_bytes` bytes.
 pub(super) fn check(
@@ -14,6 +24,16 @@ pub(super) fn check(
     body_bytes: usize,
     limits: &Limits,
 ) -> Result<(), Fault> {
+    if let Some((name, _)) = request.extra.get(UNKNOWN_FIELDS) {
+        let name: String = name.decode().chars().take(64).collect();
+        let message =
+            format!("At most {UNKNOWN_FIELDS} fields are taken that are not known here; '{name}' is one more.");
+        return Err(Fault::invalid(name, message).code("object_above_max_properties"));
+    }
+    if request.reasoning.as_ref().is_some_and(|reasoning| reasoning.raw.fields().count() > REASONING_FIELDS) {
+        let message = format!("At most {REASONING_FIELDS} fields of 'reasoning' are taken.");
+        return Err(Fault::invalid("reasoning", message).code("object_above_max_properties"));
+    }
     let mut tally = Tally::default();
     for (list, said) in [("instructions", &request.instructions), ("input", &request.input)] {
         match said {
@@ -23,7 +43,12 @@ pub(super) fn check(
         }
     }
     check_size(&tally, body_bytes, limits)?;
-    check_tools(&request.tools, || "tools".to_owned(), &mut tally.tools, limits)?;
+    check_tools(&request.tools, &|| "tools".to_owned(), &mut tally.tools, limits)?;
+    if let Some(ToolChoice::Allowed(allowed)) = &request.tool_choice
+        && allowed.tools.len() > limits.tools
+    {
+        return Err(too_many("tool_choice.tools", limits.tools, "tools"));
+    }
     if let TextFormat::JsonSchema(format) = &request.text.format {
         check_schema(format.schema, || "text.format.schema".to_owned(), limits)?;
     }
@@ -32,20 +57,24 @@ pub(super) fn check(
 
 /// What the items of a request come to.
 #[derive(Debug, Default)]
-pub(in crate::wires) struct Tally {
+pub(in crate::wires) struct Tally<'a> {
     /// Bytes of images and files.
     media: usize,
+    /// Parts of contents.
+    parts: usize,
     /// Tools that arrive inside the history.
     tools: usize,
+    /// Those tools as they were written: one that several searches have found counts once.
+    known: HashSet<&'a str>,
 }
 
 /// Checks the items of one list, of which there may be `most`; `body` is what they were read from.
-pub(in crate::wires) fn check_items(
-    items: &[Item<'_>],
+pub(in crate::wires) fn check_items<'a>(
+    items: &[Item<'a>],
     list: &'static str,
     most: usize,
     body: Raw<'_>,
-    tally: &mut Tally,
+    tally: &mut Tally<'a>,
     limits: &Limits,
 ) -> Result<(), Fault> {
     if items.len() > most {
@@ -54,15 +83,54 @@ pub(in crate::wires) fn check_items(
     for item in items {
         let path = || path_of(body, list, item);
         tally.media += item_bytes(item, path, limits)?;
-        if let ItemKind::AdditionalTools(additional) = &item.kind {
-            check_tools(&additional.tools.0, || format!("{}.tools", path()), &mut tally.tools, limits)?;
+        tally.parts += parts_of(item);
+        if tally.parts > limits.content_parts {
+            return Err(too_many(path(), limits.content_parts, "content parts"));
+        }
+        match &item.kind {
+            ItemKind::AdditionalTools(additional) => check_brought(&additional.tools.0, path, tally, limits)?,
+            ItemKind::ClientCallOutput(ClientTool::ToolSearch, _) => {
+                let Some(found) = item.raw.get("tools").filter(|found| !found.is_null()) else { continue };
+                let found = Tool::list(found).map_err(|wrong| shape(wrong.under("tools").under(&path())))?;
+                check_brought(&found, path, tally, limits)?;
+            }
+            _ => {}
         }
     }
     Ok(())
 }
 
+/// Checks the tools that an item brings along.
+fn check_brought<'a>(
+    tools: &[Tool<'a>],
+    path: impl Fn() -> String,
+    tally: &mut Tally<'a>,
+    limits: &Limits,
+) -> Result<(), Fault> {
+    for (index, tool) in tools.iter().enumerate() {
+        if tally.known.insert(tool.raw.text()) {
+            check_tool(tool, &|| format!("{}.tools[{index}]", path()), &mut tally.tools, limits)?;
+        }
+    }
+    Ok(())
+}
+
+/// Parts of what an item says.
+fn parts_of(item: &Item<'_>) -> usize {
+    let content = match &item.kind {
+        ItemKind::Message(message) | ItemKind::AgentMessage(message) => &message.content,
+        ItemKind::FunctionCallOutput(output) | ItemKind::CustomToolCallOutput(output) => &output.output,
+        ItemKind::Reasoning(reasoning) => return reasoning.summary.0.len() + reasoning.content.0.len(),
+        _ => return 0,
+    };
+    match content {
+        Content::Parts(parts) => parts.len(),
+        Content::Text(_) | Content::Value(_) => 0,
+    }
+}
+
 /// Checks the bytes of a body whose items were tallied.
-pub(in crate::wires) fn check_size(tally: &Tally, body_bytes: usize, limits: &Limits) -> Result<(), Fault> {
+pub(in crate::wires) fn check_size(tally: &Tally<'_>, body_bytes: usize, limits: &Limits) -> Result<(), Fault> {
     if tally.media > limits.media_bytes {
         return Err(Fault::new(
             FaultKind::TooLarge,
@@ -138,37 +206,37 @@ fn part_bytes(part: &Part<'_>, limits: &Limits) -> Result<usize, TooLong> {
 }
 
 /// Counts tools, those in namespaces one by one. Paths are made only for the one that is told.
-fn check_tools(tools: &[Tool<'_>], path: impl Fn() -> String, count: &mut usize, limits: &Limits) -> Result<(), Fault> {
-    for (index, tool) in tools.iter().enumerate() {
-        let path = || format!("{}[{index}]", path());
-        *count += 1;
-        if *count > limits.tools {
-            return Err(too_many("tools", limits.tools, "tools"));
-        }
-        let schema = match &tool.kind {
-            ToolKind::Function(function) if function.name.is_empty() => {
-                let path = format!("{}.name", path());
-                return Err(Fault::invalid(path.clone(), format!("Invalid value for '{path}': a tool needs a name.")));
-            }
-            ToolKind::Function(function) => function.parameters,
-            ToolKind::Client(_, settings) => settings.parameters,
-            ToolKind::Namespace(group) => {
-                // A pointer, since a closure for each level would be a type for each level.
-                let nested: &dyn Fn() -> String = &|| format!("{}.tools", path());
-                check_tools(&group.tools.0, nested, count, limits)?;
-                None
-            }
-            ToolKind::Custom(_) | ToolKind::Hosted(..) | ToolKind::Other(_) => None,
-        };
-        let Some(schema) = schema else { continue };
-        let path = || format!("{}.parameters", path());
-        if !matches!(schema.shape(), Shape::Object | Shape::Null) {
-            let message = format!("Invalid type for '{}': expected a JSON Schema object.", path());
-            return Err(Fault::invalid(path(), message).code("invalid_type"));
-        }
-        check_schema(schema, path, limits)?;
+fn check_tools(tools: &[Tool<'_>], path: &dyn Fn() -> String, count: &mut usize, limits: &Limits) -> Result<(), Fault> {
+    let mut tools = tools.iter().enumerate();
+    tools.try_for_each(|(index, tool)| check_tool(tool, &|| format!("{}[{index}]", path()), count, limits))
+}
+
+/// The path is a pointer, since a closure for each level would be a type for each level.
+fn check_tool(tool: &Tool<'_>, path: &dyn Fn() -> String, count: &mut usize, limits: &Limits) -> Result<(), Fault> {
+    *count += 1;
+    if *count > limits.tools {
+        return Err(too_many("tools", limits.tools, "tools"));
     }
-    Ok(())
+    let schema = match &tool.kind {
+        ToolKind::Function(function) if function.name.is_empty() => {
+            let path = format!("{}.name", path());
+            return Err(Fault::invalid(path.clone(), format!("Invalid value for '{path}': a tool needs a name.")));
+        }
+        ToolKind::Function(function) => function.parameters,
+        ToolKind::Client(_, settings) => settings.parameters,
+        ToolKind::Namespace(group) => {
+            check_tools(&group.tools.0, &|| format!("{}.tools", path()), count, limits)?;
+            None
+        }
+        ToolKind::Custom(_) | ToolKind::Hosted(..) | ToolKind::Other(_) => None,
+    };
+    let Some(schema) = schema else { return Ok(()) };
+    let path = || format!("{}.parameters", path());
+    if !matches!(schema.shape(), Shape::Object | Shape::Null) {
+        let message = format!("Invalid type for '{}': expected a JSON Schema object.", path());
+        return Err(Fault::invalid(path(), message).code("invalid_type"));
+    }
+    check_schema(schema, path, limits)
 }
 
 fn check_schema(schema: Raw<'_>, path: impl Fn() -> String, limits: &Limits) -> Result<(), Fault> {
@@ -219,7 +287,7 @@ pub(in crate::wires) fn check_metadata(metadata: Option<Raw<'_>>) -> Result<(), 
     Ok(())
 }
 
-fn too_many(path: &'static str, most: usize, what: &str) -> Fault {
+fn too_many(path: impl Into<Cow<'static, str>>, most: usize, what: &str) -> Fault {
     Fault::invalid(path, format!("At most {most} {what} are taken.")).code("array_above_max_length")
 }
 

@@ -28,7 +28,7 @@ use crate::{
 
 const LOSSES: HeaderName = HeaderName::from_static("amalgam-losses");
 
-/// The most bytes of losses that a header tells; the log has them all.
+/// The most bytes of losses that a header tells; the log has the whole list.
 const LOSSES_BYTES: usize = 4096;
 
 /// Delivers a turn to the caller that began it; leaving ends one that runs in the foreground.

@@ -33,7 +33,7 @@ use tokio::{
     sync::watch,
     time::{Instant, Sleep, sleep_until},
 };
-use tracing::{debug, info};
+use tracing::debug;
 
 use self::deflate::Agreed;
 use self::frame::code;
@@ -232,10 +232,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Create { previous, body, .. } = create;
         drop(body);
         let id = run.response_id().to_owned();
-        if !run.losses().is_empty() {
-            let losses: Vec<String> = run.losses().iter().map(ToString::to_string).collect();
-            info!(response.id = id, "not everything was carried over: {}", losses.join("; "));
-        }
         let mut frames = run.into_frames(error::object_in_stream);
         loop {
             select! {

@@ -1,0 +1,112 @@
+//! Fetches images that a model needs as bytes, within what one prompt may have of them.
+
+use std::collections::HashMap;
+
+use amalgam_core::{Entry, Fault, FaultKind};
+use amalgam_protocol::{Content, Part, PartKind, Raw};
+
+use crate::{ask::Question, run::Engine};
+
+/// The most bytes that one fetched image may have.
+const IMAGE_BYTES: usize = 20 * 1024 * 1024;
+
+/// The most images that are fetched for one turn.
+const IMAGES_PER_TURN: usize = 32;
+
+/// As deep as any body may be that is let in.
+const DEEPEST: usize = 128;
+
+impl Engine {
+    /// Images of the history by their address, as `data:` URIs.
+    pub(crate) async fn fetch_images(&self, ask: &Question<'_>) -> Result<HashMap<String, String>, Fault> {
+        let mut left = self.settings.upload_bytes;
+        let mut images = HashMap::new();
+        for address in addresses(ask) {
+            if images.contains_key(&address.url) {
+                continue;
+            }
+            if images.len() >= IMAGES_PER_TURN {
+                return Err(Fault::invalid("input", format!("At most {IMAGES_PER_TURN} images can be fetched.")));
+            }
+            let limit = left.min(IMAGE_BYTES);
+            let fetched = match self.fetch.fetch(&address.url, limit).await {
+                Ok(fetched) if !fetched.media_type.starts_with("image/") => {
+                    let fault = Fault::invalid(address.path(ask), "An image address does not lead to an image.");
+                    return Err(fault);
+                }
+                Ok(fetched) => fetched,
+                Err(fault) if fault.code.as_deref() == Some("url_content_too_large") && limit < IMAGE_BYTES => {
+                    let most = self.settings.upload_bytes;
+                    let message = format!("The images that are fetched for one turn have more than {most} bytes.");
+                    return Err(Fault::new(FaultKind::TooLarge, message).param(address.path(ask)));
+                }
+                Err(fault) if fault.kind == FaultKind::Invalid => return Err(fault.param(address.path(ask))),
+                Err(fault) => return Err(fault),
+            };
+            left = left.saturating_sub(fetched.bytes.len());
+            images.insert(address.url, fetched.data_uri());
+        }
+        Ok(images)
+    }
+}
+
+/// Where an image is, and where the caller says so.
+struct Address<'a> {
+    url: String,
+    /// The item that names it, if it came as one.
+    item: Option<Raw<'a>>,
+    /// Which of its parts does; none for an output that is a screenshot and nothing else.
+    part: Option<usize>,
+    /// The field of the item.
+    field: &'static str,
+}
+
+impl Address<'_> {
+    /// The path in what the caller sent; `input` for what an earlier turn has said.
+    fn path(&self, ask: &Question<'_>) -> String {
+        let place = |list: &'static str| {
+            let item = self.item?;
+            let body = Raw::parse_within(ask.message, DEEPEST).ok()?;
+            let mut sent = body.get(list)?.elements();
+            let index = sent.position(|element| std::ptr::eq(element.text(), item.text()))?;
+            Some(format!("{list}[{index}].{}", self.field))
+        };
+        match (place("input").or_else(|| place("instructions")), self.part) {
+            (Some(content), Some(part)) => format!("{content}[{part}].image_url"),
+            (Some(output), None) => format!("{output}.image_url"),
+            (None, _) => "input".to_owned(),
+        }
+    }
+}
+
+/// Addresses that are no `data:` URIs, in the order of the history.
+fn addresses<'a>(ask: &Question<'a>) -> Vec<Address<'a>> {
+    let mut addresses = Vec::new();
+    for entry in ask.history.instructions.iter().chain(&ask.history.entries) {
+        let (content, item, field) = match entry {
+            Entry::Message { content, item, .. } => (content, *item, "content"),
+            Entry::Output(output) => {
+                if let Some(url) = output.screenshot() {
+                    let url = url.decode().into_owned();
+                    addresses.push(Address { url, item: Some(output.item), part: None, field: "output" });
+                }
+                (&output.content, Some(output.item), "output")
+            }
+            _ => continue,
+        };
+        let Content::Parts(parts) = content else { continue };
+        addresses.extend(parts.iter().enumerate().filter_map(|(part, named)| {
+            let url = address_of(named)?;
+            Some(Address { url, item, part: Some(part), field })
+        }));
+    }
+    addresses.retain(|address| !address.url.starts_with("data:"));
+    addresses
+}
+
+fn address_of(part: &Part<'_>) -> Option<String> {
+    match &part.kind {
+        PartKind::Image(image) | PartKind::Screenshot(image) => Some(image.url?.0.decode().into_owned()),
+        _ => None,
+    }
+}
