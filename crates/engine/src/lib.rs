@@ -25,6 +25,7 @@ pub use admission::Admission;
 pub use ask::Question;
 pub use follow::{follow, look};
 pub use frames::Frames;
+pub use keeper::InHand;
 pub use life::{LifeSettings, Runner};
 pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};

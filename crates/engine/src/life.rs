@@ -173,6 +173,23 @@ impl Engine {
             self.end_orphan(id, scope, runner).await?;
         }
         *orphans = left.into_iter().map(|(id, _)| id.clone()).collect();
+        self.free_claims(&held).await
+    }
+
+    /// Claims of this process that nobody here works on: of callers that left while they claimed, and of those that could
+    /// not settle them. Twins would wait for them for as long as this process lives. `held` are turns that have not ended:
+    /// once they have, it is known what becomes of their claims.
+    async fn free_claims(&self, held: &[(String, Scope)]) -> Result<(), StoreError> {
+        let operator = Operator::of_this_process();
+        let claims = self.keeper.store.claims(operator, self.keeper.process).await?;
+        // Whoever works on one has said so before it was claimed, and says it until it is settled: one look is enough.
+        let is_left = |id: &String| !self.keeper.works_on(id) && !held.iter().any(|(held, _)| held == id);
+        let left: Vec<String> = claims.into_iter().filter(is_left).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        self.keeper.store.release(operator, self.keeper.process, &left).await?;
+        info!(claims = left.len(), "gave claims back that nobody works on");
         Ok(())
     }
 

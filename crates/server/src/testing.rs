@@ -343,6 +343,14 @@ impl ProcessStore for Nothing {
         gives(Vec::new())
     }
 
+    fn claims(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<String>> {
+        gives(Vec::new())
+    }
+
+    fn release<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
+        gives(())
+    }
+
     fn prune(&self, _: Operator, _: Retention) -> Stored<'_, Pruned> {
         gives(Pruned::default())
     }

@@ -173,6 +173,7 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "TELL_ERRORS",
         "ANSWER_CLAIMS",
         "FREE_CLAIMS",
+        "CLAIMS_HELD",
         "PLACES_HELD",
         "TELL_SPEAKERS",
         "TAKE_QUEUED",

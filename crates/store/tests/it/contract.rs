@@ -71,6 +71,8 @@ macro_rules! contract {
                 the_last_step_of_a_turn_settles_its_claim
                 a_late_settling_does_not_touch_the_claim_of_another_response
                 a_lost_write_settles_nothing
+                claims_that_nobody_works_on_are_let_go_of
+                whoever_went_away_while_claiming_does_not_block
             }
             conversations {
                 a_conversation_is_made_read_changed_and_forgotten

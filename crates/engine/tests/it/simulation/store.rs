@@ -314,6 +314,14 @@ impl ProcessStore for SimStore {
         nobody_asks()
     }
 
+    fn claims(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<String>> {
+        nobody_asks()
+    }
+
+    fn release<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
+        nobody_asks()
+    }
+
     fn prune(&self, _: Operator, _: Retention) -> Stored<'_, Pruned> {
         nobody_asks()
     }
