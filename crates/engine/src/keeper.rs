@@ -39,13 +39,19 @@ struct Running {
 }
 
 impl Keeper {
-    pub(crate) fn new(store: Arc<dyn Store>, process: ProcessId, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        process: ProcessId,
+        tasks: Tasks,
+        clock: Arc<dyn Clock>,
+        bodies: Bodies,
+    ) -> Self {
         Self {
             store,
             process,
             tasks,
             clock,
-            bodies: Bodies::default(),
+            bodies,
             running: Mutex::default(),
             taken: Arc::default(),
             claimed: Arc::default(),

@@ -192,13 +192,15 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
         .first(|row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
     let Some(place) = place else { return Ok(false) };
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
-    transcripts::forget(database, scope, id)?;
     journal::forget(database, scope, id)?;
     line::free(transaction, scope, id, Some(&assistant::deleted()))?;
     execute::leave(database, scope, id)?;
     transaction.ring(id);
 
     database.user(scope, sql::MARK_FORGOTTEN, &[&place.0, &place.1])?.run()?;
+    // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
+    // own calls.
+    let mut gone = Vec::new();
     let mut next = Some(place);
     while let Some((chain, position)) = next {
         let needed = !database.user(scope, sql::IS_FORGOTTEN, &[&chain, &position])?.exists()?
@@ -206,6 +208,7 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
         if needed {
             break;
         }
+        gone.extend(database.user(scope, sql::RESPONSE_AT, &[&chain, &position])?.first(|row| Ok(row.get(0)?))?);
         next = match position {
             // Nothing in this run is needed any more.
             0 => remove_chain(database, scope, &chain)?,
@@ -215,6 +218,7 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
             }
         };
     }
+    transcripts::forget(database, scope, &gone)?;
     Ok(true)
 }
 

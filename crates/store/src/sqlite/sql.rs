@@ -153,6 +153,8 @@ statements! {
             DELETE FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
             RETURNING chain, position";
         FORGET_EVENTS = "DELETE FROM stream_events WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
+        HAS_TRANSCRIPTS = "
+            SELECT 1 FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
         FORGET_TRANSCRIPTS = "
             DELETE FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3
                 AND NOT EXISTS (
@@ -171,6 +173,8 @@ statements! {
             WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4 + 1 AND forgotten < 2
             UNION ALL
             SELECT 1 FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND parent_chain = ?3 AND parent_position = ?4";
+        RESPONSE_AT = "
+            SELECT response_id FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
         MARK_FORGOTTEN = "
             UPDATE items SET forgotten = 1 WHERE tenant_id = ?1 AND user_id = ?2 AND chain = ?3 AND position = ?4";
         // The place stays taken: whoever was about to build on it must not find another response there.

@@ -192,6 +192,10 @@ impl Drop for OnItsWay<'_> {
 }
 
 impl TurnStore for SimStore {
+    fn add_calls<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn write<'a>(&'a self, _: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
         let write = Arc::unwrap_or_clone(write);
         Box::pin(async move {
