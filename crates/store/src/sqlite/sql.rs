@@ -280,6 +280,7 @@ statements! {
                 on_error = excluded.on_error, after_call_instruction = excluded.after_call_instruction,
                 requires_approval = excluded.requires_approval, active = excluded.active,
                 updated_at = excluded.updated_at";
+        RESEAL_TOOL = "UPDATE agent_tools SET settings = ?4 WHERE tenant_id = ?1 AND key = ?2 AND settings = ?3";
         FORGET_TOOL = "DELETE FROM agent_tools WHERE tenant_id = ?1 AND key = ?2";
 
         // Calls of tools.

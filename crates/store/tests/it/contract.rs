@@ -92,6 +92,7 @@ macro_rules! contract {
                 callers_have_their_tenants_tools_and_the_common_ones
                 the_tools_of_another_bank_look_missing
                 racing_puts_make_one_tool
+                settings_are_sealed_anew_only_where_nobody_has_changed_them
                 no_tenant_has_the_number_of_the_common_bank
             }
             journal {
