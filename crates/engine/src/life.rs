@@ -285,6 +285,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_dead_process_left_is_ended_within_ten_seconds() {
+        // Its last beat was seen a beat late at most, and its silence is noticed at the first beat after the bound. Another
+        // two are for a machine and a store that have other things to do.
+        const PROMISED: Duration = Duration::from_secs(10);
+        assert!(DEAD_AFTER + 4 * BEAT <= PROMISED, "{DEAD_AFTER:?} {BEAT:?}");
+        // Neither one late beat nor a process that has slept itself makes the living look dead.
+        assert!(2 * BEAT < ASLEEP && ASLEEP < DEAD_AFTER);
+    }
+
+    #[test]
     fn a_turn_that_stopped_names_the_tools_of_unknown_end() {
         let told = |names: &[&str]| stopped(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         let error = |message: &str| {
