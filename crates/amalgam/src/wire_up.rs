@@ -135,7 +135,7 @@ fn engine(
     let settings = EngineSettings {
         turn_deadline: config.limits.turn_deadline,
         keepalive: config.limits.keepalive,
-        transcripts: kept,
+        transcripts: kept.then_some(config.retention.transcripts),
         upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
     };

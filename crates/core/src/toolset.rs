@@ -288,7 +288,7 @@ fn names(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
 
 /// Whether a choice names this offer by the name that the upstream sees.
 fn is_whole_name(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
-    matches!(choice, ToolChoice::Function(name) | ToolChoice::Custom(name) if offer.name == **name)
+    matches!(choice, ToolChoice::Function(name, _) | ToolChoice::Custom(name, _) if offer.name == **name)
 }
 
 fn function_offer<'a>(function: &FunctionTool<'a>, namespace: Option<&str>) -> Offer<'a> {

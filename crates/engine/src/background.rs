@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::{
+    keeper::InHand,
     record,
     run::{Engine, Run, stop},
 };
@@ -70,6 +71,12 @@ impl Engine {
     /// Starts something that outlives its request.
     pub fn outlive(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.keeper.tasks.spawn(task);
+    }
+
+    /// Says, before it is claimed, that somebody here works on what a claim is for. What this process has claimed without
+    /// anybody having such a guard, or a turn that runs, is given back.
+    pub fn in_hand(&self, response_id: &str) -> InHand {
+        self.keeper.claim(response_id)
     }
 
     /// Runs a background turn.

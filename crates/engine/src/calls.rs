@@ -3,7 +3,8 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use amalgam_core::{
@@ -13,22 +14,28 @@ use amalgam_core::{
 use amalgam_protocol::{Json, Usage, Writer};
 use bytes::Bytes;
 
-use crate::record::Recorder;
-
 /// Bytes of request bodies that are remembered, so that the next turn of a chain is written as what is new in it.
 const REMEMBERED_BYTES: usize = 32 * 1024 * 1024;
 
 /// A common beginning shorter than this is not worth a second row to read.
 const WORTH_SHARING: usize = 1024;
 
-/// The calls of one turn. Does nothing unless somebody keeps them.
-#[derive(Debug, Default)]
+/// A call that is so near to the end of its time may be cleared away before one that builds on it is written.
+const ON_ITS_WAY: Duration = Duration::from_secs(300);
+
+/// The calls of one turn, for whoever makes them and for whoever keeps them: all clones are one. Does nothing unless
+/// somebody keeps them.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Calling {
-    kept: bool,
+    calls: Option<Arc<Mutex<Calls>>>,
+    /// Whether the model of the running call has said something.
+    said: bool,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
     /// Calls that are over.
     over: Vec<Transcript>,
-    /// Calls that were handed on before.
-    handed_on: usize,
     running: Option<Running>,
 }
 
@@ -45,18 +52,21 @@ struct Running {
 
 impl Calling {
     pub(crate) fn new(kept: bool) -> Self {
-        Self { kept, ..Self::default() }
+        Self { calls: kept.then(Arc::default), said: false }
+    }
+
+    fn calls(&self) -> Option<MutexGuard<'_, Calls>> {
+        self.calls.as_ref().map(|calls| calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A model is about to be asked.
     pub(crate) fn begin(&mut self, candidate: &Candidate, prepared: &mut Prepared, now_ms: u64) {
+        self.said = false;
         // Without a body nobody is asked.
-        if !self.kept || prepared.body.is_empty() {
-            return;
-        }
+        let Some(mut calls) = self.calls().filter(|_| !prepared.body.is_empty()) else { return };
         let tap = Tap::default();
         prepared.note.tap = Some(tap.clone());
-        self.running = Some(Running {
+        calls.running = Some(Running {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
             request: prepared.body.whole(),
@@ -69,38 +79,51 @@ impl Calling {
 
     /// The model has accepted; this is all that it does not see.
     pub(crate) fn accepted(&mut self, losses: &[Loss]) {
-        if let Some(running) = &mut self.running {
+        if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
             running.losses = losses.iter().map(ToString::to_string).collect();
         }
     }
 
     /// The model says something.
     pub(crate) fn said(&mut self, clock: &dyn Clock) {
-        if let Some(running) = &mut self.running
-            && running.first_token_ms.is_none()
-        {
+        if std::mem::replace(&mut self.said, true) {
+            return;
+        }
+        if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
             running.first_token_ms = Some(clock.now_ms().saturating_sub(running.asked_at_ms));
         }
     }
 
     /// The call failed, and another one follows.
     pub(crate) fn failed(&mut self, why: &dyn fmt::Display, now_ms: u64) {
-        self.close(Some(why.to_string()), None, now_ms);
+        self.close(Some(why), None, now_ms);
     }
 
-    /// A call is over, and so are those before it.
-    pub(crate) fn end(&mut self, fault: Option<&Fault>, usage: Option<Usage>, now_ms: u64, recorder: &mut Recorder) {
-        self.close(fault.map(ToString::to_string), usage, now_ms);
-        self.handed_on += self.over.len();
-        self.over.drain(..).for_each(|call| recorder.called(call));
+    /// A call is over.
+    pub(crate) fn end(&mut self, fault: Option<&Fault>, usage: Option<Usage>, now_ms: u64) {
+        self.close(fault.map(|fault| fault as &dyn fmt::Display), usage, now_ms);
     }
 
-    fn close(&mut self, error: Option<String>, usage: Option<Usage>, now_ms: u64) {
+    fn close(&self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
+        if let Some(mut calls) = self.calls() {
+            calls.close(error, usage, now_ms);
+        }
+    }
+
+    /// All calls of a turn that is over. One that nobody has seen the end of ends here, for this reason.
+    pub(crate) fn take(&self, why: &dyn fmt::Display, now_ms: u64) -> Vec<Transcript> {
+        let Some(mut calls) = self.calls() else { return Vec::new() };
+        calls.close(Some(why), None, now_ms);
+        std::mem::take(&mut calls.over)
+    }
+}
+
+impl Calls {
+    fn close(&mut self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
         let Some(running) = self.running.take() else { return };
         let heard = running.tap.take();
-        let number = u32::try_from(self.handed_on + self.over.len()).unwrap_or(u32::MAX);
         self.over.push(Transcript {
-            number,
+            number: u32::try_from(self.over.len()).unwrap_or(u32::MAX),
             upstream: running.upstream,
             model: running.model,
             asked_at_ms: running.asked_at_ms,
@@ -117,57 +140,99 @@ impl Calling {
                 Json::from_writer(writer)
             }),
             losses: running.losses,
-            error,
+            error: error.map(ToString::to_string),
         });
     }
 }
 
 /// The last request bodies of chains that go on, by the response that each was sent for. All clones are one.
 #[derive(Clone, Default)]
-pub(crate) struct Bodies(Arc<Mutex<Remembered>>);
+pub(crate) struct Bodies {
+    remembered: Arc<Mutex<Remembered>>,
+    /// How long the store keeps calls.
+    kept_for: Duration,
+}
 
 #[derive(Default)]
 struct Remembered {
-    by_response: HashMap<String, (u32, Bytes)>,
+    by_response: HashMap<String, Sent>,
     /// The oldest first.
     order: VecDeque<String>,
     bytes: usize,
 }
 
+/// A request body that is kept whole, or can be put together.
+#[derive(Clone)]
+pub(crate) struct Sent {
+    number: u32,
+    asked_at_ms: u64,
+    body: Bytes,
+}
+
 impl Bodies {
-    /// Takes the beginning that `call` has in common with the last one of the response it continues out of it, and
-    /// remembers its body for the response that continues this one.
-    pub(crate) fn share(&self, previous: Option<&str>, response_id: &str, call: &mut Transcript) {
-        let whole = call.request.clone();
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(previous) = previous
-            && let Some((number, earlier)) = remembered.by_response.get(previous)
-        {
-            let shared = common_beginning(earlier, &whole);
-            if shared >= WORTH_SHARING {
-                call.base = Some(Base { response_id: previous.to_owned(), number: *number, shared: shared as u64 });
-                call.request = whole.slice(shared..);
+    pub(crate) fn new(kept_for: Duration) -> Self {
+        Self { remembered: Arc::default(), kept_for }
+    }
+
+    /// Takes out of each of a response's calls the beginning that it has in common with the one before it; before the first
+    /// is the last one of the response that this one continues. What comes is to be remembered for the response that
+    /// continues this one, once the calls are in the store: nothing builds on what is not there.
+    pub(crate) fn share(
+        &self,
+        previous: Option<&str>,
+        response_id: &str,
+        calls: &mut [Transcript],
+        now_ms: u64,
+    ) -> Option<Sent> {
+        let earlier = previous.and_then(|id| Some((id, self.lock().by_response.get(id)?.clone())));
+        let mut before = earlier.filter(|(_, sent)| self.stays(sent, now_ms));
+        for call in calls {
+            let whole = call.request.clone();
+            if let Some((id, sent)) = &before {
+                let shared = common_beginning(&sent.body, &whole);
+                if shared >= WORTH_SHARING {
+                    let (response_id, number) = ((*id).to_owned(), sent.number);
+                    call.base = Some(Base { response_id, number, shared: shared as u64 });
+                    call.request = whole.slice(shared..);
+                }
+            }
+            if whole.len() >= WORTH_SHARING {
+                let sent = Sent { number: call.number, asked_at_ms: call.asked_at_ms, body: whole };
+                before = Some((response_id, sent));
             }
         }
-        if whole.len() >= WORTH_SHARING {
-            remembered.keep(response_id, call.number, whole);
-        }
+        before.filter(|(id, _)| *id == response_id).map(|(_, sent)| sent)
+    }
+
+    /// Remembers a body that is in the store.
+    pub(crate) fn remember(&self, response_id: &str, sent: Sent) {
+        self.lock().keep(response_id, sent);
+    }
+
+    /// Whether a call is still there when one that builds on it comes into the store.
+    fn stays(&self, sent: &Sent, now_ms: u64) -> bool {
+        let age = Duration::from_millis(now_ms.saturating_sub(sent.asked_at_ms));
+        age + ON_ITS_WAY < self.kept_for
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Remembered {
-    fn keep(&mut self, response_id: &str, number: u32, body: Bytes) {
-        self.bytes += body.len();
-        if let Some((_, replaced)) = self.by_response.insert(response_id.to_owned(), (number, body)) {
-            self.bytes -= replaced.len();
+    fn keep(&mut self, response_id: &str, sent: Sent) {
+        self.bytes += sent.body.len();
+        if let Some(replaced) = self.by_response.insert(response_id.to_owned(), sent) {
+            self.bytes -= replaced.body.len();
         } else {
             self.order.push_back(response_id.to_owned());
         }
         while self.bytes > REMEMBERED_BYTES
             && let Some(oldest) = self.order.pop_front()
         {
-            if let Some((_, forgotten)) = self.by_response.remove(&oldest) {
-                self.bytes -= forgotten.len();
+            if let Some(forgotten) = self.by_response.remove(&oldest) {
+                self.bytes -= forgotten.body.len();
             }
         }
     }
@@ -205,43 +270,75 @@ mod tests {
         }
     }
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A response with one call, which is kept.
+    fn kept(bodies: &Bodies, previous: Option<&str>, id: &str, mut call: Transcript) -> Transcript {
+        let now_ms = call.asked_at_ms;
+        if let Some(sent) = bodies.share(previous, id, std::slice::from_mut(&mut call), now_ms) {
+            bodies.remember(id, sent);
+        }
+        call
+    }
+
     #[test]
     fn the_next_turn_of_a_chain_is_kept_as_what_is_new_in_it() {
-        let bodies = Bodies::default();
+        let bodies = Bodies::new(HOUR);
         let long = "said before ".repeat(200);
-        let mut first = call(1, format!("[{long}]").as_bytes());
-        bodies.share(None, "a", &mut first);
+        let first = kept(&bodies, None, "a", call(1, format!("[{long}]").as_bytes()));
         assert_eq!((first.base, first.request.len()), (None, long.len() + 2));
-        let mut second = call(0, format!("[{long},new]").as_bytes());
-        bodies.share(Some("a"), "b", &mut second);
+        let second = kept(&bodies, Some("a"), "b", call(0, format!("[{long},new]").as_bytes()));
         let shared = long.len() as u64 + 1;
         assert_eq!(second.base, Some(Base { response_id: "a".into(), number: 1, shared }));
         assert_eq!(second.request, Bytes::from_static(b",new]"));
-        let mut third = call(0, format!("[{long},new,newer]").as_bytes());
-        bodies.share(Some("b"), "c", &mut third);
+        let third = kept(&bodies, Some("b"), "c", call(0, format!("[{long},new,newer]").as_bytes()));
         assert_eq!(third.base.unwrap().shared, shared + 4);
     }
 
     #[test]
-    fn what_is_not_remembered_or_too_different_is_kept_whole() {
+    fn a_later_round_is_kept_as_what_is_new_in_it() {
         let bodies = Bodies::default();
+        let long = "x".repeat(2000);
+        let mut calls = [call(0, long.as_bytes()), call(1, format!("{long}y").as_bytes())];
+        assert!(bodies.share(None, "a", &mut calls, 0).is_some_and(|sent| sent.number == 1));
+        assert_eq!(calls[1].base, Some(Base { response_id: "a".into(), number: 0, shared: 2000 }));
+        assert_eq!(calls[1].request, Bytes::from_static(b"y"));
+    }
+
+    #[test]
+    fn what_is_not_remembered_or_too_different_is_kept_whole() {
+        let bodies = Bodies::new(HOUR);
         let long = "x".repeat(4000);
-        bodies.share(None, "a", &mut call(0, long.as_bytes()));
+        kept(&bodies, None, "a", call(0, long.as_bytes()));
         for (previous, body) in [("never", long.clone()), ("a", format!("other{long}"))] {
-            let mut next = call(0, body.as_bytes());
-            bodies.share(Some(previous), "b", &mut next);
+            let next = kept(&bodies, Some(previous), "b", call(0, body.as_bytes()));
             assert_eq!((next.base, next.request.len()), (None, body.len()));
         }
     }
 
     #[test]
+    fn nothing_builds_on_a_call_that_is_about_to_be_cleared_away_or_was_not_kept() {
+        let bodies = Bodies::new(HOUR);
+        let long = "x".repeat(4000);
+        kept(&bodies, None, "a", call(0, long.as_bytes()));
+        let last = u64::try_from((HOUR - ON_ITS_WAY).as_millis()).unwrap();
+        for (asked_at_ms, shares) in [(last - 1, true), (last, false), (2 * last, false)] {
+            let next = kept(&bodies, Some("a"), "b", Transcript { asked_at_ms, ..call(0, long.as_bytes()) });
+            assert_eq!(next.base.is_some(), shares, "{asked_at_ms}");
+        }
+        // Its end could not be written.
+        assert!(bodies.share(None, "c", &mut [call(0, long.as_bytes())], 0).is_some());
+        assert_eq!(kept(&bodies, Some("c"), "d", call(0, long.as_bytes())).base, None);
+    }
+
+    #[test]
     fn no_more_is_remembered_than_the_bound() {
-        let bodies = Bodies::default();
+        let bodies = Bodies::new(HOUR);
         let body = vec![b'x'; REMEMBERED_BYTES / 4];
         for id in 0..10 {
-            bodies.share(None, &id.to_string(), &mut call(0, &body));
+            kept(&bodies, None, &id.to_string(), call(0, &body));
         }
-        let remembered = bodies.0.lock().unwrap();
+        let remembered = bodies.lock();
         assert_eq!((remembered.by_response.len(), remembered.order.len()), (4, 4));
         assert!(remembered.bytes <= REMEMBERED_BYTES && remembered.by_response.contains_key("9"));
     }

@@ -99,8 +99,8 @@ impl Run {
 
     /// Takes down how the model's call went.
     pub(crate) fn end_call(&mut self, fault: Option<&Fault>) {
-        if let Some(recorder) = &mut self.recorder {
-            self.calling.end(fault, self.emitter.usage_of_call(), self.clock.now_ms(), recorder);
+        if self.recorder.is_some() {
+            self.calling.end(fault, self.emitter.usage_of_call(), self.clock.now_ms());
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Keeper {
     taken: Arc<Mutex<HashSet<String>>>,
     /// Counted by its clones: turns that are being put into the queue.
     pub(crate) queueing: Arc<()>,
+    /// Responses whose requests somebody here claims or has claimed.
+    claimed: Arc<Mutex<HashSet<String>>>,
     /// Whether the store could not be used when it was last told that this process lives.
     away: AtomicBool,
 }
@@ -39,16 +41,23 @@ struct Running {
 }
 
 impl Keeper {
-    pub(crate) fn new(store: Arc<dyn Store>, process: ProcessId, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        process: ProcessId,
+        tasks: Tasks,
+        clock: Arc<dyn Clock>,
+        bodies: Bodies,
+    ) -> Self {
         Self {
             store,
             process,
             tasks,
             clock,
-            bodies: Bodies::default(),
+            bodies,
             running: Mutex::default(),
             taken: Arc::default(),
             queueing: Arc::default(),
+            claimed: Arc::default(),
             away: AtomicBool::default(),
         }
     }
@@ -86,9 +95,13 @@ impl Keeper {
     }
 
     /// A turn from the queue is this process's business for as long as the guard lives.
-    pub(crate) fn take(&self, response_id: &str) -> Taken {
-        lock(&self.taken).insert(response_id.to_owned());
-        Taken { taken: Arc::clone(&self.taken), response_id: response_id.to_owned() }
+    pub(crate) fn take(&self, response_id: &str) -> InHand {
+        InHand::new(&self.taken, response_id)
+    }
+
+    /// The claim for a response is somebody's here for as long as the guard lives, or its turn runs.
+    pub(crate) fn claim(&self, response_id: &str) -> InHand {
+        InHand::new(&self.claimed, response_id)
     }
 
     /// Asks a turn to end, if it runs here.
@@ -101,6 +114,11 @@ impl Keeper {
     /// Whether a turn runs here, or is about to.
     pub(crate) fn runs(&self, response_id: &str) -> bool {
         self.running().contains_key(response_id) || lock(&self.taken).contains(response_id)
+    }
+
+    /// Whether somebody here works on what a claim is for.
+    pub(crate) fn works_on(&self, response_id: &str) -> bool {
+        lock(&self.claimed).contains(response_id) || self.runs(response_id)
     }
 
     /// The ids of the turns that run here and are in the store.
@@ -117,14 +135,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A turn that was taken from the queue.
-pub(crate) struct Taken {
-    taken: Arc<Mutex<HashSet<String>>>,
+/// A response that is somebody's business here until this goes.
+#[derive(Debug)]
+pub struct InHand {
+    among: Arc<Mutex<HashSet<String>>>,
     response_id: String,
 }
 
-impl Drop for Taken {
+impl InHand {
+    fn new(among: &Arc<Mutex<HashSet<String>>>, response_id: &str) -> Self {
+        lock(among).insert(response_id.to_owned());
+        Self { among: Arc::clone(among), response_id: response_id.to_owned() }
+    }
+}
+
+impl Drop for InHand {
     fn drop(&mut self) {
-        lock(&self.taken).remove(&self.response_id);
+        lock(&self.among).remove(&self.response_id);
     }
 }

@@ -27,6 +27,7 @@ pub use ask::Question;
 pub use background::{QueueLimits, QueuePlace};
 pub use follow::look;
 pub use frames::Frames;
+pub use keeper::InHand;
 pub use life::{LifeSettings, Runner};
 pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};

@@ -173,6 +173,23 @@ impl Engine {
             self.end_orphan(id, scope, runner).await?;
         }
         *orphans = left.into_iter().map(|(id, _)| id.clone()).collect();
+        self.free_claims(&held).await
+    }
+
+    /// Claims of this process that nobody here works on: of callers that left while they claimed, and of those that could
+    /// not settle them. Twins would wait for them for as long as this process lives. `held` are turns that have not ended:
+    /// once they have, it is known what becomes of their claims.
+    async fn free_claims(&self, held: &[(String, Scope)]) -> Result<(), StoreError> {
+        let operator = Operator::of_this_process();
+        let claims = self.keeper.store.claims(operator, self.keeper.process).await?;
+        // Whoever works on one has said so before it was claimed, and says it until it is settled: one look is enough.
+        let is_left = |id: &String| !self.keeper.works_on(id) && !held.iter().any(|(held, _)| held == id);
+        let left: Vec<String> = claims.into_iter().filter(is_left).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        self.keeper.store.release(operator, self.keeper.process, &left).await?;
+        info!(claims = left.len(), "gave claims back that nobody works on");
         Ok(())
     }
 
@@ -266,6 +283,16 @@ fn stopped(tools: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_dead_process_left_is_ended_within_ten_seconds() {
+        // Its last beat was seen a beat late at most, and its silence is noticed at the first beat after the bound. Another
+        // two are for a machine and a store that have other things to do.
+        const PROMISED: Duration = Duration::from_secs(10);
+        assert!(DEAD_AFTER + 4 * BEAT <= PROMISED, "{DEAD_AFTER:?} {BEAT:?}");
+        // Neither one late beat nor a process that has slept itself makes the living look dead.
+        assert!(2 * BEAT < ASLEEP && ASLEEP < DEAD_AFTER);
+    }
 
     #[test]
     fn a_turn_that_stopped_names_the_tools_of_unknown_end() {

@@ -8,7 +8,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Emitter, Scope, StoreError, array_of, no_items,
-    store::{Answer, Approval, Begin, Ending, EventChunk, Keyed, ToldStatus, ToolRun, Transcript, TurnWrite, Written},
+    store::{Answer, Approval, Begin, Ending, EventChunk, Keyed, ToldStatus, ToolRun, TurnWrite, Written},
 };
 use amalgam_protocol::{ErrorObject, Status};
 use bytes::Bytes;
@@ -16,7 +16,9 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
+    calls::Calling,
     keeper::Keeper,
+    run::lost,
     thread::{Aside, RanCall, Thread},
 };
 
@@ -55,11 +57,10 @@ pub(crate) struct Recorder {
     begin: Option<Box<Begin>>,
     previous: Option<String>,
     keyed: Option<Keyed>,
-    pub(crate) transcripts: bool,
     pub(crate) streamed: bool,
     pub(crate) flush_after: Duration,
-    /// Calls that are over.
-    calls: Vec<Transcript>,
+    /// Its calls of models.
+    calling: Calling,
     /// Calls of tools that wait for somebody to agree: asked for with the end.
     pub(crate) approvals: Vec<Approval>,
     /// The thread that it speaks in.
@@ -80,7 +81,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(keeper: Arc<Keeper>, response_id: String, keep: Keep, transcripts: bool) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, response_id: String, keep: Keep, calling: Calling) -> Self {
         let stopped = keeper.enter(&response_id);
         Self {
             keeper,
@@ -89,10 +90,9 @@ impl Recorder {
             begin: keep.begin,
             previous: keep.previous,
             keyed: keep.keyed,
-            transcripts,
             streamed: keep.streamed,
             flush_after: keep.flush_after,
-            calls: Vec::new(),
+            calling,
             approvals: Vec::new(),
             thread: keep.thread,
             aside: Aside::default(),
@@ -154,18 +154,6 @@ impl Recorder {
     /// Writes how the calls of tools went.
     pub(crate) fn journal(&self) -> Journal {
         Journal { keeper: Arc::clone(&self.keeper), scope: self.scope.clone(), nothing: self.nothing() }
-    }
-
-    pub(crate) fn called(&mut self, mut call: Transcript) {
-        if self.transcripts {
-            // A later round says again what an earlier one of the same turn has said.
-            let previous = match call.number {
-                0 => self.previous.as_deref(),
-                _ => Some(&*self.response_id),
-            };
-            self.keeper.bodies.share(previous, &self.response_id, &mut call);
-            self.calls.push(call);
-        }
     }
 
     /// Frames before these were written by somebody else.
@@ -237,17 +225,18 @@ impl Recorder {
             _ => None,
         };
         let flushing = self.flushing.take();
+        let now_ms = self.keeper.clock.now_ms();
+        // A call that goes on has been left by whoever asked for it.
+        let mut calls = self.calling.take(&lost(), now_ms);
+        let sent = self.keeper.bodies.share(self.previous.as_deref(), &self.response_id, &mut calls, now_ms);
         let thread = self.thread.take();
-        let session = thread.map(|thread| {
-            let now_ms = self.keeper.clock.now_ms();
-            Box::new(thread.end(&self.response_id, &ending, &self.aside, now_ms))
-        });
+        let session = thread.map(|thread| Box::new(thread.end(&self.response_id, &ending, &self.aside, now_ms)));
         let mut write = Arc::new(TurnWrite {
             begin: self.begin.take(),
             session,
             events: self.chunk(),
             end: Some(Box::new(ending)),
-            transcripts: std::mem::take(&mut self.calls),
+            transcripts: calls,
             approvals: match answered {
                 Some(_) => std::mem::take(&mut self.approvals),
                 None => Vec::new(),
@@ -272,6 +261,13 @@ impl Recorder {
                     persist(&keeper, &scope, &write).await
                 }
             };
+            match (&ended, sent) {
+                (Ok(Ended::Kept), Some(sent)) => keeper.bodies.remember(&write.response_id, sent),
+                (Ok(Ended::Lost(Some(_))), _) if !write.transcripts.is_empty() => {
+                    keep_calls(&keeper, &scope, &write).await;
+                }
+                _ => {}
+            }
             // A turn whose end could not be written runs no more: whoever looks after this process ends it when the store
             // is back.
             keeper.leave(&write.response_id);
@@ -349,6 +345,13 @@ async fn insist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> (Resu
             }
             done => return (done, doubtful),
         }
+    }
+}
+
+/// Keeps the calls of a turn that somebody else has ended meanwhile, such as its owner: what was asked was asked.
+async fn keep_calls(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) {
+    if let Err(error) = keeper.store.add_calls(scope, Arc::clone(write)).await {
+        warn!(response.id = write.response_id, "the calls of a turn that was ended could not be written: {error}");
     }
 }
 

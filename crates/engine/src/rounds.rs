@@ -374,7 +374,7 @@ impl Run {
         rounds.asked = true;
         let (engine, plan) = (rounds.engine.clone(), Arc::clone(&rounds.tooling.plan));
         let scope = rounds.tooling.scope.clone();
-        let mut calling = std::mem::take(&mut self.calling);
+        let mut calling = self.calling.clone();
         self.now = Now::Asking(Box::pin(async move {
             let asked = plan.ask(&engine, &scope, &round, &mut calling).await;
             (asked, calling)

@@ -15,7 +15,7 @@ use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
     ask::{Accepted, Question},
-    calls::Calling,
+    calls::{Bodies, Calling},
     keeper::Keeper,
     record::{self, Keep, Recorder},
     remembering::Remembering,
@@ -31,8 +31,8 @@ pub struct EngineSettings {
     pub turn_deadline: Duration,
     /// Silence after which a stream gets a sign of life.
     pub keepalive: Duration,
-    /// Whether the model calls of turns that are kept are kept too.
-    pub transcripts: bool,
+    /// How long the model calls of turns that are kept are kept too; nothing where they are not.
+    pub transcripts: Option<Duration>,
     /// Bytes of uploaded files that one prompt may have, and of images that are fetched for it.
     pub upload_bytes: usize,
     /// How tools run.
@@ -131,7 +131,8 @@ impl Engine {
         store: Arc<dyn Store>,
         process: ProcessId,
     ) -> Self {
-        let keeper = Arc::new(Keeper::new(store, process, Tasks::default(), Arc::clone(&clock)));
+        let bodies = Bodies::new(settings.transcripts.unwrap_or_default());
+        let keeper = Arc::new(Keeper::new(store, process, Tasks::default(), Arc::clone(&clock), bodies));
         Self { settings, admission, clock, fetch, keeper }
     }
 
@@ -172,10 +173,11 @@ impl Engine {
         let deadline = started + self.settings.turn_deadline;
         let over = place.over();
         let Identity { response_id, created_at_ms } = ask.identity.clone();
-        let mut recorder = ask.keep.take().map(|keep| {
-            Box::new(Recorder::new(Arc::clone(&self.keeper), response_id.clone(), keep, self.settings.transcripts))
-        });
-        let mut calling = Calling::new(recorder.as_ref().is_some_and(|recorder| recorder.transcripts));
+        let mut calling = Calling::new(ask.keep.is_some() && self.settings.transcripts.is_some());
+        let mut recorder = ask
+            .keep
+            .take()
+            .map(|keep| Box::new(Recorder::new(Arc::clone(&self.keeper), response_id.clone(), keep, calling.clone())));
         // A whole answer is written once, at its end: until then nobody has seen its id.
         let begin = match &mut recorder {
             Some(recorder) if recorder.streamed || ask.waited.is_some() => Some(recorder.begin()),
@@ -211,7 +213,7 @@ impl Engine {
                     if handed_over || !ours {
                         recorder.forget();
                     } else {
-                        calling.end(Some(&fault), None, self.clock.now_ms(), &mut recorder);
+                        calling.end(Some(&fault), None, self.clock.now_ms());
                         recorder.leave_claim();
                         keep_failure(&mut recorder, tell(&fault)).await;
                     }

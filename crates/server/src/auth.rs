@@ -202,7 +202,7 @@ impl Auth {
         let (known, stale) = match inner.cache.get(&hash, now) {
             Known::Good(identity) => return Admission::Now(inner.let_in(&identity, request.headers(), door)),
             Known::Bad => return Admission::Now(Err(unknown())),
-            Known::Renew(identity) => (Some(identity), None),
+            Known::Renew(identity, until) => (Some((identity, until)), None),
             Known::Once(identity) => (None, Some(identity)),
             Known::Nothing => (None, None),
         };
@@ -236,8 +236,8 @@ struct Asking {
     source: Source,
     peer: Option<IpAddr>,
     asked_at: Instant,
-    /// Still good where the store does not answer.
-    known: Option<Arc<Identity>>,
+    /// Still good where the store does not answer, until then.
+    known: Option<(Arc<Identity>, Instant)>,
     /// Was good, too long ago.
     stale: Option<Arc<Identity>>,
 }
@@ -260,9 +260,10 @@ impl Inner {
                 })
             }
             Err(error) => match (known, stale) {
-                (Some(known), _) => Ok(known),
+                // It may have become too old while the store was waited for.
+                (Some((known, until)), _) if Instant::now() < until => Ok(known),
                 // The configuration vouches for the key; only what the store says of its tenant may be a little old.
-                (None, Some(stale)) if configured => {
+                (Some((stale, _)), _) | (None, Some(stale)) if configured => {
                     self.cache.put(hash, Some(Arc::clone(&stale)), asked_at);
                     Ok(stale)
                 }

@@ -18,14 +18,21 @@ struct Memory {
     keys: Mutex<Vec<NewKey>>,
     stateless: AtomicBool,
     down: AtomicBool,
+    /// Takes questions and answers none.
+    hangs: AtomicBool,
     lookups: AtomicUsize,
     touched: Mutex<Vec<(String, u64)>>,
 }
 
 impl Memory {
     fn gives<'a, T: Send + 'a>(&self, value: T) -> Stored<'a, T> {
-        let down = self.down.load(Ordering::Relaxed);
-        Box::pin(async move { if down { Err(StoreError::Unavailable("down".to_owned())) } else { Ok(value) } })
+        let (down, hangs) = (self.down.load(Ordering::Relaxed), self.hangs.load(Ordering::Relaxed));
+        Box::pin(async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            if down { Err(StoreError::Unavailable("down".to_owned())) } else { Ok(value) }
+        })
     }
 
     fn record(&self, id: i64) -> Option<TenantRecord> {
@@ -224,6 +231,25 @@ async fn revocation_and_expiry_hold_within_five_seconds() {
     pass(Duration::from_secs(4)).await;
     assert_eq!(world.ask(&[&revoked]).await, Err(FaultKind::Unauthenticated));
     assert_eq!(world.ask(&[&expiring]).await, Err(FaultKind::Unauthenticated));
+}
+
+// S12
+#[tokio::test(start_paused = true)]
+async fn revocation_holds_within_five_seconds_also_while_the_store_hangs() {
+    let world = World::new(false);
+    let key = bearer(&world.key(Rights::USE, None).await);
+    world.ask(&[&key]).await.unwrap();
+    world.ask(&[&bearer(CONFIGURED)]).await.unwrap();
+    let started = Instant::now();
+    world.store.change(|key| key.revoked_at_ms = Some(1));
+    world.store.hangs.store(true, Ordering::Relaxed);
+    pass(cache::LIFE - Duration::from_millis(100)).await;
+    // Asked while what was known was good, and answered when it was not any more.
+    assert_eq!(world.ask(&[&key]).await, Err(FaultKind::StoreDown));
+    assert!(started.elapsed() > cache::LIFE);
+    assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2, "the configuration vouches for it");
+    world.store.hangs.store(false, Ordering::Relaxed);
+    assert_eq!(world.ask(&[&key]).await, Err(FaultKind::Unauthenticated));
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,7 +45,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
     let second = Duration::from_secs(1);
     let tools = ToolLimits::default();
     let settings =
-        EngineSettings { turn_deadline: second, keepalive: second, transcripts: false, upload_bytes: 1024, tools };
+        EngineSettings { turn_deadline: second, keepalive: second, transcripts: None, upload_bytes: 1024, tools };
     let store: Arc<dyn Store> = Arc::new(Nothing);
     let engine = Engine::new(
         settings,
@@ -198,6 +198,10 @@ impl ResponseStore for Nothing {
 }
 
 impl TurnStore for Nothing {
+    fn add_calls<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
+        gives(())
+    }
+
     fn write<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, Written> {
         gives(Written::Lost)
     }
@@ -348,6 +352,14 @@ impl ProcessStore for Nothing {
 
     fn held(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
         gives(Vec::new())
+    }
+
+    fn claims(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<String>> {
+        gives(Vec::new())
+    }
+
+    fn release<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
+        gives(())
     }
 
     fn prune(&self, _: Operator, _: Retention) -> Stored<'_, Pruned> {

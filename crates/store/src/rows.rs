@@ -122,37 +122,47 @@ pub(crate) fn items_with_ids(array: &Json) -> impl Iterator<Item = NewItem> {
 /// shares with the one before.
 pub(crate) struct Pieces {
     pieces: Vec<(Bytes, Option<Base>)>,
+    /// The last one is not there.
+    missing: bool,
 }
 
 impl Pieces {
     /// Begins with a call as it was read; its base is taken.
     pub(crate) fn of(call: &mut Transcript) -> Self {
-        Self { pieces: vec![(call.request.clone(), call.base.take())] }
+        Self { pieces: vec![(call.request.clone(), call.base.take())], missing: false }
     }
 
     /// The call that is needed next.
     pub(crate) fn next(&self) -> Option<Base> {
-        self.pieces.last().and_then(|(_, base)| base.clone())
+        self.pieces.last().and_then(|(_, base)| base.clone()).filter(|_| !self.missing)
     }
 
-    /// What was kept of that call. One that is not there is as good as empty: rows that others build on do not go.
+    /// What was kept of that call, if it is there.
     pub(crate) fn push(&mut self, piece: Option<(Bytes, Option<Base>)>) {
-        self.pieces.push(piece.unwrap_or_default());
+        match piece {
+            Some(piece) => self.pieces.push(piece),
+            None => self.missing = true,
+        }
     }
 
-    /// The whole body.
-    pub(crate) fn whole(mut self) -> Bytes {
-        let Some((first, _)) = self.pieces.pop() else { return Bytes::new() };
+    /// The whole body. Where a call is missing that others build on, what follows the bytes that only it had; the base says
+    /// which it is, and how many they are.
+    pub(crate) fn whole(mut self) -> (Bytes, Option<Base>) {
+        let Some((first, mut missing)) = self.pieces.pop() else { return (Bytes::new(), None) };
         if self.pieces.is_empty() {
-            return first;
+            return (first, missing);
         }
         let mut body = first.to_vec();
         for (piece, base) in self.pieces.into_iter().rev() {
-            let shared = base.map_or(0, |base| usize::try_from(base.shared).unwrap_or(usize::MAX));
-            body.truncate(shared);
+            let shared = base.map_or(0, |base| base.shared);
+            if let Some(missing) = &mut missing {
+                missing.shared = missing.shared.min(shared);
+            }
+            let known = shared - missing.as_ref().map_or(0, |missing| missing.shared);
+            body.truncate(usize::try_from(known).unwrap_or(usize::MAX));
             body.extend_from_slice(&piece);
         }
-        body.into()
+        (body.into(), missing.filter(|missing| missing.shared > 0))
     }
 }
 

@@ -362,6 +362,29 @@ async fn a_key_whose_response_was_deleted_says_that_it_is_gone() {
 }
 
 #[tokio::test]
+async fn a_key_whose_response_was_deleted_while_it_ran_is_free_again() {
+    // P3: the end of the first one has no place to be written to, and so it settles nothing.
+    for (world, store) in worlds(Setup::new(), &[]).await {
+        let client = world.amalgam.client();
+        let gate = Gate::new();
+        let reply = Script::text(&["a", "b"]).reply(Wire::Chat, Delivery::Stream);
+        world.upstream(Wire::Chat).enqueue(reply.hold_after(3, &gate));
+        let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
+        let keyed = client.clone().with_header("idempotency-key", "k");
+        let mut stream = keyed.post_stream("/v1/responses", &request).await;
+        let created = stream.next_of_type("response.created").await["response"].clone();
+        let path = format!("/v1/responses/{}", id_of(&created));
+        assert_eq!(client.request(Method::DELETE, &path, &[], Bytes::new()).await.status, 200, "{}", store.name);
+        gate.open();
+        world.upstream(Wire::Chat).enqueue(Script::text(&["anew"]).reply(Wire::Chat, Delivery::Stream));
+        let again = tokio::time::timeout(SOON, post(&client, "k", &request)).await.expect("nobody works on it");
+        let response = final_response(Delivery::Stream, &again);
+        assert_eq!(response["status"], "completed", "{}", store.name);
+        assert_ne!(id_of(&response), id_of(&created), "{}", store.name);
+    }
+}
+
+#[tokio::test]
 async fn a_stream_is_told_again_also_when_its_events_are_gone() {
     // S1: keys are kept for longer than events.
     for store in stores() {

@@ -39,6 +39,7 @@ mod support;
 mod tenants;
 mod tokens;
 mod tool_bank;
+mod transcripts;
 mod truncation;
 mod upstream_state;
 mod validation;

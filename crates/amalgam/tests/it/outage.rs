@@ -252,6 +252,56 @@ async fn a_database_that_only_restarts_costs_nobody_more_than_a_retry() {
     assert_eq!(ended(&client, id_of(&queued)).await["status"], "completed");
 }
 
+/// Work under keys that was begun before the store went away, and could not be written down.
+async fn claimed_before(world: &World, away: impl FnOnce(), back: impl FnOnce()) {
+    let client = world.amalgam.client();
+    let asked = |key: &str, kept: bool| {
+        let (client, key) = (client.clone(), key.to_owned());
+        let request = asking(Wire::Anthropic, Delivery::Whole, &json!({"input": "Hi", "store": kept})).to_string();
+        beside(async move {
+            let headers = [("content-type", "application/json"), ("idempotency-key", key.as_str())];
+            client.request(Method::POST, "/v1/responses", &headers, request.into()).await
+        })
+    };
+    let gate = Gate::new();
+    for _ in 0..2 {
+        let words = Script::text(&["a"]).reply(Wire::Anthropic, Delivery::Whole).behind(&gate);
+        world.upstream(Wire::Anthropic).enqueue(words);
+    }
+    let (kept, unkept) = (asked("kept", true), asked("unkept", false));
+    world.upstream(Wire::Anthropic).wait_for_requests(2).await;
+    away();
+    gate.open();
+    assert_away(&kept.end().await);
+    // What is not kept is told; only that it was cannot be remembered.
+    let unkept = unkept.end().await;
+    assert_eq!(unkept.status, 200, "{}", unkept.text());
+    back();
+    eventually("the server to write again", SOON, async || {
+        (post(&client, Delivery::Whole, &json!({"input": "Hi"})).await.status == 200).then_some(())
+    })
+    .await;
+    world.upstream(Wire::Anthropic).from_now_on(Script::text(&["b"]).reply(Wire::Anthropic, Delivery::Whole));
+    for (key, keeps) in [("kept", true), ("unkept", false)] {
+        let again = tokio::time::timeout(SOON, asked(key, keeps).end()).await.expect("nobody works on it");
+        assert_eq!(again.status, 200, "{key}: {}", again.text());
+    }
+}
+
+#[tokio::test]
+async fn what_was_claimed_before_a_database_went_away_can_be_asked_again() {
+    let Some(server) = Server::start() else { return };
+    let world = prepared(Setup::new().env("AMALGAM_STORE_URL", &server.url)).await;
+    claimed_before(&world, || server.tell("down"), || server.tell("up")).await;
+}
+
+#[tokio::test]
+async fn what_was_claimed_before_a_disk_was_full_can_be_asked_again() {
+    let world = prepared(Setup::new().deaf_to("XFSZ")).await;
+    let (full, room) = (|| world.amalgam.limit_files(Some(4096)), || world.amalgam.limit_files(None));
+    claimed_before(&world, full, room).await;
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_what_must_be_written_and_nothing_else() {
     // Fault table: disk full

@@ -197,6 +197,10 @@ pub trait BankStore: Send + Sync {
     /// Keeps a tool in the place of the one of its name; whether it is new. The moment of creation of an old one stays.
     fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool) -> Stored<'a, bool>;
 
+    /// Puts other settings in the place of a tool's, if they are still `before`; whether they were. Nothing else of it changes:
+    /// they say the same, sealed anew.
+    fn reseal_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, before: &'a Json, after: &'a Json) -> Stored<'a, bool>;
+
     /// Forgets a tool; whether there was one.
     fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, bool>;
 

@@ -87,6 +87,13 @@ pub trait ProcessStore: Send + Sync {
     /// The turns that are this process's and have not ended, and whose they are; rights are the least ones.
     fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>>;
 
+    /// The responses whose requests this process has claimed and not settled.
+    fn claims(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>>;
+
+    /// Lets go of claims of this process that nobody works on any more, by their responses: one whose response lives on,
+    /// or has ended well, is answered by it, and the others are free again.
+    fn release<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
+
     /// Removes a bounded number of rows that need not be kept any longer.
     fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, Pruned>;
 

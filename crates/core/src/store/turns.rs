@@ -116,9 +116,9 @@ pub struct Transcript {
     pub duration_ms: u64,
     /// Further tries before the upstream accepted.
     pub retries: u32,
-    /// What `request` goes on from; none where it is the whole body.
+    /// What `request` goes on from; none where it is the whole body. Read back there is one only if it is missing.
     pub base: Option<Base>,
-    /// The body that was sent, or what follows its base. Read back it is always the whole body, without a base.
+    /// The body that was sent, or what follows its base. Read back it is the whole body, unless its base is missing.
     pub request: Bytes,
     /// The body that came back, as far as it came.
     pub response: Bytes,
@@ -207,6 +207,10 @@ pub enum Answer {
 pub trait TurnStore: Send + Sync {
     /// One step of a turn. Shared: it is read where it is written, and belongs to whoever may have to write it again.
     fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written>;
+
+    /// Adds the model calls of a write that was lost because its turn was ended from outside while it ran, and nothing else
+    /// of it. Nothing unless the response is there, has ended, and has no calls yet.
+    fn add_calls<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()>;
 
     /// Claims a request by its key, for this process.
     fn claim<'a>(

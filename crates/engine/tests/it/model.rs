@@ -220,7 +220,7 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
     let settings = EngineSettings {
         turn_deadline: Duration::from_secs(60),
         keepalive: Duration::from_secs(10),
-        transcripts: true,
+        transcripts: Some(Duration::from_secs(3600)),
         upload_bytes: 1024 * 1024,
         tools,
     };

@@ -127,7 +127,7 @@ fn engine(setup: &Setup, world: &Arc<World>, process: amalgam_core::store::Proce
     let settings = EngineSettings {
         turn_deadline: setup.deadline,
         keepalive: Duration::from_secs(2),
-        transcripts: true,
+        transcripts: Some(Duration::from_secs(3600)),
         upload_bytes: 1024 * 1024,
         tools: setup.limits,
     };

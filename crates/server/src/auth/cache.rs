@@ -38,8 +38,8 @@ pub(super) struct Cache {
 pub(super) enum Known {
     /// It is good.
     Good(Arc<Identity>),
-    /// It is good, and the caller is the one who should ask anew.
-    Renew(Arc<Identity>),
+    /// It is good until then, and the caller is the one who should ask anew.
+    Renew(Arc<Identity>, Instant),
     /// It was good, too long ago.
     Once(Arc<Identity>),
     /// It is not.
@@ -74,7 +74,7 @@ impl Cache {
                 age if age >= LIFE => Known::Once(identity),
                 age if age >= RENEWAL && !good.renewing => {
                     good.renewing = true;
-                    Known::Renew(identity)
+                    Known::Renew(identity, good.asked_at + LIFE)
                 }
                 _ => Known::Good(identity),
             };
@@ -172,7 +172,7 @@ mod tests {
         cache.put(hash(1), Some(identity(1)), start);
         let at = |age: Duration| cache.get(&hash(1), start + age);
         assert!(matches!(at(Duration::ZERO), Known::Good(_)));
-        assert!(matches!(at(RENEWAL), Known::Renew(_)));
+        assert!(matches!(at(RENEWAL), Known::Renew(_, until) if until == start + LIFE));
         assert!(matches!(at(RENEWAL), Known::Good(_)), "one asks, the others go on");
         assert!(matches!(at(LIFE), Known::Once(_)));
         assert!(LIFE < Duration::from_secs(5));

@@ -25,6 +25,10 @@ impl BankStore for Nothing {
         gives(true)
     }
 
+    fn reseal_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str, _: &'a Json, _: &'a Json) -> Stored<'a, bool> {
+        gives(true)
+    }
+
     fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
         gives(false)
     }

@@ -6,6 +6,7 @@ use amalgam_core::{
     Admin, Decider, Policy, Scope,
     store::{Approval, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
 };
+use amalgam_protocol::Json;
 use tokio_postgres::Row;
 
 use super::{
@@ -47,6 +48,7 @@ statements! {
             on_error = excluded.on_error, after_call_instruction = excluded.after_call_instruction,
             requires_approval = excluded.requires_approval, active = excluded.active, updated_at = excluded.updated_at
         RETURNING xmax = 0";
+    Admin RESEAL_TOOL = "UPDATE agent_tools SET settings = $4 WHERE tenant_id = $1 AND key = $2 AND settings = $3";
     Admin FORGET_TOOL = "DELETE FROM agent_tools WHERE tenant_id = $1 AND key = $2";
     Admin STATISTICS = "
         SELECT count(*), count(error), count(*) - count(duration_ms), COALESCE(sum(duration_ms), 0)::bigint,
@@ -115,6 +117,13 @@ impl BankStore for Postgres {
             });
             put.await
         })
+    }
+
+    fn reseal_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, before: &'a Json, after: &'a Json) -> Stored<'a, bool> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let params: [Param<'_>; 4] = [&number(of), &bank::key(name), &before.raw().text(), &after.raw().text()];
+            Ok(connection.execute(&RESEAL_TOOL, &params).await? == 1)
+        }))
     }
 
     fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, bool> {

@@ -113,6 +113,23 @@ statements! {
                 retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
             JOIN responses ON responses.tenant_id = new.tenant_id AND responses.stem = new.stem AND responses.id = new.id
                 AND responses.user_id = new.user_id AND responses.mark = new.mark";
+    /// The calls of responses that have ended without them.
+    Caller LATE_TRANSCRIPTS = "
+        INSERT INTO transcripts (tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
+            duration_ms, retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
+        SELECT new.tenant_id, new.user_id, new.id, new.number, new.upstream, new.model, new.asked_at, new.first_token_ms,
+            new.duration_ms, new.retries, new.request, new.response, new.cut, new.usage, new.losses, new.error,
+            new.base_response, new.base_number, new.base_shared
+        FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[],
+                $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bytea[], $14::bytea[],
+                $15::boolean[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[], $21::bigint[])
+            AS new (tenant_id, user_id, stem, id, mark, number, upstream, model, asked_at, first_token_ms, duration_ms,
+                retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
+            JOIN responses ON responses.tenant_id = new.tenant_id AND responses.stem = new.stem AND responses.id = new.id
+                AND responses.user_id = new.user_id AND responses.status NOT IN ('queued', 'in_progress')
+        WHERE NOT EXISTS (SELECT FROM transcripts known
+            WHERE known.tenant_id = new.tenant_id AND known.response_id = new.id)
+        FOR KEY SHARE OF responses";
     Caller ANSWER = "
         UPDATE idempotency SET process = NULL, status = $8, content_type = $9, body = $10
         WHERE tenant_id = $1 AND user_id = $2 AND route = $6 AND key = $7 AND response_id = $4
@@ -198,6 +215,13 @@ pub(super) async fn has_happened(connection: &Connection, job: &Job) -> Result<b
     let has_mark = row.try_get::<_, i64>(0)? == job.mark;
     // Whoever else has touched the row since has seen it: what began is there.
     Ok(has_mark || job.write.begin.is_some() || job.is_events_only() && row.try_get(1)?)
+}
+
+/// Adds the calls of a write that was lost, and nothing else of it.
+pub(super) async fn add_calls(connection: &Connection, job: &Job) -> Result<(), Failure> {
+    let statement = connection.prepared(&LATE_TRANSCRIPTS).await?;
+    columns::transcripts(connection.client(), &statement, std::slice::from_ref(job)).await?;
+    Ok(())
 }
 
 /// Where the answers are that tell whether a write is this process's to make.

@@ -41,11 +41,14 @@ statements! {
     /// up by its stem, which its id ends with.
     Operator ANSWER_CLAIMS = "
         UPDATE idempotency SET process = NULL, status = NULL, content_type = NULL, body = NULL
-        WHERE process = $1 AND EXISTS (SELECT FROM responses r
+        WHERE process = $1 AND ($2::text[] IS NULL OR response_id = ANY ($2)) AND EXISTS (SELECT FROM responses r
             WHERE r.tenant_id = idempotency.tenant_id AND r.stem = left(right(idempotency.response_id, 24), 16)
                 AND r.id = idempotency.response_id AND r.status <> 'failed')
         RETURNING response_id";
-    Operator FREE_CLAIMS = "DELETE FROM idempotency WHERE process = $1 RETURNING response_id";
+    Operator FREE_CLAIMS = "
+        DELETE FROM idempotency WHERE process = $1 AND ($2::text[] IS NULL OR response_id = ANY ($2))
+        RETURNING response_id";
+    Operator CLAIMS_HELD = "SELECT response_id FROM idempotency WHERE process = $1";
     Operator NOTIFY = "SELECT pg_notify('amalgam_changed', changed.id) FROM unnest($1::text[]) AS changed (id)";
     Operator TAKE_QUEUED = "
         WITH waiting AS (
@@ -176,6 +179,32 @@ impl ProcessStore for Postgres {
         }))
     }
 
+    fn claims(&self, _operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            ids_from(&connection.rows(&CLAIMS_HELD, &[&process_bytes(process).as_slice()]).await?)
+        }))
+    }
+
+    fn release<'a>(&'a self, _operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()> {
+        Box::pin(async move {
+            let released = self.pool.repeatably(move |mut connection: Lease| async move {
+                connection.begin().await?;
+                let released = async {
+                    let changed = release(&connection, process_bytes(process).as_slice(), Some(ids)).await?;
+                    if !changed.is_empty() {
+                        connection.rows(&NOTIFY, &[&changed]).await?;
+                    }
+                    Ok(changed)
+                };
+                let released = released.await;
+                connection.end(released).await
+            });
+            let changed = released.await?;
+            self.bells.ring(changed.iter().map(String::as_str));
+            Ok(())
+        })
+    }
+
     fn prune(&self, _operator: Operator, retention: Retention) -> Stored<'_, Pruned> {
         Box::pin(prune::prune(&self.pool, retention))
     }
@@ -228,16 +257,22 @@ async fn bury(
     // Only now: from here on the dead one writes nothing, should it live after all.
     name_tools(connection, &failed, error).await?;
     let failed = ids_from(&failed)?;
-    let answered = ids_from(&connection.rows(&ANSWER_CLAIMS, &[&dead]).await?)?;
-    let freed = ids_from(&connection.rows(&FREE_CLAIMS, &[&dead]).await?)?;
+    let released = release(connection, dead, None).await?;
     let threads = line::bury(connection, dead, error).await?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     let waits = (!queued.is_empty()).then(String::new);
-    let changed: Vec<String> = [queued, failed, answered, freed, threads].into_iter().flatten().chain(waits).collect();
+    let changed: Vec<String> = [queued, failed, released, threads].into_iter().flatten().chain(waits).collect();
     if !changed.is_empty() {
         connection.rows(&NOTIFY, &[&changed]).await?;
     }
     Ok(Some((buried, changed)))
+}
+
+/// Lets go of the claims of a process, of all or of those for some responses; the responses.
+async fn release(connection: &Connection, process: &[u8], only: Option<&[String]>) -> Result<Vec<String>, Failure> {
+    let mut released = ids_from(&connection.rows(&ANSWER_CLAIMS, &[&process, &only]).await?)?;
+    released.extend(ids_from(&connection.rows(&FREE_CLAIMS, &[&process, &only]).await?)?);
+    Ok(released)
 }
 
 /// Says which tools it is not known of whether they ran, where there are such.

@@ -1,4 +1,7 @@
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use amalgam_testkit::Database;
 
@@ -173,6 +176,7 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "TELL_ERRORS",
         "ANSWER_CLAIMS",
         "FREE_CLAIMS",
+        "CLAIMS_HELD",
         "PLACES_HELD",
         "TELL_SPEAKERS",
         "TAKE_QUEUED",
@@ -198,28 +202,77 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
     }
 }
 
+/// The files below a folder that are not tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect();
+    files.retain(|path| !path.to_string_lossy().ends_with("_tests.rs"));
+    files
+}
+
+/// What is wrong with how a file speaks to the database.
+fn spoken_wrongly(name: &str, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let formats = line.contains("format!") || line.contains("concat") || line.contains("push_str");
+        let keyword = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WHERE ", "SET ", "CREATE "];
+        if formats && keyword.iter().any(|keyword| line.contains(keyword)) {
+            wrong.push(format!("{name}:{}: text is put into SQL", number + 1));
+        }
+    }
+    // However a call is broken into lines, it is one.
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" .", ".").replace("( ", "(");
+    let may_prepare = ["connection.rs", "schema.rs", "batch.rs", "listener.rs"].contains(&name);
+    for call in [".prepare(", ".batch_execute(", ".simple_query(", "_typed("] {
+        if !may_prepare && text.contains(call) {
+            wrong.push(format!("{name}: `{call}` is a statement past `connection.rs`"));
+        }
+    }
+    for call in [".query(", ".query_one(", ".query_opt(", ".query_raw(", ".execute(", ".execute_raw("] {
+        for (place, _) in text.match_indices(call) {
+            let given = text.get(place + call.len()..).unwrap_or_default().split(',').next().unwrap_or_default();
+            if !is_statement(given) {
+                wrong.push(format!("{name}: `{call}{given}` is given something else than a statement"));
+            }
+        }
+    }
+    wrong
+}
+
+/// Whether what a call is given is a constant, one of several, or a variable that holds one or what was made of it.
+fn is_statement(given: &str) -> bool {
+    given.split(|letter: char| " &{}".contains(letter)).filter(|word| !word.is_empty()).all(|word| {
+        let is_constant = word.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
+        is_constant || ["statement", "sql", "if", "else", "replace"].contains(&word)
+    })
+}
+
 #[test]
 fn statements_are_literals_and_nothing_is_formatted_into_them() {
     // S11: a `Sql` is made from a literal by `statements!`. Elsewhere the driver is given text of its own for
     // transactions, settings, listening and migrations alone.
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres");
-    let files = [folder.clone(), folder.join("batch"), folder.join("knowledge")]
-        .into_iter()
-        .flat_map(|folder| fs::read_dir(folder).unwrap());
-    for path in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if name.ends_with("_tests.rs") {
-            continue;
-        }
-        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
-            let formats = line.contains("format!") || line.contains("concat") || line.contains("push_str");
-            let keyword = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WHERE ", "SET ", "CREATE "];
-            let is_sql = keyword.iter().any(|keyword| line.contains(keyword));
-            assert!(!(formats && is_sql), "{name}:{}: text is put into SQL", number + 1);
-            let may_prepare = ["connection.rs", "schema.rs", "batch.rs", "listener.rs"].contains(&name.as_str());
-            let prepares =
-                [".prepare(", ".batch_execute(", ".simple_query(", "_typed("].iter().any(|call| line.contains(call));
-            assert!(may_prepare || !prepares, "{name}:{}: a statement past `connection.rs`", number + 1);
-        }
+    let files = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres"));
+    assert!(files.iter().any(|path| path.ends_with("batch/columns.rs")), "folders are looked into");
+    for path in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(spoken_wrongly(name, &fs::read_to_string(&path).unwrap()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn text_that_goes_to_the_driver_past_the_constants_is_found() {
+    for wrong in [
+        "client().query(&format!(\"SELECT {x}\"), &[])",
+        "connection\n    .client()\n    .query(\n        &text,\n        &[],\n    )",
+        "client.execute(text.as_str(), &[])",
+        "client\n    .batch_execute(&text)",
+        "client.query_typed(&text, &[])",
+        "connection.execute(&format!(\"DELETE FROM x\"), &[])",
+    ] {
+        assert_ne!(spoken_wrongly("turns.rs", wrong), Vec::<String>::new(), "{wrong}");
+    }
+    for right in ["client.query(&statement, &params)", "connection.execute(&FORGET_TOOL, &[])"] {
+        assert_eq!(spoken_wrongly("turns.rs", right), Vec::<String>::new(), "{right}");
     }
 }

@@ -7,13 +7,14 @@ use amalgam_core::{
     store::{Answer, Base, Claim, Keyed, ProcessId, Stored, Transcript, TurnRecord, TurnStore, TurnWrite, Written},
 };
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use tokio_postgres::Row;
 
 use super::{
     Postgres,
-    batch::answer_columns,
+    batch::{self, answer_columns},
     connection::{Connection, Failure, Param},
-    job::{process_bytes, signed, unsigned},
+    job::{Job, process_bytes, signed, unsigned},
     journal,
     pool::Lease,
     responses::response_from,
@@ -67,6 +68,16 @@ impl TurnStore for Postgres {
                 (None, None) => Ok(Written::Lost),
                 (None, Some(_)) => Err(StoreError::Broken("a response's id has another form".to_owned())),
             }
+        })
+    }
+
+    fn add_calls<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
+        Box::pin(async move {
+            let Some(stem) = Stem::of(&lost.response_id) else { return Ok(()) };
+            let job = &Job::new(scope, stem, lost, oneshot::channel().0);
+            let added =
+                self.pool.repeatably(move |connection: Lease| async move { batch::add_calls(&connection, job).await });
+            added.await
         })
     }
 
@@ -180,7 +191,7 @@ async fn whole(connection: &Connection, tenant_id: i64, mut call: Transcript) ->
             pieces.push(kept.next().map(piece).transpose()?);
         }
     }
-    call.request = pieces.whole();
+    (call.request, call.base) = pieces.whole();
     Ok(call)
 }
 

@@ -6,6 +6,7 @@ use amalgam_core::{
     Admin, Decider, Policy, Scope,
     store::{Approval, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
 };
+use amalgam_protocol::Json;
 use rusqlite::Row;
 
 use super::{
@@ -50,6 +51,14 @@ impl BankStore for Sqlite {
     fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool) -> Stored<'a, bool> {
         let tenant = Tenant::of_bank(of);
         self.change(move |transaction| put(transaction.database, tenant, &tool))
+    }
+
+    fn reseal_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, before: &'a Json, after: &'a Json) -> Stored<'a, bool> {
+        let (tenant, key, before, after) = (Tenant::of_bank(of), bank::key(name), before.clone(), after.clone());
+        self.change(move |transaction| {
+            let (before, after) = (before.raw().text(), after.raw().text());
+            Ok(transaction.database.tenant(tenant, sql::RESEAL_TOOL, &[&key, &before, &after])?.run()? == 1)
+        })
     }
 
     fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, bool> {

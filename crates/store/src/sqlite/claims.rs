@@ -79,15 +79,23 @@ pub(super) fn settle(
     Ok(())
 }
 
-/// Lets go of the claims of a process that is dead. One whose response lives on without it is answered by that response,
-/// so that the same request does not run twice; the others are free again.
-pub(super) fn release(transaction: &Transaction<'_>, operator: Operator, process: ProcessId) -> Result<(), Failure> {
+/// Lets go of the claims of a process, of all or of those for some responses. One whose response lives on without it is
+/// answered by that response, so that the same request does not run twice; the others are free again.
+pub(super) fn release(
+    transaction: &Transaction<'_>,
+    operator: Operator,
+    process: ProcessId,
+    only: Option<&[String]>,
+) -> Result<(), Failure> {
     let database = transaction.database;
     let held = database.operator(operator, sql::CLAIMS_HELD, &[&&process_bytes(process)[..]])?.all(|row| {
         let keyed = Keyed { route: row.get(2)?, key: row.get(3)? };
         Ok((owner_of(row.get(0)?, row.get(1)?, None)?, keyed, row.get::<_, String>(4)?))
     })?;
     for (scope, keyed, response_id) in held {
+        if only.is_some_and(|only| !only.contains(&response_id)) {
+            continue;
+        }
         let status = match Stem::of(&response_id) {
             None => None,
             Some(stem) => database

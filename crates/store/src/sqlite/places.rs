@@ -72,9 +72,10 @@ pub(super) fn leave(database: Database<'_>, scope: &Scope, place: Place) -> Resu
 }
 
 /// Forgets the items of a response whose head is gone once nothing builds on them, and with them those of forgotten responses
-/// that only this one built on.
-pub(super) fn forget(database: Database<'_>, scope: &Scope, place: Place) -> Result<(), Failure> {
+/// that only this one built on. Gives the ids of those whose items are gone.
+pub(super) fn forget(database: Database<'_>, scope: &Scope, place: Place) -> Result<Vec<String>, Failure> {
     database.user(scope, sql::MARK_FORGOTTEN, &[&place.0])?.run()?;
+    let mut gone = Vec::new();
     let mut next = Some(place);
     while let Some(place) = next {
         let needed = !database.user(scope, sql::IS_FORGOTTEN, &[&place.0])?.exists()?
@@ -82,6 +83,7 @@ pub(super) fn forget(database: Database<'_>, scope: &Scope, place: Place) -> Res
         if needed {
             break;
         }
+        gone.extend(database.user(scope, sql::RESPONSE_AT, &[&place.0])?.first(|row| Ok(row.get(0)?))?);
         next = match place.previous() {
             // Nothing in this run is needed any more.
             None => remove_run(database, scope, place)?,
@@ -91,7 +93,7 @@ pub(super) fn forget(database: Database<'_>, scope: &Scope, place: Place) -> Res
             }
         };
     }
-    Ok(())
+    Ok(gone)
 }
 
 /// Removes the run that begins at `first`; gives the place that it forked from.

@@ -85,6 +85,20 @@ impl ProcessStore for Sqlite {
         })
     }
 
+    fn claims(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>> {
+        self.look(move |transaction| {
+            transaction
+                .database
+                .operator(operator, sql::CLAIMS_HELD, &[&&process_bytes(process)[..]])?
+                .all(|row| Ok(row.get(4)?))
+        })
+    }
+
+    fn release<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()> {
+        let ids = ids.to_vec();
+        self.change(move |transaction| claims::release(transaction, operator, process, Some(&ids)))
+    }
+
     fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, Pruned> {
         self.change(move |transaction| prune::prune(transaction, operator, retention))
     }
@@ -118,7 +132,7 @@ fn bury(
             database.operator(operator, sql::TELL_ERROR, &[number, &error(&unknown)])?.run()?;
         }
     }
-    claims::release(transaction, operator, process)?;
+    claims::release(transaction, operator, process, None)?;
     line::bury(transaction, operator, process, error)?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     if buried.queued > 0 {

@@ -188,12 +188,14 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
     let place = database.user(scope, sql::FORGET_HEAD, &[&stem.as_str(), &id])?.first(|row| Ok(Place(row.get(0)?)))?;
     let Some(place) = place else { return Ok(false) };
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
-    transcripts::forget(database, scope, id)?;
     journal::forget(database, scope, id)?;
     line::free(transaction, scope, id, Some(&assistant::deleted()))?;
     execute::leave(database, scope, id)?;
     transaction.ring(id);
 
-    places::forget(database, scope, place)?;
+    // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
+    // own calls.
+    let gone = places::forget(database, scope, place)?;
+    transcripts::forget(database, scope, &gone)?;
     Ok(true)
 }

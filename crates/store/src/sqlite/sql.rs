@@ -158,6 +158,8 @@ statements! {
             DELETE FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
             RETURNING place";
         FORGET_EVENTS = "DELETE FROM stream_events WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
+        HAS_TRANSCRIPTS = "
+            SELECT 1 FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
         FORGET_TRANSCRIPTS = "
             DELETE FROM transcripts WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3
                 AND NOT EXISTS (
@@ -176,6 +178,7 @@ statements! {
             WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3 + 1 AND forgotten < 2
             UNION ALL
             SELECT 1 FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND parent = ?3";
+        RESPONSE_AT = "SELECT response_id FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
         MARK_FORGOTTEN = "
             UPDATE items SET forgotten = 1 WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
         // The place stays taken: whoever was about to build on it must not find another response there.
@@ -281,6 +284,7 @@ statements! {
                 on_error = excluded.on_error, after_call_instruction = excluded.after_call_instruction,
                 requires_approval = excluded.requires_approval, active = excluded.active,
                 updated_at = excluded.updated_at";
+        RESEAL_TOOL = "UPDATE agent_tools SET settings = ?4 WHERE tenant_id = ?1 AND key = ?2 AND settings = ?3";
         FORGET_TOOL = "DELETE FROM agent_tools WHERE tenant_id = ?1 AND key = ?2";
 
         // Calls of tools.

@@ -4,6 +4,7 @@ use amalgam_core::{
     Scope, Stem,
     store::{Base, Transcript, TurnRecord},
 };
+use amalgam_protocol::Status;
 use bytes::Bytes;
 use rusqlite::Row;
 
@@ -11,7 +12,7 @@ use super::{
     failure::Failure,
     journal,
     query::{Database, Tenant, bytes, int, optional_int, optional_text, optional_uint, uint},
-    responses::stored_response,
+    responses::{self, stored_response},
     sql,
 };
 use crate::rows::{self, Pieces};
@@ -66,23 +67,32 @@ pub(super) fn turn(
                 .first(|row| Ok((Bytes::copy_from_slice(bytes(row, 0)?), base_of(row, 1)?)))?;
             pieces.push(earlier);
         }
-        call.request = pieces.whole();
+        (call.request, call.base) = pieces.whole();
     }
     let tools = journal::runs(database, tenant, id)?;
     Ok(Some(TurnRecord { response, user, transcripts, tools }))
 }
 
-/// Forgets the calls of a response that is gone, and those of others that are gone which only these built on.
-pub(super) fn forget(database: Database<'_>, scope: &Scope, response_id: &str) -> Result<(), Failure> {
-    let mut bases = database.user(scope, sql::FORGET_TRANSCRIPTS, &[&response_id])?.all(base_key)?;
-    while let Some(base) = bases.pop() {
-        let Some((response_id, number)) = base else { continue };
-        let lives = match Stem::of(&response_id) {
-            Some(stem) => database.user(scope, sql::HEAD, &[&stem.as_str(), &response_id])?.exists()?,
-            None => false,
-        };
-        if !lives {
-            bases.extend(database.user(scope, sql::FORGET_TRANSCRIPT, &[&response_id, &number])?.all(base_key)?);
+/// Adds calls of a response that has ended, unless it has some.
+pub(super) fn add_late(database: Database<'_>, scope: &Scope, id: &str, calls: &[Transcript]) -> Result<(), Failure> {
+    let Some(stem) = Stem::of(id) else { return Ok(()) };
+    let status = database.user(scope, sql::HEAD, &[&stem.as_str(), &id])?.first(|row| responses::status(row, 0))?;
+    let has_ended = status.is_some_and(Status::is_final);
+    if has_ended && !database.user(scope, sql::HAS_TRANSCRIPTS, &[&id])?.exists()? {
+        calls.iter().try_for_each(|call| add(database, scope, id, call))?;
+    }
+    Ok(())
+}
+
+/// Forgets the calls of responses whose items are gone, but not what the calls of others build on.
+pub(super) fn forget(database: Database<'_>, scope: &Scope, gone: &[String]) -> Result<(), Failure> {
+    for response_id in gone {
+        let mut bases = database.user(scope, sql::FORGET_TRANSCRIPTS, &[response_id])?.all(base_key)?;
+        while let Some(base) = bases.pop() {
+            let Some((response_id, number)) = base else { continue };
+            if gone.contains(&response_id) {
+                bases.extend(database.user(scope, sql::FORGET_TRANSCRIPT, &[&response_id, &number])?.all(base_key)?);
+            }
         }
     }
     Ok(())

@@ -26,6 +26,13 @@ impl TurnStore for Sqlite {
         self.change(move |transaction| step(transaction, &scope, &write))
     }
 
+    fn add_calls<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
+        let scope = scope.clone();
+        self.change(move |transaction| {
+            transcripts::add_late(transaction.database, &scope, &lost.response_id, &lost.transcripts)
+        })
+    }
+
     fn claim<'a>(
         &'a self,
         scope: &'a Scope,

@@ -46,6 +46,9 @@ macro_rules! contract {
                 model_calls_are_kept_exactly
                 requests_that_go_on_from_others_are_told_whole
                 a_call_that_others_build_on_stays_as_long_as_they_do
+                a_call_that_a_running_turn_may_build_on_stays_when_its_response_is_deleted
+                a_request_whose_beginning_is_missing_says_so
+                calls_of_a_turn_that_was_ended_from_outside_are_kept_once
             }
             lineage {
                 a_chain_is_told_oldest_first
@@ -71,6 +74,8 @@ macro_rules! contract {
                 the_last_step_of_a_turn_settles_its_claim
                 a_late_settling_does_not_touch_the_claim_of_another_response
                 a_lost_write_settles_nothing
+                claims_that_nobody_works_on_are_let_go_of
+                whoever_went_away_while_claiming_does_not_block
             }
             conversations {
                 a_conversation_is_made_read_changed_and_forgotten
@@ -87,6 +92,7 @@ macro_rules! contract {
                 callers_have_their_tenants_tools_and_the_common_ones
                 the_tools_of_another_bank_look_missing
                 racing_puts_make_one_tool
+                settings_are_sealed_anew_only_where_nobody_has_changed_them
                 no_tenant_has_the_number_of_the_common_bank
             }
             journal {

@@ -67,6 +67,10 @@ impl BankStore for Bank {
         never()
     }
 
+    fn reseal_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str, _: &'a Json, _: &'a Json) -> Stored<'a, bool> {
+        never()
+    }
+
     fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
         never()
     }

@@ -8,6 +8,7 @@ use amalgam_core::{
     assistant::settings::Settings,
     store::{BankOf, BankTool, Within},
 };
+use amalgam_protocol::Json;
 use amalgam_server::{Configs, SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::reseal_settings;
@@ -41,20 +42,20 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     };
     let seal = Sealer::new(&ring);
     let sealed = seal_anew(&*desk.store, &seal).await?;
-    let tools = resealed_tools(&desk, &seal).await?;
-    for (scope, tool) in &tools {
-        desk.store.put_tool(bank_of(scope), tool.clone()).await?;
+    let mut tools = 0;
+    for tool in resealed_tools(&desk, &seal).await? {
+        tools += usize::from(put_back(&*desk.store, &seal, tool).await?);
     }
     let configs = reseal_configs(&desk, &seal).await?;
     let ids: Vec<String> = ring.ids().map(|id| id.to_string()).collect();
     let newest = ids.first().context("a ring has a key")?;
     if as_data {
         return Ok(say_json(
-            &json!({"newest": newest, "keys": ids, "place": place, "sealed_anew": sealed, "tools": tools.len(), "configs": configs}),
+            &json!({"newest": newest, "keys": ids, "place": place, "sealed_anew": sealed, "tools": tools, "configs": configs}),
         )?);
     }
     let told: Vec<String> =
-        sealed.iter().map(|name| (*name).to_owned()).chain(of_tools(&tools)).chain(of_configs(configs)).collect();
+        sealed.iter().map(|name| (*name).to_owned()).chain(of_tools(tools)).chain(of_configs(configs)).collect();
     say(format_args!(
         "{place} has {} master keys; {newest} seals from now on\nsealed anew in the store: {}",
         ids.len(),
@@ -94,8 +95,34 @@ async fn seal_anew(store: &dyn Store, seal: &dyn Seal) -> anyhow::Result<Vec<&'s
     Ok(done)
 }
 
-/// Every tool that holds secrets, with the bank that it is in, its secrets sealed anew. Nothing is written.
-async fn resealed_tools(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<Vec<(Scope, BankTool)>> {
+/// A tool that holds secrets, as it was read.
+struct Resealed {
+    /// Whose bank it is in.
+    scope: Scope,
+    tool: BankTool,
+    /// Its settings with the secrets sealed anew.
+    settings: Json,
+}
+
+/// Puts what was sealed anew in the place of what was read. A tool that was changed meanwhile is sealed as it is then, and
+/// one that was deleted stays so; whether there was anything to be sealed.
+async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: Resealed) -> anyhow::Result<bool> {
+    let Resealed { scope, mut tool, mut settings } = resealed;
+    loop {
+        if store.reseal_tool(bank_of(&scope), &tool.name, &tool.settings, &settings).await? {
+            return Ok(true);
+        }
+        let Some(changed) = store.tool(bank_of(&scope), &tool.name).await? else { return Ok(false) };
+        match reseal_settings(seal, &scope, &changed) {
+            Some(anew) if anew == changed.settings => return Ok(false),
+            Some(anew) => (tool, settings) = (changed, anew),
+            None => bail!("a new secret of the tool `{}` was sealed with a master key that is not there", tool.name),
+        }
+    }
+}
+
+/// Every tool that holds secrets, its secrets sealed anew. Nothing is written.
+async fn resealed_tools(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<Vec<Resealed>> {
     let mut scopes = vec![desk.operator()];
     for tenant in tenants::all(&*desk.store).await? {
         scopes.push(desk.administrator(tenant.id).await?);
@@ -107,13 +134,10 @@ async fn resealed_tools(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<Vec<(Sco
             let page = desk.store.tools(bank_of(&scope), after.as_deref(), PAGE).await?;
             after = page.last().map(|tool| tool.name.clone());
             let last = page.len() < PAGE;
-            for mut tool in page {
+            for tool in page {
                 match reseal_settings(seal, &scope, &tool) {
                     Some(settings) if settings == tool.settings => {}
-                    Some(settings) => {
-                        tool.settings = settings;
-                        resealed.push((scope.clone(), tool));
-                    }
+                    Some(settings) => resealed.push(Resealed { scope: scope.clone(), tool, settings }),
                     None => bail!(
                         "a secret of the tool `{}` was sealed with a master key that is not there; nothing was changed",
                         tool.name
@@ -136,8 +160,8 @@ fn bank_of(scope: &Scope) -> BankOf<'_> {
     }
 }
 
-fn of_tools(tools: &[(Scope, BankTool)]) -> Option<String> {
-    match tools.len() {
+fn of_tools(tools: usize) -> Option<String> {
+    match tools {
         0 => None,
         1 => Some("the secrets of one tool".to_owned()),
         count => Some(format!("the secrets of {count} tools")),

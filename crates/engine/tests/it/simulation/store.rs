@@ -192,6 +192,10 @@ impl Drop for OnItsWay<'_> {
 }
 
 impl TurnStore for SimStore {
+    fn add_calls<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn write<'a>(&'a self, _: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
         let write = Arc::unwrap_or_clone(write);
         Box::pin(async move {
@@ -315,6 +319,14 @@ impl ProcessStore for SimStore {
     }
 
     fn held(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
+        nobody_asks()
+    }
+
+    fn claims(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<String>> {
+        nobody_asks()
+    }
+
+    fn release<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
         nobody_asks()
     }
 

@@ -29,6 +29,10 @@ impl BankStore for SimStore {
         nobody_asks()
     }
 
+    fn reseal_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str, _: &'a Json, _: &'a Json) -> Stored<'a, bool> {
+        nobody_asks()
+    }
+
     fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
         nobody_asks()
     }

@@ -67,6 +67,7 @@ fn write(writer: &mut Writer, call: &Transcript) {
         writer.key("retries").number(u64::from(call.retries));
         // As text, whatever it is: exactly what was sent and what came, also where that is no JSON.
         writer.key("request").string(&String::from_utf8_lossy(&call.request));
+        writer.key("request_incomplete").bool(call.base.is_some());
         writer.key("response").string(&String::from_utf8_lossy(&call.response));
         writer.key("response_cut").bool(call.cut);
         match &call.usage {

@@ -13,7 +13,7 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, FaultKind, Scope,
     store::{Answer, Claim, Keyed},
 };
-use amalgam_engine::{Frames, Identity};
+use amalgam_engine::{Frames, Identity, InHand};
 use amalgam_protocol::Raw;
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -158,6 +158,8 @@ pub(in crate::wires) async fn claim(
     let keyed = Keyed { route: route.to_owned(), key: key.to_owned() };
     let hash: [u8; 32] = Sha256::digest(body).into();
     let identity = app.engine.identity();
+    // A caller that leaves while it claims never hears that it was the first: without this the claim is given back.
+    let in_hand = app.engine.in_hand(&identity.response_id);
     let deadline = tokio::time::Instant::now() + app.engine.turn_deadline();
     loop {
         let (process, now_ms) = (app.engine.process(), app.clock.now_ms());
@@ -165,7 +167,7 @@ pub(in crate::wires) async fn claim(
         match claim {
             Claim::First => {
                 let (app, scope, response_id) = (Arc::clone(app), scope.clone(), identity.response_id.clone());
-                let claimed = Claimed { app, scope, response_id, keyed: Some(keyed) };
+                let claimed = Claimed { app, scope, response_id, keyed: Some(keyed), in_hand: Some(in_hand) };
                 return Ok(Standing::First(First { identity, claimed }));
             }
             Claim::Mismatch => {
@@ -330,6 +332,7 @@ struct Claimed {
     scope: Scope,
     response_id: String,
     keyed: Option<Keyed>,
+    in_hand: Option<InHand>,
 }
 
 impl Claimed {
@@ -357,10 +360,13 @@ impl Claimed {
     fn settle(&mut self, answer: Option<Answer>) -> BoxFuture<'static, ()> {
         let Some(keyed) = self.keyed.take() else { return Box::pin(async {}) };
         let (app, scope, response_id) = (Arc::clone(&self.app), self.scope.clone(), self.response_id.clone());
+        let in_hand = self.in_hand.take();
         Box::pin(async move {
             if let Err(error) = app.store.settle(&scope, &keyed, &response_id, answer).await {
+                // The engine gives it back when the store can be used again.
                 tracing::warn!("a claim could not be settled: {error}");
             }
+            drop(in_hand);
         })
     }
 }

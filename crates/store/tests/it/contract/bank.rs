@@ -149,6 +149,28 @@ pub(crate) async fn racing_puts_make_one_tool(store: Engine) {
     assert_eq!(store.tools(of(&anna()), None, 9).await.unwrap().len(), 1);
 }
 
+pub(crate) async fn settings_are_sealed_anew_only_where_nobody_has_changed_them(store: Engine) {
+    let anna = anna();
+    let (read, anew, changed) = (json(r#"{"key":"a"}"#), json(r#"{"key":"b"}"#), json(r#"{"key":"c"}"#));
+    let kept = BankTool { settings: read.clone(), ..tool("Tool") };
+    store.put_tool(of(&anna), kept.clone()).await.unwrap();
+    let reseal = async |bank| store.reseal_tool(bank, "tool", &read, &anew).await.unwrap();
+    let stranger = scope(2, "anna");
+    assert!(!reseal(COMMON()).await && !reseal(of(&stranger)).await, "it is another bank's");
+    assert!(reseal(of(&anna)).await);
+    let resealed = BankTool { settings: anew.clone(), ..kept.clone() };
+    assert_eq!(store.tool(of(&anna), "tool").await.unwrap(), Some(resealed));
+
+    // Somebody has put another one meanwhile, or none is left.
+    let other = BankTool { settings: changed, updated_at_ms: NOW + 1, ..kept };
+    store.put_tool(of(&anna), other.clone()).await.unwrap();
+    assert!(!reseal(of(&anna)).await);
+    assert_eq!(store.tool(of(&anna), "tool").await.unwrap(), Some(other));
+    assert!(store.delete_tool(of(&anna), "tool").await.unwrap());
+    assert!(!reseal(of(&anna)).await);
+    assert_eq!(store.tool(of(&anna), "tool").await.unwrap(), None);
+}
+
 pub(crate) async fn no_tenant_has_the_number_of_the_common_bank(store: Engine) {
     // Its administrators would make tools for everybody.
     let made = store.create_tenant(operator(), Some(0), "nobody", TenantState::Stored, NOW).await.unwrap();

@@ -1,9 +1,11 @@
 //! S1, P4: the same request is done once.
 
+use std::time::Duration;
+
 use amalgam_core::store::{Answer, Claim, Ending, Keyed, TurnWrite, Written};
 use amalgam_protocol::Status;
 use bytes::Bytes;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 
 use crate::given::*;
 
@@ -119,4 +121,64 @@ pub(crate) async fn a_lost_write_settles_nothing(store: Engine) {
     let lost = TurnWrite { answer: Some((keyed("k"), Some(Answer::Stored))), ..turn.ending() };
     assert_eq!(store.write(&anna(), lost.into()).await.unwrap(), Written::Lost);
     assert_eq!(claim(&store, "k", "resp_x").await, Claim::Running { response_id: turn.id });
+}
+
+async fn held(store: &Engine) -> Vec<String> {
+    let mut held = store.claims(operator(), HERE).await.unwrap();
+    held.sort();
+    held
+}
+
+pub(crate) async fn claims_that_nobody_works_on_are_let_go_of(store: Engine) {
+    let turns = ["unwritten", "failed", "ended", "going"].map(|key| (key, Turn::new(key)));
+    for (key, turn) in &turns {
+        assert_eq!(claim(&store, key, &turn.id).await, Claim::First);
+    }
+    let [(_, unwritten), (_, failed), (_, ended), (_, going)] = &turns;
+    let theirs = store.claim(&anna(), &keyed("theirs"), BODY, "resp_theirs", THERE, NOW).await.unwrap();
+    assert_eq!(theirs, Claim::First);
+    let failure = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
+    keep(&store, &anna(), TurnWrite { end: Some(Box::new(failure)), ..failed.beginning(failed.begin()) }).await;
+    keep(&store, &anna(), ended.whole(None)).await;
+    let mut all: Vec<String> = turns.iter().map(|(_, turn)| turn.id.clone()).collect();
+    all.sort();
+    assert_eq!(held(&store).await, all);
+
+    let left = [&unwritten.id, &failed.id, &ended.id].map(Clone::clone);
+    let changed = store.changed(&unwritten.id);
+    store.release(operator(), HERE, &[&left[..], &["resp_theirs".to_owned()]].concat()).await.unwrap();
+    timeout(Duration::from_secs(60), changed).await.expect("whoever waits for it is told");
+    assert_eq!(held(&store).await, [going.id.as_str()]);
+    let done = Claim::Done { response_id: ended.id.clone(), answer: Answer::Stored };
+    assert_eq!(claim(&store, "ended", "resp_x").await, done);
+    for (key, id) in [("going", going.id.as_str()), ("theirs", "resp_theirs")] {
+        assert_eq!(claim(&store, key, "resp_x").await, Claim::Running { response_id: id.to_owned() });
+    }
+    for free in ["unwritten", "failed"] {
+        assert_eq!(claim(&store, free, &format!("resp_{free}")).await, Claim::First);
+    }
+    // The key is somebody else's by now.
+    store.release(operator(), HERE, &left).await.unwrap();
+    assert_eq!(claim(&store, "failed", "resp_x").await, Claim::Running { response_id: "resp_failed".into() });
+}
+
+pub(crate) async fn whoever_went_away_while_claiming_does_not_block(store: Engine) {
+    let (anna, keyed) = (anna(), keyed("k"));
+    // At once, and after having looked for a moment whether it is done.
+    for (number, patience) in [None, Some(0), Some(50), Some(200)].into_iter().enumerate() {
+        let id = format!("resp_{number}");
+        let claiming = store.claim(&anna, &keyed, BODY, &id, HERE, NOW);
+        if let Some(patience) = patience {
+            let _ = timeout(Duration::from_micros(patience), claiming).await;
+        }
+    }
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let left = held(&store).await;
+        store.release(operator(), HERE, &left).await.unwrap();
+        if claim(&store, "k", "resp_mine").await == Claim::First {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "a claim that nobody has is in the way");
+    }
 }

@@ -325,3 +325,72 @@ pub(crate) async fn a_call_that_others_build_on_stays_as_long_as_they_do(store: 
     }
     assert_eq!(requests_of(&store, &third).await, whole("[one,two,three]", NOW + 500));
 }
+
+pub(crate) async fn a_call_that_a_running_turn_may_build_on_stays_when_its_response_is_deleted(store: Engine) {
+    let asked = |text: &'static str, base: Option<&Turn>| {
+        let base = base.map(|turn| Base { response_id: turn.id.clone(), number: 0, shared: 4 });
+        vec![Transcript { base, request: Bytes::from_static(text.as_bytes()), ..call(0) }]
+    };
+    let parent = Turn::new("parent");
+    keep(&store, &anna(), TurnWrite { transcripts: asked("[one]", None), ..parent.whole(None) }).await;
+    let place = store.response(&anna(), &parent.id).await.unwrap().unwrap().place;
+    let children = ["a", "b", "c"].map(Turn::new);
+    for child in &children {
+        let begin = Begin { parent: Some(place.clone()), ..child.begin() };
+        keep(&store, &anna(), child.beginning(begin)).await;
+    }
+    assert!(store.delete_response(&anna(), &parent.id).await.unwrap());
+    // Also when another one that built on it comes and goes meanwhile.
+    for child in &children {
+        keep(&store, &anna(), TurnWrite { transcripts: asked(",two]", Some(&parent)), ..child.ending() }).await;
+        assert_eq!(requests_of(&store, child).await, whole("[one,two]", NOW));
+        assert!(store.delete_response(&anna(), &child.id).await.unwrap());
+    }
+    // With the last of them it has gone, too.
+    let late = Turn::new("late");
+    keep(&store, &anna(), TurnWrite { transcripts: asked(",two]", Some(&parent)), ..late.whole(None) }).await;
+    assert_eq!(requests_of(&store, &late).await, asked(",two]", Some(&parent)));
+}
+
+pub(crate) async fn a_request_whose_beginning_is_missing_says_so(store: Engine) {
+    // What is missing is what only the call had that is not there.
+    let never = Turn::new("never");
+    let missing = |request: &'static str, shared: u64| {
+        let base = Some(Base { response_id: never.id.clone(), number: 0, shared });
+        vec![Transcript { base, request: Bytes::from_static(request.as_bytes()), ..call(0) }]
+    };
+    let first = going_on(&store, Some((&never, 4)), ",two]", NOW).await;
+    let second = going_on(&store, Some((&first, 8)), ",three]", NOW).await;
+    let shorter = going_on(&store, Some((&second, 3)), "?", NOW).await;
+    let another = going_on(&store, Some((&second, 0)), "else", NOW).await;
+    assert_eq!(requests_of(&store, &first).await, missing(",two]", 4));
+    assert_eq!(requests_of(&store, &second).await, missing(",two,three]", 4));
+    assert_eq!(requests_of(&store, &shorter).await, missing("?", 3));
+    assert_eq!(requests_of(&store, &another).await, whole("else", NOW));
+}
+
+pub(crate) async fn calls_of_a_turn_that_was_ended_from_outside_are_kept_once(store: Engine) {
+    let turn = Turn::new("hi");
+    keep(&store, &anna(), turn.beginning(turn.queued())).await;
+    keep(&store, &anna(), turn.starting()).await;
+    let late = |number| std::sync::Arc::new(TurnWrite { transcripts: vec![call(number)], ..turn.ending() });
+    store.add_calls(&anna(), late(0)).await.unwrap();
+    assert_eq!(requests_of(&store, &turn).await, [], "it has not ended");
+
+    store.cancel_response(&anna(), &turn.id, NOW).await.unwrap().unwrap();
+    let cancelled = store.response(&anna(), &turn.id).await.unwrap();
+    assert_eq!(store.write(&anna(), late(0)).await.unwrap(), Written::Lost);
+    for stranger in strangers() {
+        store.add_calls(&stranger, late(0)).await.unwrap();
+    }
+    assert_eq!(requests_of(&store, &turn).await, []);
+    store.add_calls(&anna(), late(0)).await.unwrap();
+    store.add_calls(&anna(), late(0)).await.unwrap();
+    store.add_calls(&anna(), late(1)).await.unwrap();
+    assert_eq!(requests_of(&store, &turn).await, [call(0)]);
+    assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), cancelled, "nothing else has changed");
+
+    assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
+    store.add_calls(&anna(), late(0)).await.unwrap();
+    assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), None);
+}

@@ -216,7 +216,11 @@ fn calls_go_when_nobody_builds_on_them_any_more() {
             let base = turns.last().map(|last| Base { response_id: last.id.clone(), number: 1, shared: 1 });
             let own = Some(Base { response_id: turn.id.clone(), number: 0, shared: 1 });
             let calls = vec![Transcript { base, ..call(0) }, Transcript { base: own, ..call(1) }];
-            keep(&store, &anna(), TurnWrite { transcripts: calls, ..turn.whole(None) }).await;
+            let parent = match turns.last() {
+                Some(last) => Some(place(&store, &anna(), &last.id).await),
+                None => None,
+            };
+            keep(&store, &anna(), TurnWrite { transcripts: calls, ..turn.whole(parent) }).await;
             assert_eq!(home.count("transcripts"), 2 * (number + 1));
             turns.push(turn);
         }

@@ -155,6 +155,7 @@ fn model_call() -> Value {
             "duration_ms",
             "retries",
             "request",
+            "request_incomplete",
             "response",
             "response_cut",
             "usage",
@@ -170,6 +171,10 @@ fn model_call() -> Value {
             "duration_ms": number("Until the end."),
             "retries": number("Further tries before the upstream accepted."),
             "request": text("The body that was sent."),
+            "request_incomplete": {
+                "type": "boolean",
+                "description": "Whether the beginning of the request is missing, because the earlier call that had it is not kept any more.",
+            },
             "response": text("The body that came back, as far as it came."),
             "response_cut": {"type": "boolean", "description": "Whether more came back than is kept."},
             "usage": {"type": ["object", "null"], "description": "What it cost, in tokens."},
