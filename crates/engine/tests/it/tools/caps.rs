@@ -141,8 +141,8 @@ async fn an_answer_that_was_cut_ends_the_turn_and_its_calls_are_not_run() {
 #[tokio::test]
 async fn a_forced_choice_holds_for_the_first_call_of_a_turn_only() {
     // C-30
-    for (choice, first) in
-        [(r#""required""#, "Required"), (r#"{"type":"function","name":"look"}"#, r#"Function("look")"#)]
+    let named = r#"{"type":"function","name":"look"}"#;
+    for (choice, first) in [(r#""required""#, "Required".to_owned()), (named, format!(r#"Function("look", {named})"#))]
     {
         let model = Scripted::new(vec![
             Ok(vec![Step::Call("c1", "look", "{}"), Step::Finish]),
@@ -157,6 +157,6 @@ async fn a_forced_choice_holds_for_the_first_call_of_a_turn_only() {
         assert_eq!(bench.run(turn).await["status"], "completed");
         let requests = model.requests.lock().unwrap();
         let choices: Vec<_> = requests.iter().map(|asked| (asked.choice.as_deref().unwrap(), asked.tools)).collect();
-        assert_eq!(choices, [(first, 1), ("Auto", 1)]);
+        assert_eq!(choices, [(&*first, 1), ("Auto", 1)]);
     }
 }
