@@ -135,6 +135,50 @@ fn lock_files_of_node_packages_name_no_registry() {
     assert!(naming.is_empty(), "{naming:?} contain `resolved`; see omit-lockfile-registry-resolved in .npmrc");
 }
 
+#[test]
+fn what_is_banned_is_not_in_the_dependency_tree() {
+    // S13, S20: `cargo deny` checks more, where it is installed.
+    let (deny, lock) = (table("deny.toml"), table("Cargo.lock"));
+    assert_eq!(banned(&deny, &lock), [""; 0]);
+
+    let lock = "package = [{ name = 'openssl', version = '0.10.0' }, { name = 'h2', version = '0.4.15' },
+        { name = 'time', version = '0.3.47' }, { name = 'tracing-subscriber', version = '0.3.9' }]";
+    let lock = lock.parse().expect("the lock is TOML");
+    assert_eq!(banned(&deny, &lock), ["openssl 0.10.0", "h2 0.4.15", "tracing-subscriber 0.3.9"]);
+}
+
+/// The packages that `deny.toml` does not want: by name, or below a version.
+fn banned(deny: &Table, lock: &Table) -> Vec<String> {
+    let text =
+        |table: &toml::Value, key: &str| table.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    let bans: Vec<String> = list(&deny["bans"], "deny").map(|ban| text(ban, "crate")).collect();
+    assert!(bans.len() > 4, "deny.toml lists what is banned");
+    let is_banned = |name: &str, version: &str| {
+        bans.iter().any(|ban| match ban.split_once(":<") {
+            None => ban == name,
+            Some((banned, floor)) => banned == name && numbers(version) < numbers(floor),
+        })
+    };
+    let packages = list(&lock["package"], "").map(|package| (text(package, "name"), text(package, "version")));
+    packages
+        .filter(|(name, version)| is_banned(name, version))
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect()
+}
+
+/// The elements of an array, or of the one under `key`.
+fn list<'a>(value: &'a toml::Value, key: &str) -> impl Iterator<Item = &'a toml::Value> {
+    value.get(key).unwrap_or(value).as_array().into_iter().flatten()
+}
+
+fn numbers(version: &str) -> Vec<u64> {
+    version.split(['.', '-', '+']).map_while(|number| number.parse().ok()).collect()
+}
+
+fn table(name: &str) -> Table {
+    read(&Path::new(ROOT).join(name)).parse().expect("the file is TOML")
+}
+
 fn direction_violations(metadata: &Value) -> Vec<String> {
     let mut violations = Vec::new();
     for package in metadata["packages"].as_array().expect("cargo lists packages") {
