@@ -33,6 +33,9 @@ impl Seen {
 /// ids anew for the final object; what is left over of one kind is then taken for the same, in its order: an item that is
 /// told twice is worse than one that is not told.
 pub(super) fn find_again(seen: &[Seen], output: &[Raw<'_>]) -> Vec<Option<usize>> {
+    if seen.is_empty() {
+        return Vec::new();
+    }
     let kinds: Vec<_> = output.iter().map(|item| discriminant(&Kind::of(*item))).collect();
     let ids: HashMap<_, _> =
         output.iter().enumerate().filter_map(|(place, item)| Some((item.get_str("id")?, place))).collect();

@@ -40,8 +40,8 @@ impl OpenItem {
             Kind::Call { .. } | Kind::Passing => return,
         };
         // A phase that is none could not be read again.
-        let phase = item.get("phase").is_some_and(|phase| phase.is_null() || phase.as_str().is_some());
-        let told = |name: &str| known.contains(&name) || (name == "phase" && (self.phased || !phase));
+        let phase = || item.get("phase").is_some_and(|phase| phase.is_null() || phase.as_str().is_some());
+        let told = |name: &str| known.contains(&name) || (name == "phase" && (self.phased || !phase()));
         let Some(fields) = beyond(item, told) else { return };
         events.push(ModelEvent::Beyond(match &self.kind {
             Kind::Message(_) => Beyond::Item { of: Saying::Message, fields },
