@@ -219,3 +219,24 @@ fn whole_numbers_are_read_whether_or_not_they_have_a_point() {
         [Some(7), Some(7), None, None, Some(1000), Some(u64::MAX)]
     );
 }
+
+#[test]
+fn numbers_are_written_as_they_are() {
+    for number in (0..1200).chain([9_999, 10_000, u64::from(u32::MAX), u64::MAX]) {
+        let mut writer = Writer::default();
+        writer.number(number);
+        assert_eq!(writer.bytes(), number.to_string().as_bytes());
+    }
+}
+
+#[test]
+fn what_may_stand_between_quotes_is_told_whatever_its_length() {
+    for byte in 0..=u8::MAX {
+        for length in [1, 16, 17, 40] {
+            let mut text = vec![b'a'; length];
+            text[length / 2] = byte;
+            let quoted = [b"\"", &text[..], b"\""].concat();
+            assert_eq!(Literal::check(text.into()).is_some(), Raw::parse(&quoted).is_ok(), "{byte:#x} in {length}");
+        }
+    }
+}
