@@ -1,7 +1,7 @@
 //! A PostgreSQL server (15 and later) that any number of processes share.
 //!
-//! Writes of turns go through a few tasks that each write many at once ([`writer`]); everything else borrows one of a few
-//! connections ([`pool`]). The methods of the store's traits, and the statements they run, are in the files named for them.
+//! Writes of turns go through a few tasks that each write many at once (`writer`); everything else borrows one of a few
+//! connections (`pool`). The methods of the store's traits, and the statements they run, are in the files named for them.
 
 mod address;
 mod agents;
