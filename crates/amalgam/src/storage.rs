@@ -45,8 +45,13 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result
                 For::Serving | For::Command => sqlite::Migrations::Run,
                 For::Looking => sqlite::Migrations::Require,
             };
+            let acknowledge = match purpose {
+                For::Serving => sqlite::Acknowledge::Ahead,
+                For::Command | For::Looking => sqlite::Acknowledge::Settled,
+            };
+            let options = sqlite::Options { migrations, acknowledge, ..sqlite::Options::default() };
             let path = path.clone();
-            let open = move || Sqlite::open(path, sqlite::Options { migrations, ..sqlite::Options::default() });
+            let open = move || Sqlite::open(path, options);
             let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
             if purpose == For::Serving {
                 store.lock_for_serving()?;

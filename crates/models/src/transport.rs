@@ -91,7 +91,7 @@ impl Transport {
                 .map_err(wrong)?,
             requests: Requests::new(base, headers, bearer),
             key: settings.key.clone(),
-            secrets: Secrets(secrets.into()),
+            secrets: Secrets::new(secrets),
             first_byte_timeout: settings.first_byte_timeout,
             idle_timeout: settings.idle_timeout,
             retries: settings.retries.min(2),

@@ -4,6 +4,7 @@
 //! here is what opens the file and owns the threads.
 
 mod agents;
+mod ahead;
 mod approvals;
 mod bank;
 mod checkpoint;
@@ -24,6 +25,7 @@ mod processes;
 mod prune;
 mod query;
 mod queue;
+mod redo;
 mod responses;
 mod schema;
 mod sessions;
@@ -43,14 +45,17 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use amalgam_core::{BoxFuture, Operator, Store, store::Stored};
+use amalgam_core::{BoxFuture, Operator, Stem, Store, StoreError, store::Stored};
 use rusqlite::Connection;
+use tracing::warn;
 
 use self::{
+    ahead::Ahead,
     checkpoint::Log,
     failure::Failure,
-    job::{Job, Transaction, submit},
+    job::{Done, Job, Transaction, submit},
     queue::Queue,
+    redo::RedoFile,
     writer::{Reader, Writer},
 };
 use crate::{
@@ -74,11 +79,30 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
+    /// When steps of turns are acknowledged.
+    pub acknowledge: Acknowledge,
+}
+
+/// When a step of a turn is acknowledged. Either way it is on disk by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Acknowledge {
+    /// When the database has it, and whoever opens the file beside this process sees it.
+    #[default]
+    Settled,
+    /// When the redo log beside the database has it, which costs less. The database follows within milliseconds; whoever
+    /// reads through this store waits for it. One process at a time does this.
+    Ahead,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { readers: 2, queue: 1024, max_bytes: None, migrations: Migrations::Run }
+        Self {
+            readers: 2,
+            queue: 1024,
+            max_bytes: None,
+            migrations: Migrations::Run,
+            acknowledge: Acknowledge::Settled,
+        }
     }
 }
 
@@ -103,6 +127,15 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
+    /// What was acknowledged, and is in the redo log alone, cannot be put into the database.
+    #[error("could not put what `{}` holds into its database", path.display())]
+    Redo {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
     /// Its schema does not fit.
     #[error("`{}` cannot be used", path.display())]
     Schema {
@@ -114,11 +147,45 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Why the database at `path` could not be used.
+    fn of(path: &Path, failure: Failure) -> Self {
+        match failure {
+            Failure::Sqlite(source) => Self::Database { path: path.to_path_buf(), source },
+            Failure::File(source) => Self::File { path: path.to_path_buf(), source },
+            other => Self::Redo { path: path.to_path_buf(), source: other.to_error() },
+        }
+    }
+}
+
+/// The redo log of the database at `path`, once the database has everything that is in it; nothing where there is none, or
+/// where it is somebody else's.
+fn redo_file(path: &Path, acknowledge: Acknowledge) -> Result<Option<RedoFile>, OpenError> {
+    let found = match acknowledge {
+        Acknowledge::Settled => RedoFile::find(path),
+        Acknowledge::Ahead => RedoFile::take(path),
+    };
+    let found = found.map_err(|source| OpenError::File { path: path.to_path_buf(), source })?;
+    if let Some(file) = &found {
+        redo::recover(path, file).map_err(|failure| OpenError::of(path, failure))?;
+    }
+    match acknowledge {
+        Acknowledge::Settled => Ok(None),
+        Acknowledge::Ahead => {
+            if found.is_none() {
+                warn!("another process has the store's redo log, so that every write waits for the database");
+            }
+            Ok(found)
+        }
+    }
+}
+
 /// A store in one file.
 pub struct Sqlite {
     path: PathBuf,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
+    ahead: Arc<Ahead>,
     bells: Arc<Bells>,
     leaving: Leaving,
     log: Arc<Log>,
@@ -131,11 +198,10 @@ impl Sqlite {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let path = path.as_ref().to_path_buf();
         file::create(&path).map_err(|source| OpenError::File { path: path.clone(), source })?;
+        let redo = redo_file(&path, options.acknowledge)?;
         schema::prepare(&path, options.migrations)?;
         let database = |source| OpenError::Database { path: path.clone(), source };
-        let mut writer = file::open_writer(&path, options.max_bytes).map_err(database)?;
         let log = Arc::new(Log::new());
-        log.watch(&mut writer).map_err(database)?;
         let checkpointer = file::open_checkpointer(&path).map_err(database)?;
         let readers: Vec<Connection> = (0..options.readers.max(1))
             .map(|_| file::open_reader(&path))
@@ -146,6 +212,7 @@ impl Sqlite {
             path: path.clone(),
             writes: Arc::new(Queue::new(options.queue)),
             reads: Arc::new(Queue::new(options.queue)),
+            ahead: Arc::default(),
             bells: Arc::default(),
             leaving: Leaving::default(),
             log: Arc::clone(&log),
@@ -158,8 +225,10 @@ impl Sqlite {
             jobs: Arc::clone(&store.writes),
             bells: Arc::clone(&store.bells),
             log: Arc::clone(&log),
+            ahead: Arc::clone(&store.ahead),
         };
-        store.start("store-writer", move || work.run(writer))?;
+        let (desk, redo) = work.prepare(redo).map_err(|failure| OpenError::of(&path, failure))?;
+        store.start("store-writer", move || work.run(desk, redo))?;
         for connection in readers {
             let work = Reader { path: path.clone(), jobs: Arc::clone(&store.reads) };
             store.start("store-reader", move || work.run(connection))?;
@@ -198,7 +267,15 @@ impl Sqlite {
         &self,
         work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Stored<'a, T> {
-        submit(&self.writes, work)
+        submit(&self.writes, Done::Settled, work)
+    }
+
+    /// A step of a turn.
+    fn step<'a, T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Stored<'a, T> {
+        submit(&self.writes, Done::Ahead, work)
     }
 
     /// Work that changes nothing. It sees everything that was acknowledged before.
@@ -206,7 +283,36 @@ impl Sqlite {
         &self,
         work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Stored<'a, T> {
-        submit(&self.reads, work)
+        self.read(self.ahead.holds_any(), work)
+    }
+
+    /// The same for what concerns these responses alone, their items and what they continue. A response is never continued
+    /// before it is acknowledged, so that whoever finds one in the database finds what it continues there too.
+    fn look_at<'a, T: Send + 'static>(
+        &self,
+        stems: impl IntoIterator<Item = Stem>,
+        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Stored<'a, T> {
+        self.read(self.ahead.holds(stems), work)
+    }
+
+    fn read<'a, T: Send + 'static>(
+        &self,
+        is_behind: bool,
+        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Stored<'a, T> {
+        if !is_behind {
+            return submit(&self.reads, Done::Caught, work);
+        }
+        let caught_up = submit(&self.writes, Done::Caught, |_| Ok(()));
+        let (reads, writes) = (Arc::clone(&self.reads), Arc::clone(&self.writes));
+        Box::pin(async move {
+            match caught_up.await {
+                Ok(()) => submit(&reads, Done::Caught, work).await,
+                // The disk may be full. Whoever writes has it in hand.
+                Err(_) => submit(&writes, Done::Inside, work).await,
+            }
+        })
     }
 }
 

@@ -81,15 +81,20 @@ impl Explanation {
     }
 }
 
-/// Upstreams quote what they were sent, keys among it.
-/// What must not appear in anything that an upstream says. Cheap to clone.
+/// A shorter key is no secret: local servers take any, and `x` or `none` stands in every other answer.
+const SHORTEST_SECRET: usize = 7;
+
+/// What must not appear in anything that an upstream says: upstreams quote what they were sent. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Secrets(pub(super) Arc<[SecretString]>);
+pub(super) struct Secrets(Arc<[SecretString]>);
 
 impl Secrets {
+    pub(super) fn new(keys: Vec<SecretString>) -> Self {
+        Self(keys.into_iter().filter(|key| key.expose_secret().len() >= SHORTEST_SECRET).collect())
+    }
+
     fn redact(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| match secret.expose_secret() {
-            "" => text,
             secret if text.contains(secret) => text.replace(secret, "[redacted]"),
             _ => text,
         })
@@ -114,10 +119,7 @@ impl Secrets {
 
     /// Bytes without a secret; they are not copied where none is in them.
     pub(super) fn clean_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        let holds = |secret: &SecretString| {
-            let secret = secret.expose_secret().as_bytes();
-            !secret.is_empty() && memchr::memmem::find(&bytes, secret).is_some()
-        };
+        let holds = |secret: &SecretString| memchr::memmem::find(&bytes, secret.expose_secret().as_bytes()).is_some();
         match self.0.iter().any(holds) {
             true => self.redact(String::from_utf8_lossy(&bytes).into_owned()).into_bytes(),
             false => bytes,
@@ -180,10 +182,18 @@ mod tests {
     #[test]
     fn a_key_that_is_echoed_is_struck_out() {
         // P12
-        let secrets = Secrets([SecretString::from("sk-secret-1"), SecretString::from("")].into());
+        let secrets = Secrets::new(vec![SecretString::from("sk-secret-1"), SecretString::from("")]);
         assert_eq!(
             secrets.redact("key sk-secret-1 is wrong: sk-secret-1".to_owned()),
             "key [redacted] is wrong: [redacted]"
         );
+    }
+
+    #[test]
+    fn a_word_that_stands_for_no_key_is_left_in_answers() {
+        let secrets = Secrets::new(["x", "none", "EMPTY", "ollama"].map(SecretString::from).to_vec());
+        let said = "the tool choice is none, x is EMPTY, and ollama runs";
+        assert_eq!(secrets.redact(said.to_owned()), said);
+        assert_eq!(secrets.clean_bytes(said.into()), said.as_bytes());
     }
 }

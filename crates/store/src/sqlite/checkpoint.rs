@@ -3,12 +3,17 @@
 //! A log starts anew once all of it was moved and nobody reads it. Under a steady stream of writes that moment never comes
 //! by itself, so the writer makes one when the log is long. If somebody reads the file without end and it still grows,
 //! writes are refused at last: a full disk would be worse.
+//!
+//! Where steps are acknowledged ahead of the database (`redo.rs`), commits do not wait for the disk. The thread then flushes
+//! the log when a part of the redo log is to be used again.
 
 use std::{
-    path::PathBuf,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -16,7 +21,7 @@ use std::{
 use rusqlite::{Connection, MAIN_DB, hooks::Wal, wal::CheckpointMode};
 use tracing::{debug, warn};
 
-use super::file;
+use super::{file, redo::Sequence};
 
 /// Pages of 8 KiB. So many new ones are worth a move: 8 MiB. Pages that many commits change are moved once.
 const WORTH_MOVING: u32 = 1_024;
@@ -45,6 +50,10 @@ pub(super) enum LogState {
 #[derive(Debug)]
 pub(super) struct Log {
     pages: Arc<AtomicU32>,
+    /// Whether something was written that the writer has not flushed.
+    written: Arc<AtomicBool>,
+    /// The last batch of the redo log that is on disk here.
+    flushed: AtomicI64,
     /// How long it was when pages were last moved.
     tended: AtomicU32,
     /// Where the writer tries again to start the log anew.
@@ -55,7 +64,8 @@ pub(super) struct Log {
 
 #[derive(Debug, Default)]
 struct Call {
-    wanted: bool,
+    moves: bool,
+    flush: Option<Sequence>,
     closed: bool,
 }
 
@@ -63,6 +73,8 @@ impl Log {
     pub(super) fn new() -> Self {
         Self {
             pages: Arc::default(),
+            written: Arc::default(),
+            flushed: AtomicI64::new(0),
             tended: AtomicU32::new(0),
             next_try: AtomicU32::new(LONG),
             call: Mutex::default(),
@@ -72,8 +84,9 @@ impl Log {
 
     /// Learns from every commit of `connection` how long the log is.
     pub(super) fn watch(&self, connection: &mut Connection) -> rusqlite::Result<()> {
-        let pages = Arc::clone(&self.pages);
+        let (pages, written) = (Arc::clone(&self.pages), Arc::clone(&self.written));
         connection.wal_hook(Some(move |_: &mut Wal, count| {
+            written.store(true, Ordering::Relaxed);
             pages.store(u32::try_from(count).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))
@@ -87,29 +100,46 @@ impl Log {
     }
 
     /// Called by the writer between commits.
-    pub(super) fn keep_short(&self, connection: &Connection) {
+    pub(super) fn keep_short(&self, connection: &mut Connection) {
         let pages = self.pages.load(Ordering::Relaxed);
         match due(pages, self.tended.load(Ordering::Relaxed), self.next_try.load(Ordering::Relaxed)) {
             Due::Nothing => {}
             Due::Forget => self.tended.store(0, Ordering::Relaxed),
-            Due::Move => self.call(),
+            Due::Move => self.call(|call| !std::mem::replace(&mut call.moves, true)),
             Due::StartAnew => self.start_anew(connection, pages),
         }
     }
 
-    fn call(&self) {
-        let mut call = self.lock();
-        if !call.wanted {
-            call.wanted = true;
-            drop(call);
+    /// Flushes the log of `database`, if anything was written since the last time, up to and with this batch.
+    pub(super) fn flush(&self, database: &File, last: Sequence) -> io::Result<()> {
+        if self.written.swap(false, Ordering::Relaxed) {
+            database.sync_data().inspect_err(|_| self.written.store(true, Ordering::Relaxed))?;
+        }
+        self.flushed.fetch_max(last, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same, on the thread of the log: everything up to this batch was committed.
+    pub(super) fn flush_aside(&self, last: Sequence) {
+        self.call(|call| call.flush.replace(last) != Some(last));
+    }
+
+    /// The last batch of the redo log that is on disk here.
+    pub(super) fn flushed(&self) -> Sequence {
+        self.flushed.load(Ordering::Relaxed)
+    }
+
+    fn call(&self, wish: impl FnOnce(&mut Call) -> bool) {
+        let is_news = wish(&mut self.lock());
+        if is_news {
             self.called.notify_one();
         }
     }
 
-    fn start_anew(&self, connection: &Connection, pages: u32) {
+    fn start_anew(&self, connection: &mut Connection, pages: u32) {
         let restarted = connection.busy_timeout(RESTART_WAIT).and_then(|()| {
             let moved = connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::RESTART);
-            connection.busy_timeout(file::LOCK_WAIT).and(moved)
+            file::wait_for_locks(connection).and(moved)
         });
         match restarted {
             Ok(_) => {
@@ -128,33 +158,47 @@ impl Log {
     /// The body of the thread: moves pages whenever there are enough of them, until closed.
     pub(super) fn run(&self, path: PathBuf, connection: Connection) {
         let mut slot = Some(connection);
-        while self.wait() {
-            if slot.is_none() {
-                slot = file::open_checkpointer(&path).ok();
+        while let Some(Call { moves, flush, .. }) = self.wait() {
+            if let Some(last) = flush {
+                match file::open_log(&path).and_then(|log| log.sync_data()) {
+                    Ok(()) => drop(self.flushed.fetch_max(last, Ordering::Relaxed)),
+                    // The writer does it itself when it has to.
+                    Err(error) => warn!("the store's log could not be flushed: {error}"),
+                }
             }
-            let Some(connection) = &slot else { continue };
-            match connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
-                Ok((log, moved)) => {
-                    debug!(log, moved, "the store's log was moved");
-                    // Also where somebody reads and not all could be moved: the next try is due with the next pages.
-                    self.tended.store(u32::try_from(log).unwrap_or(0), Ordering::Relaxed);
-                }
-                Err(error) => {
-                    warn!("the store's log could not be moved: {error}");
-                    slot = None;
-                }
+            if moves {
+                self.move_pages(&path, &mut slot);
             }
         }
     }
 
-    /// Whether there is something to do; `false` once closed.
-    fn wait(&self) -> bool {
+    fn move_pages(&self, path: &Path, slot: &mut Option<Connection>) {
+        if slot.is_none() {
+            *slot = file::open_checkpointer(path).ok();
+        }
+        let Some(connection) = &slot else { return };
+        match connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
+            Ok((log, moved)) => {
+                debug!(log, moved, "the store's log was moved");
+                // Also where somebody reads and not all could be moved: the next try is due with the next pages.
+                self.tended.store(u32::try_from(log).unwrap_or(0), Ordering::Relaxed);
+            }
+            Err(error) => {
+                warn!("the store's log could not be moved: {error}");
+                *slot = None;
+            }
+        }
+    }
+
+    /// What there is to do; nothing once closed.
+    fn wait(&self) -> Option<Call> {
         let mut call = self.lock();
-        while !call.wanted && !call.closed {
+        while !call.moves && call.flush.is_none() && !call.closed {
             call = self.called.wait(call).unwrap_or_else(PoisonError::into_inner);
         }
-        call.wanted = false;
-        !call.closed
+        let closed = call.closed;
+        let wanted = std::mem::replace(&mut *call, Call { closed, ..Call::default() });
+        (!closed).then_some(wanted)
     }
 
     pub(super) fn close(&self) {

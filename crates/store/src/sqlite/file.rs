@@ -5,13 +5,16 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
-/// How long a connection waits for a lock of another process: a command of the operator, or a backup.
+/// How long a connection waits for a lock of another process: a command of the operator, a backup, or the server.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
+/// How often it looks meanwhile: a busy server lets go of its lock for a fraction of a millisecond.
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Room for every statement that there is.
 const STATEMENTS: usize = 320;
 /// A turn's items fit on a page with others; on one of half the size most would need a page of their own beside it.
@@ -51,6 +54,21 @@ pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>) -> rusqlite::Resu
     Ok(connection)
 }
 
+/// Lets commits of this connection go on without waiting for the disk: whoever commits flushes the log by hand.
+pub(super) fn flush_by_hand(connection: &Connection, path: &Path) -> rusqlite::Result<io::Result<File>> {
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // Opening it makes the log, if it is not there; it stays for as long as somebody has the database open.
+    connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    Ok(open_log(path))
+}
+
+/// The log beside the database, to be flushed. SQLite keeps its locks elsewhere, so that closing this harms none.
+pub(super) fn open_log(database: &Path) -> io::Result<File> {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    OpenOptions::new().write(true).open(name)
+}
+
 /// A connection that reads.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -68,8 +86,8 @@ pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
 
 fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // Each connection belongs to one thread, so SQLite need not lock inside it. Nothing creates a file by accident.
-    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(LOCK_WAIT)?;
+    let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    wait_for_locks(&mut connection)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // A statement is planned once, for all values: else a partial index makes SQLite plan it anew for each.
@@ -79,6 +97,14 @@ fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // A schema from elsewhere runs none of its own functions.
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)
+}
+
+/// Makes a connection wait for locks of others.
+pub(super) fn wait_for_locks(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(|tries| {
+        thread::sleep(LOCK_PAUSE);
+        (tries as u128) < LOCK_WAIT.as_millis() / LOCK_PAUSE.as_millis()
+    }))
 }
 
 fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {

@@ -1,17 +1,24 @@
 //! The only way to a statement: one of `sql.rs`, with a scope that fits it.
 //!
 //! A statement about what callers have takes the tenant as `?1` and the user as `?2` from the scope itself; whoever asks
-//! gives the rest. So there is no such statement without a scope, and no text that was put together.
+//! gives the rest. So there is no such statement without a scope, and no text that was put together. What a step of a turn
+//! changes is noted on the way, for the redo log; only what was noted is ever run as text.
+
+use std::cell::RefCell;
 
 use amalgam_core::{
     Admin, Operator, Rights, Scope,
     store::{BankOf, Within},
 };
-use rusqlite::{CachedStatement, Connection, Row, ToSql, types::ValueRef};
+use rusqlite::{
+    CachedStatement, Connection, Row, ToSql,
+    types::{ToSqlOutput, ValueRef},
+};
 
 use super::{
     failure::Failure,
-    sql::{OperatorSql, TenantSql, UserSql},
+    redo::{Again, Batch, Known, Sequence, Statement},
+    sql::{self, OperatorSql, TenantSql, UserSql},
 };
 use crate::{bank, rows};
 
@@ -20,36 +27,103 @@ pub(super) type Params<'a> = &'a [&'a dyn ToSql];
 
 /// A database that statements run on.
 #[derive(Clone, Copy)]
-pub(super) struct Database<'c>(&'c Connection);
+pub(super) struct Database<'c> {
+    connection: &'c Connection,
+    /// What changes something is noted here, to be run again if it gets lost.
+    batch: Option<&'c RefCell<Batch>>,
+}
 
 impl<'c> Database<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
-        Self(connection)
+        Self { connection, batch: None }
+    }
+
+    /// The same, where everything that is changed is noted in `batch`.
+    pub(super) fn noting(connection: &'c Connection, batch: &'c RefCell<Batch>) -> Self {
+        Self { connection, batch: Some(batch) }
     }
 
     /// The number of the row that was added last.
     pub(super) fn last_number(self) -> i64 {
-        self.0.last_insert_rowid()
+        self.connection.last_insert_rowid()
     }
 
     /// A statement about one user's things; `params` begin at `?3`.
     pub(super) fn user(self, scope: &Scope, sql: UserSql, params: Params<'_>) -> Result<Bound<'c>, Failure> {
-        let mut statement = self.0.prepare_cached(sql.text())?;
-        statement.raw_bind_parameter(1, scope.tenant_id())?;
-        statement.raw_bind_parameter(2, scope.user())?;
-        Bound::new(statement, 3, params)
+        self.bind(sql.text(), &[&scope.tenant_id(), &scope.user()], params)
     }
 
     /// A statement about a whole tenant; `params` begin at `?2`.
     pub(super) fn tenant(self, tenant: Tenant, sql: TenantSql, params: Params<'_>) -> Result<Bound<'c>, Failure> {
-        let mut statement = self.0.prepare_cached(sql.text())?;
-        statement.raw_bind_parameter(1, tenant.0)?;
-        Bound::new(statement, 2, params)
+        self.bind(sql.text(), &[&tenant.0], params)
     }
 
     /// A statement of the installation itself; `params` begin at `?1`.
     pub(super) fn operator(self, _: Operator, sql: OperatorSql, params: Params<'_>) -> Result<Bound<'c>, Failure> {
-        Bound::new(self.0.prepare_cached(sql.text())?, 1, params)
+        self.bind(sql.text(), &[], params)
+    }
+
+    fn bind(self, text: &'static str, scope: Params<'_>, params: Params<'_>) -> Result<Bound<'c>, Failure> {
+        let mut statement = self.connection.prepare_cached(text)?;
+        let batch = self.batch.filter(|_| !statement.readonly());
+        let mut notes = batch.map(RefCell::borrow_mut);
+        let mut note = notes.as_mut().map(|batch| batch.statement(text));
+        for (index, param) in scope.iter().chain(params).enumerate() {
+            let value = param.to_sql()?;
+            if let Some(note) = &mut note {
+                note.value(&value);
+            }
+            statement.raw_bind_parameter(index + 1, value)?;
+        }
+        let noted = batch.zip(note.as_ref().map(Statement::place));
+        Ok(Bound { statement, noted })
+    }
+
+    /// Begins a transaction that writes.
+    pub(super) fn begin(self) -> Result<(), Failure> {
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(())
+    }
+
+    /// Ends it.
+    pub(super) fn commit(self) -> Result<(), Failure> {
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+
+    /// What the database knows about its redo log; nothing where it has none yet.
+    pub(super) fn redo(self) -> Result<Option<Known>, Failure> {
+        let operator = Operator::of_this_process();
+        if !self.operator(operator, sql::HAS_REDO, &[])?.exists()? {
+            return Ok(None);
+        }
+        let known = |row: &Row<'_>| Ok(Known { identity: row.get(0)?, applied: row.get(1)? });
+        self.operator(operator, sql::REDO, &[])?.first(known)
+    }
+
+    /// Everything up to this batch is in the database once the transaction is.
+    pub(super) fn mark(self, applied: Sequence) -> Result<(), Failure> {
+        self.operator(Operator::of_this_process(), sql::MARK_REDO, &[&applied])?.run().map(drop)
+    }
+
+    /// Runs a statement as it was run before.
+    pub(super) fn again(self, noted: &Again<'_>) -> Result<(), Failure> {
+        let mut statement = self.connection.prepare_cached(noted.text)?;
+        for (index, value) in noted.values.iter().enumerate() {
+            statement.raw_bind_parameter(index + 1, ToSqlOutput::Borrowed(*value))?;
+        }
+        let Some(expected) = noted.changed else {
+            let mut rows = statement.raw_query();
+            while rows.next()?.is_some() {}
+            return Ok(());
+        };
+        match statement.raw_execute()? as u64 {
+            changed if changed == expected => Ok(()),
+            changed => Err(Failure::Broken(format!(
+                "a statement changed {changed} rows and not the {expected} of the first time: {}",
+                noted.text
+            ))),
+        }
     }
 }
 
@@ -91,19 +165,20 @@ impl Tenant {
 }
 
 /// A statement with everything that it needs.
-pub(super) struct Bound<'c>(CachedStatement<'c>);
+pub(super) struct Bound<'c> {
+    statement: CachedStatement<'c>,
+    /// Where it was noted.
+    noted: Option<(&'c RefCell<Batch>, usize)>,
+}
 
-impl<'c> Bound<'c> {
-    fn new(mut statement: CachedStatement<'c>, from: usize, params: Params<'_>) -> Result<Self, Failure> {
-        for (index, param) in params.iter().enumerate() {
-            statement.raw_bind_parameter(from + index, param)?;
-        }
-        Ok(Self(statement))
-    }
-
+impl Bound<'_> {
     /// Runs it; how many rows it changed.
     pub(super) fn run(mut self) -> Result<u64, Failure> {
-        Ok(self.0.raw_execute()? as u64)
+        let changed = self.statement.raw_execute()? as u64;
+        if let Some((batch, place)) = self.noted {
+            batch.borrow_mut().changed(place, changed);
+        }
+        Ok(changed)
     }
 
     /// The first row, if there is one.
@@ -111,7 +186,7 @@ impl<'c> Bound<'c> {
         mut self,
         mut read: impl FnMut(&Row<'_>) -> Result<T, Failure>,
     ) -> Result<Option<T>, Failure> {
-        let mut rows = self.0.raw_query();
+        let mut rows = self.statement.raw_query();
         rows.next()?.map(&mut read).transpose()
     }
 
@@ -132,7 +207,7 @@ impl<'c> Bound<'c> {
 
     /// Rows for as long as `read` wants more.
     pub(super) fn until(mut self, mut read: impl FnMut(&Row<'_>) -> Result<bool, Failure>) -> Result<(), Failure> {
-        let mut rows = self.0.raw_query();
+        let mut rows = self.statement.raw_query();
         while let Some(row) = rows.next()? {
             if !read(row)? {
                 break;

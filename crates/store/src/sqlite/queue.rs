@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 /// Why something was not queued.
@@ -11,6 +12,17 @@ pub(super) enum Refused {
     /// As many wait as may wait.
     Full,
     /// Nobody works any more.
+    Closed,
+}
+
+/// What came of waiting for something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// There is something.
+    Something,
+    /// Nothing came in time.
+    Nothing,
+    /// Nothing will come any more.
     Closed,
 }
 
@@ -54,21 +66,28 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits until there is something and moves at most `limit` of it behind `taken`. `false` when the queue is closed
-    /// and empty: what was accepted is handed out first.
-    pub(super) fn take(&self, taken: &mut Vec<T>, limit: usize) -> bool {
+    /// Waits until there is something and moves at most `limit` of it behind `taken`. When the queue is closed, what was
+    /// accepted is handed out first.
+    pub(super) fn take(&self, taken: &mut Vec<T>, limit: usize, until: Option<Instant>) -> Taken {
         let mut state = self.lock();
         while state.waiting.is_empty() {
             if state.closed {
-                return false;
+                return Taken::Closed;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Taken::Nothing;
             }
             state.idle += 1;
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match left {
+                None => self.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
             state.idle -= 1;
         }
         let count = limit.min(state.waiting.len());
         taken.extend(state.waiting.drain(..count));
-        true
+        Taken::Something
     }
 
     /// Accepts nothing any more.
@@ -92,12 +111,22 @@ mod tests {
         let queue = Queue::new(2);
         assert_eq!([queue.push(1), queue.push(2), queue.push(3)], [Ok(()), Ok(()), Err(Refused::Full)]);
         let mut taken = Vec::new();
-        assert!(queue.take(&mut taken, 1));
+        assert_eq!(queue.take(&mut taken, 1, None), Taken::Something);
         assert_eq!(queue.push(4), Ok(()));
         queue.close();
         assert_eq!(queue.push(5), Err(Refused::Closed));
-        assert!(queue.take(&mut taken, 8));
+        assert_eq!(queue.take(&mut taken, 8, None), Taken::Something);
         assert_eq!(taken, [1, 2, 4]);
-        assert!(!queue.take(&mut taken, 8));
+        assert_eq!(queue.take(&mut taken, 8, None), Taken::Closed);
+    }
+
+    #[test]
+    fn whoever_waits_until_a_moment_waits_no_longer() {
+        let queue = Queue::new(2);
+        let mut taken = Vec::new();
+        assert_eq!(queue.take(&mut taken, 8, Some(Instant::now())), Taken::Nothing);
+        queue.push(1).unwrap();
+        assert_eq!(queue.take(&mut taken, 8, Some(Instant::now())), Taken::Something);
+        assert_eq!(taken, [1]);
     }
 }

@@ -23,18 +23,19 @@ impl ResponseStore for Sqlite {
     fn response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<StoredResponse>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| response(transaction.database, &scope, stem, &id))
+        self.look_at([stem], move |transaction| response(transaction.database, &scope, stem, &id))
     }
 
     fn lineage<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Lineage>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| lineage(transaction.database, &scope, stem, &id))
+        self.look_at([stem], move |transaction| lineage(transaction.database, &scope, stem, &id))
     }
 
     fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
         let (scope, ids) = (scope.clone(), ids.to_vec());
-        self.look(move |transaction| ids.iter().map(|id| item(transaction.database, &scope, id)).collect())
+        let stems: Vec<Stem> = ids.iter().filter_map(|id| Stem::of(id)).collect();
+        self.look_at(stems, move |transaction| ids.iter().map(|id| item(transaction.database, &scope, id)).collect())
     }
 
     fn delete_response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool> {
@@ -58,7 +59,7 @@ impl ResponseStore for Sqlite {
     ) -> Stored<'a, Option<EventTail>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| events(transaction.database, &scope, stem, &id, after, bytes))
+        self.look_at([stem], move |transaction| events(transaction.database, &scope, stem, &id, after, bytes))
     }
 }
 

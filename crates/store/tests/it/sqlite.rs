@@ -1,5 +1,6 @@
 //! The embedded engine: the contract, and what only a file can do.
 
+mod ahead;
 mod crash;
 mod faults;
 mod files;

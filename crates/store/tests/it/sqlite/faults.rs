@@ -19,22 +19,9 @@ fn a_full_disk_refuses_whole_writes_and_recovers() {
     let home = Home::new();
     let store = home.open(Options { max_bytes: Some(1 << 20), ..Options::default() });
     runtime().block_on(async {
-        let mut kept = Vec::new();
-        let refused = loop {
-            let turn = Turn::new(&"x".repeat(20_000));
-            match store.write(&anna(), turn.whole(None).into()).await {
-                Ok(written) => {
-                    assert_eq!(written, Written::Kept);
-                    kept.push(turn);
-                }
-                Err(error) => break (turn, error),
-            }
-        };
-        assert!(matches!(&refused.1, StoreError::Unavailable(why) if why.contains("full")), "{:?}", refused.1);
-        assert!(kept.len() > 5);
-
+        let (mut kept, refused) = write_until_full(&store).await;
         // Nothing of it is there, everything acknowledged is, and reads go on.
-        assert_eq!(store.response(&anna(), &refused.0.id).await.unwrap(), None);
+        assert_eq!(store.response(&anna(), &refused.id).await.unwrap(), None);
         assert_eq!(home.count("responses"), kept.len() as i64);
         assert_eq!(home.count("items"), kept.len() as i64);
         for turn in &kept {
@@ -44,9 +31,28 @@ fn a_full_disk_refuses_whole_writes_and_recovers() {
         for turn in kept.drain(..3) {
             assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
         }
-        keep(&store, &anna(), refused.0.whole(None)).await;
+        keep(&store, &anna(), refused.whole(None)).await;
         store.ping().await.unwrap();
     });
+}
+
+/// Writes turns until there is no room; those that were kept, and the one that was not.
+pub(super) async fn write_until_full(store: &Engine) -> (Vec<Turn>, Turn) {
+    let mut kept = Vec::new();
+    loop {
+        let turn = Turn::new(&"x".repeat(20_000));
+        match store.write(&anna(), turn.whole(None).into()).await {
+            Ok(written) => {
+                assert_eq!(written, Written::Kept);
+                kept.push(turn);
+            }
+            Err(error) => {
+                assert!(matches!(&error, StoreError::Unavailable(why) if why.contains("full")), "{error:?}");
+                assert!(kept.len() > 5);
+                return (kept, turn);
+            }
+        }
+    }
 }
 
 #[test]
