@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{BoxFuture, Fault, StoreError, store::Written};
+use amalgam_core::{BoxFuture, Fault, StoreError, resting, store::Written};
 use amalgam_protocol::{ErrorObject, Status};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -23,7 +23,7 @@ use tracing::warn;
 
 use crate::{
     record::{self, Ended},
-    run::{Run, lost, stop},
+    run::{Now, Run, lost, stop},
 };
 
 /// Frames are handed on at this size even if more are ready: memory a stream stays small.
@@ -45,7 +45,7 @@ pub struct Frames {
     last_sent: Instant,
     /// When something that the model said was last sent.
     last_said: Option<Instant>,
-    /// Until when nothing is read, in a burst.
+    /// Until when nothing is read, in a burst. The model need not tell of what comes meanwhile.
     rests_until: Option<Instant>,
     /// Comes when the process cannot wait for the turn any longer, or somebody has asked it to end.
     over: BoxFuture<'static, Fault>,
@@ -261,8 +261,8 @@ impl Frames {
         }
     }
 
-    /// Whether there is time to read. Sees to everything else that may have happened.
-    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Sees to everything that may have happened beside what the model says.
+    fn poll_others(&mut self, context: &mut Context<'_>) {
         self.poll_alarm(context);
         if matches!(self.stage, Stage::Running) {
             self.poll_over(context);
@@ -270,6 +270,11 @@ impl Frames {
         if matches!(self.stage, Stage::Running) {
             self.poll_flush(context);
         }
+    }
+
+    /// Whether it is time to look what the model has said.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_others(context);
         match self.rests_until {
             Some(until) if matches!(self.stage, Stage::Running) && Instant::now() < until => Poll::Pending,
             _ => {
@@ -277,6 +282,22 @@ impl Frames {
                 Poll::Ready(())
             }
         }
+    }
+
+    /// Takes what the model has said, without waiting for more. Whether it was anything.
+    fn look(&mut self) -> bool {
+        let mut context = Context::from_waker(resting());
+        let mut said = false;
+        while self.gathers() && self.poll_model(&mut context).is_ready() {
+            said = true;
+        }
+        said
+    }
+
+    /// Whether there is a reason to rest: the model speaks, and what it has said may wait. Tools do not.
+    fn gathers(&self) -> bool {
+        let speaks = matches!(self.stage, Stage::Running) && matches!(self.run.now, Now::Model(_));
+        speaks && self.run.emitter.frames_len() < FLUSH_BYTES
     }
 
     fn poll_over(&mut self, context: &mut Context<'_>) {
@@ -363,25 +384,41 @@ impl Stream for Frames {
                 }
                 return this.send();
             }
-            let resting = this.rests_until.is_some();
-            if !resting && this.poll_model(context).is_ready() {
+            if this.rests_until.is_some() {
+                if this.poll_rest(context).is_pending() {
+                    return Poll::Pending;
+                }
+                let said = this.look();
+                if !this.gathers() || !this.run.emitter.has_frames() {
+                    continue;
+                }
+                if said {
+                    // The burst goes on.
+                    this.rest(Instant::now() + REST);
+                }
+                return this.send();
+            }
+            if this.poll_model(context).is_ready() {
+                // A word that comes soon after another is likely not to be the last.
+                if let Some(said) = this.last_said
+                    && said.elapsed() < SOON
+                {
+                    this.look();
+                    if this.gathers() {
+                        this.rest(said + REST);
+                    }
+                }
                 continue;
             }
-            if this.poll_rest(context).is_pending() {
-                return Poll::Pending;
-            }
-            // What has gathered meanwhile is read before anything is sent.
-            if resting || !matches!(this.stage, Stage::Running) {
+            this.poll_others(context);
+            if !matches!(this.stage, Stage::Running) {
                 continue;
             }
-            if !this.run.emitter.has_frames() {
-                return Poll::Pending;
-            }
-            // A word that comes alone leaves at once; one that comes soon after another is likely not to be the last.
-            match this.last_said {
-                Some(said) if said.elapsed() < SOON => this.rest(said + REST),
-                _ => return this.send(),
-            }
+            // A word that comes alone leaves at once.
+            return match this.run.emitter.has_frames() {
+                true => this.send(),
+                false => Poll::Pending,
+            };
         }
     }
 }

@@ -16,6 +16,7 @@ mod pool;
 mod refusal;
 mod request;
 mod retry;
+mod socket;
 
 use std::{sync::Arc, time::Duration};
 

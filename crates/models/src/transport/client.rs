@@ -8,17 +8,19 @@ use amalgam_protocol::Slices;
 use bytes::Bytes;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::HttpConnector;
-use tower::ServiceExt;
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tokio::net::TcpStream;
+use tower::{ServiceExt, util::MapResponse};
 
 use super::{
     exchange::{self, Body, Broken, Connection},
     head::Head,
     pool::Pool,
+    socket::Socket,
 };
 
 /// Reading the system's certificates takes tens of milliseconds and a few hundred KiB: done once, when first needed.
-static TLS: LazyLock<Result<HttpsConnector<HttpConnector>, String>> = LazyLock::new(|| {
+static TLS: LazyLock<Result<HttpsConnector<Connector>, String>> = LazyLock::new(|| {
     let builder = HttpsConnectorBuilder::new().with_native_roots().map_err(|error| error.to_string())?;
     Ok(builder.https_or_http().enable_http1().wrap_connector(plain()))
 });
@@ -33,9 +35,12 @@ pub(super) struct Client {
 }
 
 enum Way {
-    Plain(HttpConnector),
-    Tls(HttpsConnector<HttpConnector>),
+    Plain(Connector),
+    Tls(HttpsConnector<Connector>),
 }
+
+/// Makes connections whose sockets can be left alone.
+type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TokioIo<Socket>>;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -82,13 +87,13 @@ impl Client {
     }
 }
 
-fn plain() -> HttpConnector {
+fn plain() -> Connector {
     let mut connector = HttpConnector::new();
     // Without it a small request can wait 40 ms on the peer's acknowledgement.
     connector.set_nodelay(true);
     connector.set_keepalive(Some(Duration::from_secs(30)));
     connector.enforce_http(false);
-    connector
+    connector.map_response(|stream| TokioIo::new(Socket::new(stream.into_inner())))
 }
 
 async fn within<T, E: Into<BoxError>>(

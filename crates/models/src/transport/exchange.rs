@@ -17,15 +17,13 @@ use amalgam_protocol::Slices;
 use bytes::Bytes;
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     framing::Framing,
     head::{self, HEAD_BYTES, Head, Parsed, Terms},
     pool::Pool,
+    socket::Socket,
 };
 
 /// The most that is read at once.
@@ -43,12 +41,12 @@ thread_local! {
 pub(super) struct Connection(Io);
 
 enum Io {
-    Plain(TcpStream),
-    Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>),
+    Plain(Socket),
+    Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<Socket>>>>),
 }
 
 impl Connection {
-    pub(super) fn new(stream: MaybeHttpsStream<TokioIo<TcpStream>>) -> Self {
+    pub(super) fn new(stream: MaybeHttpsStream<TokioIo<Socket>>) -> Self {
         Self(match stream {
             MaybeHttpsStream::Http(plain) => Io::Plain(plain.into_inner()),
             secure => Io::Tls(Box::new(TokioIo::new(secure))),
