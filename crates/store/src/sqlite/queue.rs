@@ -42,6 +42,13 @@ struct State<T> {
     closed: bool,
 }
 
+impl<T> State<T> {
+    fn hand_out(&mut self, taken: &mut Vec<T>, limit: usize) {
+        let count = limit.min(self.waiting.len());
+        taken.extend(self.waiting.drain(..count));
+    }
+}
+
 impl<T> Queue<T> {
     pub(super) fn new(bound: usize) -> Self {
         let state = Mutex::new(State { waiting: VecDeque::new(), idle: 0, closed: false });
@@ -85,9 +92,13 @@ impl<T> Queue<T> {
             };
             state.idle -= 1;
         }
-        let count = limit.min(state.waiting.len());
-        taken.extend(state.waiting.drain(..count));
+        state.hand_out(taken, limit);
         Taken::Something
+    }
+
+    /// Moves at most `limit` of what is there behind `taken`, without waiting.
+    pub(super) fn take_waiting(&self, taken: &mut Vec<T>, limit: usize) {
+        self.lock().hand_out(taken, limit);
     }
 
     /// Accepts nothing any more.
@@ -127,6 +138,11 @@ mod tests {
         assert_eq!(queue.take(&mut taken, 8, Some(Instant::now())), Taken::Nothing);
         queue.push(1).unwrap();
         assert_eq!(queue.take(&mut taken, 8, Some(Instant::now())), Taken::Something);
+        queue.take_waiting(&mut taken, 8);
         assert_eq!(taken, [1]);
+        queue.push(2).unwrap();
+        queue.push(3).unwrap();
+        queue.take_waiting(&mut taken, 1);
+        assert_eq!(taken, [1, 2]);
     }
 }

@@ -96,6 +96,13 @@ pub(super) enum Flushes {
     ByHand,
 }
 
+/// Whether those who come while a group is worked on join it: one flush is for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Open,
+    Closed,
+}
+
 /// What the thread has in its hands.
 struct Work<'w> {
     writer: &'w Writer,
@@ -142,21 +149,20 @@ impl Work<'_> {
         if group.is_empty() {
             return;
         }
-        let Err(failure) = self.attempt(group) else { return };
+        let Err(failure) = self.attempt(group, Door::Open) else { return };
         // Nothing of the group was written. What was acknowledged before is put into the database at once: the next failure
         // finds nothing that has to be run again.
         let caught_up = self.catch_up();
-        if group.len() > 1 && failure.may_be_one_jobs() && caught_up.is_ok() {
-            // One of them is at fault, so that each is tried alone.
-            for job in group.drain(..) {
-                let mut alone = vec![job];
-                self.write(&mut alone);
-            }
-            return;
+        if group.len() == 1 || !failure.may_be_one_jobs() || caught_up.is_err() {
+            return refuse(group, &failure);
         }
-        let error = failure.to_error();
-        warn!(jobs = group.len(), "the store did not write: {error}");
-        group.drain(..).for_each(|job| job.answer(Err(error.clone())));
+        // One of them is at fault, so that each is tried alone.
+        for job in group.drain(..) {
+            let mut alone = vec![job];
+            if let Err(failure) = self.attempt(&mut alone, Door::Closed) {
+                refuse(&mut alone, &failure);
+            }
+        }
     }
 
     /// Lets somebody read where everything is that was acknowledged.
@@ -175,7 +181,7 @@ impl Work<'_> {
     }
 
     /// All of it or nothing; answers everybody whose work is done.
-    fn attempt(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Failure> {
+    fn attempt(&mut self, group: &mut Vec<Box<dyn Job>>, door: Door) -> Result<(), Failure> {
         if self.writer.log.state() == LogState::Endless {
             return Err(Failure::Refused("its log cannot be folded back, because somebody reads the file without end"));
         }
@@ -183,8 +189,8 @@ impl Work<'_> {
             // Nothing more is acknowledged before the database has what was.
             self.catch_up()?;
         }
-        let may_be_ahead = self.redo.is_some() && group.iter().all(|job| job.done() != Done::Settled);
-        let rings = self.undo_on_failure(|work| work.work(group, may_be_ahead))?;
+        let rings = self.undo_on_failure(|work| work.work(group, door))?;
+        let may_be_ahead = group.iter().all(|job| job.done() != Done::Settled);
         if may_be_ahead && self.log_ahead(&rings) {
             self.answer(&rings, group.extract_if(.., |job| job.done() == Done::Ahead));
             // Those who are left want to read.
@@ -207,17 +213,22 @@ impl Work<'_> {
     }
 
     /// Does the work of a group, in the transaction that is open or in a new one; whom to tell of it.
-    fn work(&mut self, group: &mut [Box<dyn Job>], may_be_ahead: bool) -> Result<Vec<String>, Failure> {
+    fn work(&mut self, group: &mut Vec<Box<dyn Job>>, door: Door) -> Result<Vec<String>, Failure> {
         self.begin()?;
         let connection = &self.desk.as_ref().ok_or(CLOSED)?.connection;
         self.batch.get_mut().clear();
-        let database = match may_be_ahead {
-            true => Database::noting(connection, &self.batch),
-            false => Database::new(connection),
+        let database = match &self.redo {
+            Some(_) => Database::noting(connection, &self.batch),
+            None => Database::new(connection),
         };
         let transaction = Transaction::new(database);
-        for job in group {
+        let mut done = 0;
+        while let Some(job) = group.get_mut(done) {
             job.run(&transaction)?;
+            done += 1;
+            if door == Door::Open && done == group.len() && done < GROUP {
+                self.writer.jobs.take_waiting(group, GROUP - done);
+            }
         }
         Ok(transaction.into_rings())
     }
@@ -240,7 +251,7 @@ impl Work<'_> {
     /// Puts what the group at hand has changed into the redo log; `false` where that is not possible.
     fn log_ahead(&mut self, rings: &[String]) -> bool {
         let batch = self.batch.get_mut();
-        if batch.is_empty() {
+        if self.redo.is_some() && batch.is_empty() {
             // Nothing was changed, so that there is nothing to lose.
             return true;
         }
@@ -347,6 +358,12 @@ impl Work<'_> {
 }
 
 const CLOSED: Failure = Failure::Refused("it is not open");
+
+fn refuse(group: &mut Vec<Box<dyn Job>>, failure: &Failure) {
+    let error = failure.to_error();
+    warn!(jobs = group.len(), "the store did not write: {error}");
+    group.drain(..).for_each(|job| job.answer(Err(error.clone())));
+}
 
 /// Reads, each in a transaction of its own so that all of its statements see one moment.
 pub(super) struct Reader {
