@@ -302,6 +302,24 @@ async fn what_was_claimed_before_a_disk_was_full_can_be_asked_again() {
     claimed_before(&world, full, room).await;
 }
 
+/// Asks until the store refuses; what was acknowledged by then.
+async fn until_refused(client: &Client) -> Vec<Value> {
+    let mut acknowledged = Vec::new();
+    eventually("the store to refuse", SOON, async || {
+        let answer = post(client, Delivery::Whole, &json!({"input": "Hi"})).await;
+        match answer.status.as_u16() {
+            200 => acknowledged.push(answer.json()),
+            _ => {
+                assert_away(&answer);
+                return Some(());
+            }
+        }
+        None
+    })
+    .await;
+    acknowledged
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_what_must_be_written_and_nothing_else() {
     // Fault table: disk full
@@ -327,18 +345,7 @@ async fn a_full_disk_refuses_what_must_be_written_and_nothing_else() {
         stream.next_of_type("response.output_text.delta").await;
 
         world.amalgam.limit_files(Some(0));
-        eventually("the disk to be full", SOON, async || {
-            let answer = post(&client, Delivery::Whole, &json!({"input": "Hi"})).await;
-            match answer.status.as_u16() {
-                200 => acknowledged.push(answer.json()),
-                _ => {
-                    assert_away(&answer);
-                    return Some(());
-                }
-            }
-            None
-        })
-        .await;
+        acknowledged.extend(until_refused(&client).await);
         assert_away(&post(&client, Delivery::Stream, &json!({"input": "Hi"})).await);
         assert_away(&post(&client, Delivery::Whole, &json!({"input": "Hi", "background": true})).await);
         // Reads work, and so does what is not kept.
@@ -388,20 +395,9 @@ async fn what_was_acknowledged_while_the_database_had_no_room_is_there_after_a_c
     assert_eq!(deleted.status, 200, "{}", deleted.text());
 
     world.amalgam.limit_files(Some(32 * 1024));
-    let before = acknowledged.len();
-    eventually("the store to refuse", SOON, async || {
-        let answer = post(&client, Delivery::Whole, &json!({"input": "Hi"})).await;
-        match answer.status.as_u16() {
-            200 => acknowledged.push(answer.json()),
-            _ => {
-                assert_away(&answer);
-                return Some(());
-            }
-        }
-        None
-    })
-    .await;
-    assert!(acknowledged.len() > before, "nothing was acknowledged by the redo log alone");
+    let ahead = until_refused(&client).await;
+    assert!(!ahead.is_empty(), "nothing was acknowledged by the redo log alone");
+    acknowledged.extend(ahead);
     world.amalgam.kill();
     world.start_again().await;
     let client = world.amalgam.client();
