@@ -153,7 +153,7 @@ impl OpenError {
         match failure {
             Failure::Sqlite(source) => Self::Database { path: path.to_path_buf(), source },
             Failure::File(source) => Self::File { path: path.to_path_buf(), source },
-            other => Self::Redo { path: path.to_path_buf(), source: other.to_error() },
+            other => Self::Redo { path: redo::path(path), source: other.to_error() },
         }
     }
 }
@@ -165,7 +165,7 @@ fn redo_file(path: &Path, acknowledge: Acknowledge) -> Result<Option<RedoFile>, 
         Acknowledge::Settled => RedoFile::find(path),
         Acknowledge::Ahead => RedoFile::take(path),
     };
-    let found = found.map_err(|source| OpenError::File { path: path.to_path_buf(), source })?;
+    let found = found.map_err(|source| OpenError::File { path: redo::path(path), source })?;
     if let Some(file) = &found {
         redo::recover(path, file).map_err(|failure| OpenError::of(path, failure))?;
     }

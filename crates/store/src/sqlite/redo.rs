@@ -172,7 +172,12 @@ impl RedoFile {
         loop {
             match Self::lock(database, OpenOptions::new().create(true)) {
                 Ok(None) if begun.elapsed() < LOCK_WAIT => thread::sleep(LOCK_PAUSE),
-                taken => return taken,
+                taken => {
+                    // A file that was just made is found after a power cut only if its folder is on disk too.
+                    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+                    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+                    return taken;
+                }
             }
         }
     }
@@ -225,7 +230,7 @@ impl RedoFile {
 }
 
 /// Where the file of a database is.
-fn path(database: &Path) -> PathBuf {
+pub(super) fn path(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push("-redo");
     PathBuf::from(name)

@@ -319,7 +319,8 @@ fn statements_that_do_something_else_the_second_time_are_told() {
     let stem = amalgam_core::Stem::of(&turn.id).unwrap();
     after.look().execute(response, (stem.as_str(), &turn.id)).unwrap();
     let opened = Sqlite::open(after.path(), Options::default());
-    assert!(matches!(opened, Err(OpenError::Redo { .. })), "{opened:?}");
+    let Err(OpenError::Redo { path, .. }) = opened else { panic!("it was run: {opened:?}") };
+    assert_eq!(path, after.path().with_file_name("amalgam.db-redo"));
 }
 
 #[test]
