@@ -73,7 +73,7 @@ impl Writer {
     /// Works until the queue is closed and empty.
     pub(super) fn run(self, desk: Desk, redo: Option<Redo>) {
         let flushes = if desk.log.is_some() { Flushes::ByHand } else { Flushes::AtEveryCommit };
-        let last = redo.as_ref().map_or(0, Redo::last);
+        let marked = redo.as_ref().map_or(0, Redo::last);
         let work = Work {
             writer: &self,
             flushes,
@@ -82,8 +82,7 @@ impl Writer {
             batch: RefCell::default(),
             owed: Vec::new(),
             due_at: None,
-            last,
-            marked: last,
+            marked,
         };
         work.run();
     }
@@ -114,8 +113,7 @@ struct Work<'w> {
     /// What was acknowledged and is not committed: batches of the redo log, and when it is to be.
     owed: Vec<u8>,
     due_at: Option<Instant>,
-    /// The last batch, and the last one that the database holds.
-    last: Sequence,
+    /// The last batch that the database holds.
     marked: Sequence,
 }
 
@@ -259,9 +257,7 @@ impl Work<'_> {
         let Some(redo) = self.redo.as_mut().filter(|redo| batch.is_whole() && redo.has_room(batch, flushed)) else {
             return false;
         };
-        let appended = redo.append(batch);
-        self.last = redo.last();
-        match appended {
+        match redo.append(batch) {
             Ok(bytes) => {
                 self.owed.extend_from_slice(bytes);
                 let linger = if self.owed.len() < LINGER_BYTES { LINGER } else { Duration::ZERO };
@@ -279,14 +275,15 @@ impl Work<'_> {
 
     /// Commits the transaction that is open.
     fn commit(&mut self) -> Result<(), Failure> {
+        let last = self.redo.as_ref().map_or(0, Redo::last);
         self.undo_on_failure(|work| {
             let database = Database::new(&work.desk.as_ref().ok_or(CLOSED)?.connection);
-            if work.marked != work.last {
-                database.mark(work.last)?;
+            if work.marked != last {
+                database.mark(last)?;
             }
             database.commit()
         })?;
-        self.marked = self.last;
+        self.marked = last;
         self.owed.clear();
         self.due_at = None;
         self.writer.ahead.clear();
