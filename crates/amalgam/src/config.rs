@@ -311,20 +311,7 @@ impl Upstream {
 }
 
 impl Remote {
-    /// Where it is.
-    pub(crate) fn host_and_port(&self) -> Option<(String, u16)> {
-        host_and_port(&self.base_url)
-    }
-
     pub(crate) fn encrypted(&self) -> bool {
         self.base_url.starts_with("https:")
     }
-}
-
-/// Host and port of an address, the scheme's own port where none is written.
-pub(crate) fn host_and_port(url: &str) -> Option<(String, u16)> {
-    let uri: http::Uri = url.parse().ok()?;
-    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-    // Brackets belong to the address, not to the host.
-    Some((uri.host()?.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
 }

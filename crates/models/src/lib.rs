@@ -21,3 +21,4 @@ pub use demo::Demo;
 pub use registry::Registry;
 pub use responses::Responses;
 pub use settings::{Dialect, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
+pub use transport::reach;

@@ -18,6 +18,8 @@ mod request;
 mod retry;
 mod socket;
 
+pub use self::client::reach;
+
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};

@@ -5,8 +5,11 @@
 #![expect(clippy::panic, reason = "a test kit reports by failing the test that uses it")]
 
 mod amalgam;
+mod certificates;
 mod client;
 mod database;
+mod front;
+mod serving;
 mod upstream;
 
 pub mod check;
@@ -14,6 +17,8 @@ pub mod spec;
 pub mod sse;
 
 pub use amalgam::{Amalgam, Exit, Home, Setup};
+pub use certificates::Certificates;
 pub use client::{Answer, Client, EventStream};
 pub use database::Database;
+pub use front::Front;
 pub use upstream::{Ending, Gate, Reply, Request, Upstream};

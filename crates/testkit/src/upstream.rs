@@ -1,7 +1,6 @@
 //! A scripted HTTP server that stands for a model provider, on a free port of the loopback interface.
 //!
-//! It runs on a thread and runtime of its own, so a test may block, pause its clock or have no runtime at all. Every
-//! request is recorded in order of arrival together with how its reply ended. A reply is played once; a request
+//! Every request is recorded in order of arrival together with how its reply ended. A reply is played once; a request
 //! without one is answered with status 500 and `script is empty`, so that a test notices one call too many.
 
 mod reply;
@@ -11,17 +10,17 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use self::reply::{Gate, Reply};
+use crate::serving::Serving;
 
 /// How long a `wait_for_…` waits before it fails the test.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -29,11 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// A running scripted server. Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct Upstream {
-    address: SocketAddr,
     state: Arc<State>,
-    runtime: tokio::runtime::Handle,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<thread::JoinHandle<()>>,
+    serving: Serving,
 }
 
 /// A request as it arrived.
@@ -100,25 +96,8 @@ impl Upstream {
     /// Starts a server with an empty script.
     pub fn start() -> Self {
         let state = Arc::new(State { script: Mutex::default(), log: watch::Sender::default() });
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        listener.set_nonblocking(true).expect("a fresh listener can be made non-blocking");
-        let address = listener.local_addr().expect("a bound listener has an address");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel();
         let serving = Arc::clone(&state);
-        let thread = thread::Builder::new()
-            .name("upstream".to_owned())
-            .spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        () = accept(listener, serving) => {}
-                        _ = stopped => {}
-                    }
-                });
-            })
-            .expect("a thread starts");
-        Self { address, state, runtime: handle, stop: Some(stop), thread: Some(thread) }
+        Self { state, serving: Serving::start(|listener| accept(listener, serving)) }
     }
 
     /// Starts a server that gives every request the same reply once its queue is empty.
@@ -165,17 +144,17 @@ impl Upstream {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.serving.address()
     }
 
     /// `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.address())
     }
 
     /// What a configuration calls `base_url`: `http://127.0.0.1:PORT/v1`.
     pub fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+        format!("http://{}/v1", self.address())
     }
 
     /// All requests so far, in order of arrival.
@@ -261,7 +240,7 @@ impl Upstream {
     /// Waits on the server's own runtime: a test that pauses its clock must not skip over the patience.
     async fn wait<T: Send + 'static>(&self, mut ready: impl FnMut(&Log) -> Option<T> + Send + 'static) -> Option<T> {
         let mut log = self.state.log.subscribe();
-        let waiting = self.runtime.spawn(async move {
+        let waiting = self.serving.runtime().spawn(async move {
             let found = async {
                 loop {
                     if let Some(found) = ready(&log.borrow_and_update()) {
@@ -273,16 +252,6 @@ impl Upstream {
             tokio::time::timeout(PATIENCE, found).await.ok()
         });
         waiting.await.expect("the condition does not panic")
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        // Sending fails only when the thread has ended already.
-        let _ = self.stop.take().map(|stop| stop.send(()));
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -349,8 +318,7 @@ impl fmt::Debug for Always {
     }
 }
 
-async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
-    let listener = TcpListener::from_std(listener).expect("a non-blocking listener joins the runtime");
+async fn accept(listener: TcpListener, state: Arc<State>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use amalgam_core::{Operator, Seal as _, Store};
+use amalgam_models::reach;
 use amalgam_server::{SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
 use clap::Args;
@@ -20,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Choice as _, Config, Mcp, Reached, Sources, StoreUrl, Upstream, host_and_port};
+use crate::config::{Choice as _, Config, Mcp, Reached, Sources, StoreUrl, Upstream};
 use crate::storage::{self, Look};
 use crate::terminal::{say, say_json};
 
@@ -228,16 +229,8 @@ async fn upstream_finding(upstream: &Upstream) -> Finding {
     let Some(remote) = upstream.remote() else {
         return Finding::ok(&check, "built in");
     };
-    let answered = match remote.host_and_port() {
-        Some((host, port)) => probe(&host, port, remote.connect_timeout).await,
-        None => Err("the address has no host".to_owned()),
-    };
-    if let Err(problem) = answered {
-        return Finding::fail(
-            &check,
-            format!("{kind} at {}: {problem}", remote.base_url),
-            "check base_url and the network",
-        );
+    if let Err(problem) = reach(&remote.base_url, remote.connect_timeout).await {
+        return Finding::fail(&check, format!("{kind} at {}: {problem}", remote.base_url), way_to(&remote.base_url));
     }
     let detail = format!("{kind} at {}", remote.base_url);
     match remote.api_key.as_ref().and_then(|key| key.missing()) {
@@ -257,16 +250,10 @@ async fn mcp_finding(mcp: &Mcp) -> Finding {
                 None => Err((format!("there is no program `{command}`"), "install it, or write its whole path")),
             }
         }
-        Reached::Http { url, .. } => {
-            let answered = match host_and_port(url) {
-                Some((host, port)) => probe(&host, port, mcp.timeout).await,
-                None => Err("the address has no host".to_owned()),
-            };
-            match answered {
-                Ok(()) => Ok(url.clone()),
-                Err(problem) => Err((format!("{url}: {problem}"), "check url and the network")),
-            }
-        }
+        Reached::Http { url, .. } => match reach(url, mcp.timeout).await {
+            Ok(()) => Ok(url.clone()),
+            Err(problem) => Err((format!("{url}: {problem}"), way_to(url))),
+        },
     };
     match (found, mcp.missing()) {
         (Err((detail, hint)), _) => Finding::fail(&check, detail, hint),
@@ -277,12 +264,11 @@ async fn mcp_finding(mcp: &Mcp) -> Finding {
     }
 }
 
-/// Whether somebody answers at an address.
-async fn probe(host: &str, port: u16, patience: Duration) -> Result<(), String> {
-    match timeout(patience, TcpStream::connect((host, port))).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no connection within {patience:?}")),
+/// What may be wrong with the way to an address.
+fn way_to(url: &str) -> &'static str {
+    match url.starts_with("https:") {
+        true => "check the address and the network; SSL_CERT_FILE names the authorities to trust, if not the system's",
+        false => "check the address and the network",
     }
 }
 

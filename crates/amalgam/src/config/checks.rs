@@ -9,7 +9,7 @@ use super::layers::At;
 use super::reader::Reader;
 use super::schema::Section;
 use super::suggest::did_you_mean;
-use super::{Choice as _, Config, KeySetAt, Kind, Reached, Tenant, host_and_port};
+use super::{Choice as _, Config, KeySetAt, Kind, Reached, Tenant};
 
 /// Looks at the whole; adds to the reader's faults and warnings.
 pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
@@ -149,7 +149,10 @@ fn mcp(config: &Config, reader: &mut Reader<'_>) {
 }
 
 fn is_this_machine(url: &str) -> bool {
-    host_and_port(url).is_some_and(|(host, _)| host == "localhost" || host.parse().is_ok_and(is_loopback))
+    let Ok(uri) = url.parse::<http::Uri>() else { return false };
+    // Brackets belong to the address, not to the host.
+    let host = uri.host().map(|host| host.trim_start_matches('[').trim_end_matches(']'));
+    host.is_some_and(|host| host == "localhost" || host.parse().is_ok_and(is_loopback))
 }
 
 fn models(config: &Config, reader: &mut Reader<'_>) {

@@ -20,6 +20,7 @@ mod files;
 mod handover;
 mod hostile_models;
 mod house;
+mod https;
 mod idempotency;
 mod images;
 mod isolation;

@@ -88,9 +88,18 @@ impl World {
 
     /// The server with this set-up and these options on each upstream.
     pub(crate) async fn with(setup: Setup, options: &[(&str, &str)]) -> Self {
+        Self::behind(setup, options, Upstream::base_url).await
+    }
+
+    /// The same, where each upstream is reached at the address that `reach` gives for it.
+    pub(crate) async fn behind(
+        setup: Setup,
+        options: &[(&str, &str)],
+        mut reach: impl FnMut(&Upstream) -> String,
+    ) -> Self {
         let upstreams = [Upstream::start(), Upstream::start(), Upstream::start()];
         let setup = WIRES.iter().zip(&upstreams).fold(setup, |setup, (wire, upstream)| {
-            let setup = setup.upstream(wire.kind(), wire.kind(), &upstream.base_url());
+            let setup = setup.upstream(wire.kind(), wire.kind(), &reach(upstream));
             let setup = setup.option("models", &json!([wire.model()]).to_string());
             options.iter().fold(setup, |setup, (key, value)| setup.option(key, value))
         });

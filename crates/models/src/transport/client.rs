@@ -106,6 +106,14 @@ async fn within<T, E: Into<BoxError>>(
     }
 }
 
+/// Connects to an upstream as a turn would, with everything that TLS checks, and says nothing to it. Otherwise what is in
+/// the way.
+pub async fn reach(base_url: &str, patience: Duration) -> Result<(), String> {
+    let address = base_url.parse().map_err(|error| format!("it is no address: {error}"))?;
+    let client = Client::new(address, patience)?;
+    client.connect().await.map(drop).map_err(|error| chain(&*error))
+}
+
 /// What a failed request means: only what broke before an answer may be tried again.
 fn error(broken: Broken) -> ModelError {
     match broken {

@@ -1,9 +1,10 @@
 //! TLS: an address that asks for it gets it, with the checks that it names, or nothing at all.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use amalgam_core::Store as _;
 use amalgam_store::postgres::{OpenError, Options, Postgres};
+use amalgam_testkit::Certificates;
 
 use super::given::{Aside, Cluster, Fresh, runtime};
 
@@ -39,13 +40,12 @@ fn a_server_without_tls_is_refused_where_tls_is_asked_for() {
 #[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
 fn certificates_are_checked_as_far_as_the_address_asks() {
     let cluster = Cluster::start();
-    let keys = tempfile::tempdir().unwrap();
-    make_certificates(keys.path());
+    let [ours, strangers] = [(); 2].map(|()| Certificates::for_names("DNS:localhost"));
     runtime().block_on(async {
         let data = cluster.folder().join("data");
-        for name in ["server.crt", "server.key"] {
+        for (name, file) in [("server.crt", ours.certificate()), ("server.key", ours.key())] {
             // Written into a file that the server owns, so that it stays the server's.
-            std::fs::write(data.join(name), std::fs::read(keys.path().join(name)).unwrap()).unwrap();
+            std::fs::write(data.join(name), std::fs::read(file).unwrap()).unwrap();
             own_like(&data, &data.join(name));
         }
         let aside = Aside::connect(cluster.url()).await;
@@ -55,7 +55,8 @@ fn certificates_are_checked_as_far_as_the_address_asks() {
         aside.until(on, |count| count == 1).await;
 
         let by_name = cluster.url().replace("127.0.0.1", "localhost");
-        let authority = keys.path().join("authority.crt").display().to_string().replace('/', "%2F");
+        let [authority, stranger] =
+            [&ours, &strangers].map(|of| of.authority().display().to_string().replace('/', "%2F"));
         let checked = format!("sslmode=verify-full&sslrootcert={authority}");
         let store = open(&by_name, &checked).await.unwrap();
         store.ping().await.unwrap();
@@ -67,80 +68,12 @@ fn certificates_are_checked_as_far_as_the_address_asks() {
         let refused = text(open(cluster.url(), &checked).await);
         assert!(refused.contains("certificate"), "{refused}");
         open(cluster.url(), &format!("sslmode=verify-ca&sslrootcert={authority}")).await.unwrap();
-        let stranger = keys.path().join("stranger.crt").display().to_string().replace('/', "%2F");
         for mode in ["require", "verify-ca", "verify-full"] {
             let refused = text(open(&by_name, &format!("sslmode={mode}&sslrootcert={stranger}")).await);
             assert!(refused.contains("certificate"), "{mode}: {refused}");
         }
         open(cluster.url(), "sslmode=require").await.unwrap();
     });
-}
-
-/// An authority, a certificate of it for `localhost`, and another authority.
-fn make_certificates(folder: &Path) {
-    let authority = |name: &str| {
-        openssl(
-            folder,
-            &[
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                "/CN=test authority",
-                "-keyout",
-                &format!("{name}.key"),
-                "-out",
-                &format!("{name}.crt"),
-            ],
-        );
-    };
-    authority("authority");
-    authority("stranger");
-    std::fs::write(folder.join("server.ext"), "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n").unwrap();
-    openssl(
-        folder,
-        &[
-            "req",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-subj",
-            "/CN=localhost",
-            "-keyout",
-            "server.key",
-            "-out",
-            "server.csr",
-        ],
-    );
-    openssl(
-        folder,
-        &[
-            "x509",
-            "-req",
-            "-in",
-            "server.csr",
-            "-CA",
-            "authority.crt",
-            "-CAkey",
-            "authority.key",
-            "-CAcreateserial",
-            "-days",
-            "2",
-            "-extfile",
-            "server.ext",
-            "-out",
-            "server.crt",
-        ],
-    );
-}
-
-fn openssl(folder: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").args(arguments).current_dir(folder).output().expect("openssl is there");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The server reads a key only if it is its own and nobody else's.
