@@ -4,7 +4,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use amalgam_testkit::{Amalgam, Client, Setup};
+use amalgam_testkit::{Amalgam, Certificates, Client, Front, Reply, Setup, Upstream};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
     hmac,
@@ -76,26 +76,75 @@ async fn a_token_acts_for_its_user_in_its_tenant_and_may_use_but_not_administer(
     }
 }
 
+/// Somebody who signs tokens and says with which key.
+struct Issuer {
+    pair: Ed25519KeyPair,
+    /// The set of its one key, whose name is `k1`.
+    set: Value,
+    claims: Value,
+}
+
+impl Issuer {
+    fn new() -> Self {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
+        let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+        let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": x}]});
+        let claims = json!({"sub": "ada", "tenant": "1", "aud": ["amalgam"], "exp": now() + 600});
+        Self { pair, set, claims }
+    }
+
+    /// A server that believes the keys at this place.
+    fn believed_at(place: &str) -> Setup {
+        Setup::new().extra(&format!("[auth]\njwks = {}\njwt_audience = \"amalgam\"\n", json!(place)))
+    }
+
+    /// What a token with this header gets.
+    async fn ask(&self, amalgam: &Amalgam, header: Value) -> u16 {
+        let token = token(&header, &self.claims, |message| self.pair.sign(message).as_ref().to_vec());
+        Client::new(amalgam.url()).with_key(&token).get("/v1/models").await.status.as_u16()
+    }
+}
+
 #[tokio::test]
 async fn a_set_of_keys_in_a_file_lets_its_issuers_tokens_in() {
     let folder = tempfile::tempdir().unwrap();
-    let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-    let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
-    let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+    let issuer = Issuer::new();
     let path = folder.path().join("jwks.json");
-    let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": x}]});
-    std::fs::write(&path, set.to_string()).unwrap();
-    let setup = Setup::new().extra(&format!("[auth]\njwks = {}\njwt_audience = \"amalgam\"\n", json!(path)));
-    let amalgam = Amalgam::start(BINARY, setup).await;
-    let claims = json!({"sub": "ada", "tenant": "1", "aud": ["amalgam"], "exp": now() + 600});
-    let ask = async |header: Value| {
-        let token = token(&header, &claims, |message| pair.sign(message).as_ref().to_vec());
-        Client::new(amalgam.url()).with_key(&token).get("/v1/models").await.status.as_u16()
-    };
-    assert_eq!(ask(json!({"alg": "EdDSA", "kid": "k1"})).await, 200);
-    assert_eq!(ask(json!({"alg": "EdDSA", "kid": "k2"})).await, 401);
-    assert_eq!(ask(json!({"alg": "RS256", "kid": "k1"})).await, 401);
+    std::fs::write(&path, issuer.set.to_string()).unwrap();
+    let amalgam = Amalgam::start(BINARY, Issuer::believed_at(path.to_str().unwrap())).await;
+    assert_eq!(issuer.ask(&amalgam, json!({"alg": "EdDSA", "kid": "k1"})).await, 200);
+    assert_eq!(issuer.ask(&amalgam, json!({"alg": "EdDSA", "kid": "k2"})).await, 401);
+    assert_eq!(issuer.ask(&amalgam, json!({"alg": "RS256", "kid": "k1"})).await, 401);
     // The public key as a shared secret is the classic confusion.
-    let confused = shared(&claims, &set.to_string());
+    let confused = shared(&issuer.claims, &issuer.set.to_string());
     assert_eq!(Client::new(amalgam.url()).with_key(&confused).get("/v1/models").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_set_of_keys_is_fetched_from_an_issuer_that_proves_who_it_is() {
+    let issuer = Issuer::new();
+    let site = Upstream::start();
+    site.always_for("/keys", Reply::json(issuer.set.clone()));
+    let certificates = Certificates::for_names("IP:127.0.0.1");
+    let front = Front::before(site.address(), &certificates);
+    let setup = || Issuer::believed_at(&format!("{}/keys", front.base_url("127.0.0.1")));
+    let good = json!({"alg": "EdDSA", "kid": "k1"});
+
+    let authority = certificates.authority().display().to_string();
+    let amalgam = Amalgam::start(BINARY, setup().env("SSL_CERT_FILE", &authority)).await;
+    for _ in 0..5 {
+        assert_eq!(issuer.ask(&amalgam, good.clone()).await, 200);
+    }
+    assert_eq!(Issuer::new().ask(&amalgam, good.clone()).await, 401);
+    // Names that nobody has heard of do not make it ask again and again.
+    for number in 2..9 {
+        assert_eq!(issuer.ask(&amalgam, json!({"alg": "EdDSA", "kid": format!("k{number}")})).await, 401);
+    }
+    assert_eq!(site.requests().len(), 1);
+
+    let amalgam = Amalgam::start(BINARY, setup()).await;
+    assert_eq!(issuer.ask(&amalgam, good).await, 503, "nobody is refused, and nobody let in, for what cannot be known");
+    assert!(amalgam.stderr().contains("certificate"), "{}", amalgam.stderr());
+    assert_eq!(site.requests().len(), 1);
 }
