@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use self::load::{Calls, Promise, assert_kept, assert_once, load, prepare, repeat, settle};
 use crate::support::{
-    BINARY, Beside, Delivery, SOON, Script, Wire, World, asking, beside, cancel, ended, final_after_a_death, id_of,
-    last_response, retrieved, say, shared_store, standing, text_of, types,
+    BINARY, Beside, Delivery, SOON, Script, TestStore, Wire, World, asking, beside, cancel, ended, final_after_a_death,
+    id_of, last_response, retrieved, say, shared_store, standing, text_of, types,
 };
 
 #[expect(clippy::disallowed_methods, reason = "how long to go on is for whoever runs the tests to say")]
@@ -96,6 +96,8 @@ async fn deaths_under_load_beside_a_process_that_lives() {
     let Some(store) = shared_store() else { return };
     let setup = Setup::new().extra("[limits]\nmax_in_flight = 12");
     let world = Arc::new(World::with(store.setup(setup), &[]).await);
+    store.note_hands();
+    let store = Arc::new(store);
     prepare(world.upstream(Wire::Chat), world.upstream(Wire::Responses));
     let calls = Calls::new();
     // What died is looked after while the next one is already under load.
@@ -111,8 +113,8 @@ async fn deaths_under_load_beside_a_process_that_lives() {
         let killed = Instant::now();
         stopping.send_replace(true);
         let promised = callers.end().await;
-        let (world, calls) = (Arc::clone(&world), Arc::clone(&calls));
-        checks.push_back(beside(async move { check_beside(&world, &calls, promised, killed).await }));
+        let (world, store, calls) = (Arc::clone(&world), Arc::clone(&store), Arc::clone(&calls));
+        checks.push_back(beside(async move { check_beside(&world, &store, &calls, promised, killed).await }));
         if checks.len() > 12
             && let Some(check) = checks.pop_front()
         {
@@ -127,10 +129,16 @@ async fn deaths_under_load_beside_a_process_that_lives() {
     assert_eq!(store.unfinished(), 0, "nothing is stuck, whoever has seen it");
 }
 
-async fn check_beside(world: &World, calls: &Mutex<Calls>, promised: Vec<Promise>, killed: Instant) -> usize {
+async fn check_beside(
+    world: &World,
+    store: &TestStore,
+    calls: &Mutex<Calls>,
+    promised: Vec<Promise>,
+    killed: Instant,
+) -> usize {
     let client = world.amalgam.client();
     let upstreams = [world.upstream(Wire::Chat), world.upstream(Wire::Responses)];
-    let settled = settle(&client, &promised, killed).await;
+    let settled = settle(&client, &promised, killed, || Some(store.in_hand())).await;
     {
         let mut calls = calls.lock().expect("nobody panicked");
         calls.count(upstreams);
@@ -162,7 +170,7 @@ async fn deaths_under_load_and_a_restart_on_the_same_file() {
         let promised = callers.end().await;
         world.start_again().await;
         let client = world.amalgam.client();
-        let settled = settle(&client, &promised, killed).await;
+        let settled = settle(&client, &promised, killed, || None).await;
         {
             let mut calls = calls.lock().expect("nobody panicked");
             calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);

@@ -1,5 +1,7 @@
 //! Every storage engine that can be tested here: what holds on one has to hold on the other.
 
+use std::{collections::HashMap, time::Duration};
+
 use amalgam_testkit::{Database, Setup};
 
 /// A store of a test's own; it goes with its handle.
@@ -43,6 +45,35 @@ impl TestStore {
         let database = self.database.as_ref().expect("this store is a server");
         let count = database.ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");
         count.parse().expect("a count is a number")
+    }
+
+    /// Has the database note from now on which process has which turn.
+    pub(crate) fn note_hands(&self) {
+        const NOTE: &str = "
+            CREATE TABLE hands (response text NOT NULL, process bytea, at timestamptz NOT NULL DEFAULT clock_timestamp());
+            CREATE FUNCTION note_hands() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF TG_OP = 'INSERT' OR OLD.process IS DISTINCT FROM NEW.process THEN
+                    INSERT INTO hands (response, process) VALUES (NEW.id, NEW.process);
+                END IF;
+                RETURN NULL;
+            END $$;
+            CREATE TRIGGER hands AFTER INSERT OR UPDATE OF process ON responses
+                FOR EACH ROW EXECUTE FUNCTION note_hands()";
+        self.database.as_ref().expect("this store is a server").ask(NOTE);
+    }
+
+    /// How long every turn that has not ended has been in the hands that it is in.
+    pub(crate) fn in_hand(&self) -> HashMap<String, Duration> {
+        const LAST: &str = "
+            SELECT id || ' ' || extract(epoch FROM clock_timestamp() - max(hands.at))
+            FROM responses JOIN hands ON hands.response = id WHERE status IN ('queued', 'in_progress') GROUP BY id";
+        let told = self.database.as_ref().expect("this store is a server").ask(LAST);
+        let each = told.lines().filter_map(|line| line.split_once(' '));
+        each.map(|(id, passed)| {
+            let passed = passed.parse().expect("seconds are a number");
+            (id.to_owned(), Duration::from_secs_f64(passed))
+        })
+        .collect()
     }
     /// Whether the database holds a text, as it is or as bytes; none for a store that others cannot look into.
     pub(crate) fn holds(&self, text: &str) -> Option<bool> {
