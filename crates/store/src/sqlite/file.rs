@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 /// How long a connection waits for a lock of another process: a command of the operator, a backup, or the server.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
 /// How often it looks meanwhile: a busy server lets go of its lock for a fraction of a millisecond.
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
+pub(super) const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Room for every statement that there is.
 const STATEMENTS: usize = 320;
 /// A turn's items fit on a page with others; on one of half the size most would need a page of their own beside it.
@@ -64,9 +64,14 @@ pub(super) fn flush_by_hand(connection: &Connection, path: &Path) -> rusqlite::R
 
 /// The log beside the database, to be flushed. SQLite keeps its locks elsewhere, so that closing this harms none.
 pub(super) fn open_log(database: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(beside(database, "-wal"))
+}
+
+/// The file whose name is that of the database and something more.
+pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
-    name.push("-wal");
-    OpenOptions::new().write(true).open(name)
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// A connection that reads.
@@ -124,9 +129,7 @@ fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
 /// Takes the lock of the process that serves from this database. It is held for as long as the file is open, and the
 /// system lets go of it when the process ends, however it ends.
 pub(super) fn lock_for_serving(database: &Path) -> Result<File, LockError> {
-    let mut name = database.as_os_str().to_owned();
-    name.push(".lock");
-    let path = PathBuf::from(name);
+    let path = beside(database, ".lock");
     let io_error = |source| LockError::File { path: path.clone(), source };
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io_error)?;
     match file.try_lock() {

@@ -19,17 +19,15 @@ use std::{
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
+
+use super::file;
 
 pub(super) use self::{
     batch::{Again, Batch, Statement},
     replay::{apply, recover},
 };
-
-/// How long whoever serves waits for a command that has the file for a moment.
-const LOCK_WAIT: Duration = Duration::from_secs(3);
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Two of them. A segment is worth about a thousand turns; the database's own log is flushed once for each.
 const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
@@ -166,18 +164,13 @@ impl RedoFile {
         Self { file }
     }
 
-    /// The file, made if it is not there; waits a moment for whoever has it.
+    /// The file, made if it is not there; waits for a command that has it for a moment.
     pub(super) fn take(database: &Path) -> io::Result<Option<Self>> {
         let begun = Instant::now();
         loop {
             match Self::lock(database, OpenOptions::new().create(true)) {
-                Ok(None) if begun.elapsed() < LOCK_WAIT => thread::sleep(LOCK_PAUSE),
-                taken => {
-                    // A file that was just made is found after a power cut only if its folder is on disk too.
-                    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
-                    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-                    return taken;
-                }
+                Ok(None) if begun.elapsed() < file::LOCK_WAIT => thread::sleep(file::LOCK_PAUSE),
+                taken => return flush_folder(database).and(taken),
             }
         }
     }
@@ -214,12 +207,11 @@ impl RedoFile {
 
     /// Copies what is in it to a file that nobody looks at.
     fn set_aside(&self, database: &Path) -> io::Result<PathBuf> {
-        let mut name = path(database).into_os_string();
-        name.push(".left");
-        let aside = PathBuf::from(name);
+        let aside = file::beside(database, "-redo.left");
         let mut copy = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
         copy.write_all(&std::fs::read(path(database))?)?;
-        copy.sync_all().map(|()| aside)
+        copy.sync_all()?;
+        flush_folder(database).map(|()| aside)
     }
 
     /// Forgets what is in it. The file itself stays: whoever waits for it has it open.
@@ -229,15 +221,21 @@ impl RedoFile {
     }
 }
 
+/// A file that was just made is found after a power cut only if its folder is on disk too.
+fn flush_folder(database: &Path) -> io::Result<()> {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// Where the file of a database is.
 pub(super) fn path(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-redo");
-    PathBuf::from(name)
+    file::beside(database, "-redo")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const KNOWN: Known = Known { identity: 7, applied: 40 };
