@@ -47,9 +47,14 @@ impl Front {
         self.hang_up.notify_one();
     }
 
-    /// What a configuration calls `base_url`, with this name for the host.
-    pub fn base_url(&self, host: &str) -> String {
-        format!("https://{host}:{}/v1", self.serving.address().port())
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.serving.address()
+    }
+
+    /// What a configuration calls `base_url`: `https://127.0.0.1:PORT/v1`.
+    pub fn base_url(&self) -> String {
+        format!("https://{}/v1", self.address())
     }
 
     /// Connections on which both sides have agreed so far.

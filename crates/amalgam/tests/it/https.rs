@@ -12,44 +12,39 @@ use crate::support::{
 struct Secure {
     world: World,
     fronts: Vec<Front>,
-    // What a server has read of it stays; whoever comes later has to find it.
-    certificates: Certificates,
-}
-
-/// Who is believed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trusted {
-    TheirAuthority,
-    AnotherOne,
 }
 
 impl Secure {
-    async fn start() -> Self {
-        Self::with("IP:127.0.0.1", Trusted::TheirAuthority, Setup::new(), &[]).await
-    }
-
-    /// The certificate is for `names`.
-    async fn with(names: &str, trusted: Trusted, setup: Setup, options: &[(&str, &str)]) -> Self {
-        let certificates = Certificates::for_names(names);
-        let strangers = Certificates::for_names(names);
-        let authority = match trusted {
-            Trusted::TheirAuthority => certificates.authority(),
-            Trusted::AnotherOne => strangers.authority(),
-        };
+    /// Upstreams that show this certificate, before a server that trusts this authority.
+    async fn with(shown: &Certificates, trusted: &Certificates) -> Self {
         let mut fronts = Vec::new();
-        let setup = setup.env("SSL_CERT_FILE", &authority.display().to_string());
-        let world = World::behind(setup, options, |upstream| {
-            let front = Front::before(upstream.address(), &certificates);
-            let address = front.base_url("127.0.0.1");
+        let world = World::behind(trusting(trusted), &[], |upstream| {
+            let front = Front::before(upstream.address(), shown);
+            let address = front.base_url();
             fronts.push(front);
             address
         });
-        Self { world: world.await, fronts, certificates }
+        Self { world: world.await, fronts }
+    }
+
+    async fn start() -> Self {
+        // A server that listens has read them.
+        let certificates = here();
+        Self::with(&certificates, &certificates).await
     }
 
     async fn ask(&self, wire: Wire, delivery: Delivery, request: &Value) -> Answer {
         self.world.amalgam.client().post_json("/v1/responses", &asking(wire, delivery, request)).await
     }
+}
+
+/// Certificates for where the tests are.
+fn here() -> Certificates {
+    Certificates::for_names("IP:127.0.0.1")
+}
+
+fn trusting(certificates: &Certificates) -> Setup {
+    Setup::new().env("SSL_CERT_FILE", &certificates.authority().display().to_string())
 }
 
 fn hello() -> Value {
@@ -127,21 +122,21 @@ async fn a_stream_that_is_cut_under_tls_is_failed_and_the_next_one_is_not() {
 
 #[tokio::test]
 async fn nothing_is_said_to_an_upstream_that_cannot_prove_who_it_is() {
-    let cases =
-        [("IP:127.0.0.1", Trusted::AnotherOne), ("DNS:localhost,DNS:upstream.example", Trusted::TheirAuthority)];
-    for (names, trusted) in cases {
-        let secure = Secure::with(names, trusted, Setup::new(), &[]).await;
+    let (ours, strangers) = (here(), here());
+    let elsewhere = Certificates::for_names("DNS:localhost,DNS:upstream.example");
+    for (case, shown, trusted) in [("a stranger", &strangers, &ours), ("another name", &elsewhere, &elsewhere)] {
+        let secure = Secure::with(shown, trusted).await;
         for (wire, front) in WIRES.into_iter().zip(&secure.fronts) {
             for delivery in DELIVERIES {
                 let answer = secure.ask(wire, delivery, &hello()).await;
                 let error = error_of(&answer);
                 let told = (answer.status.as_u16(), error["code"].as_str());
-                assert_eq!(told, (502, Some("upstream_unavailable")), "{wire:?} {names}: {error}");
+                assert_eq!(told, (502, Some("upstream_unavailable")), "{wire:?} {case}: {error}");
             }
-            assert_eq!((front.connections(), secure.world.upstream(wire).requests().len()), (0, 0), "{wire:?} {names}");
+            assert_eq!((front.connections(), secure.world.upstream(wire).requests().len()), (0, 0), "{wire:?} {case}");
         }
         let log = secure.world.amalgam.stderr();
-        assert!(log.contains("certificate"), "{names}: {log}");
+        assert!(log.contains("certificate"), "{case}: {log}");
         assert_calm(&secure.world.amalgam);
     }
 }
@@ -163,15 +158,12 @@ async fn an_upstream_that_does_not_speak_tls_is_not_talked_to_without() {
 async fn an_image_is_fetched_over_tls() {
     let gallery = Upstream::start();
     gallery.always_for(".png", Reply::bytes("image/png", &b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..]));
-    let certificates = Certificates::for_names("IP:127.0.0.1");
+    let certificates = here();
     let front = Front::before(gallery.address(), &certificates);
-    let image = format!("{}/a.png", front.base_url("127.0.0.1"));
-    let host = image.trim_start_matches("https://").split('/').next().unwrap();
+    let image = format!("{}/a.png", front.base_url());
     for (trusted, status) in [(true, 200), (false, 400)] {
-        let mut setup = Setup::new().extra(&format!("[egress]\nallow_private = [\"{host}\"]"));
-        if trusted {
-            setup = setup.env("SSL_CERT_FILE", &certificates.authority().display().to_string());
-        }
+        let setup = if trusted { trusting(&certificates) } else { Setup::new() };
+        let setup = setup.extra(&format!("[egress]\nallow_private = [\"{}\"]", front.address()));
         let world = World::with(setup, &[("image_urls", "\"fetch\"")]).await;
         world.upstream(Wire::Chat).enqueue(Script::text(&["A picture."]).reply(Wire::Chat, Delivery::Whole));
         let content = json!([{"type": "input_image", "image_url": image}]);
@@ -185,14 +177,15 @@ async fn an_image_is_fetched_over_tls() {
 
 #[tokio::test]
 async fn the_doctor_says_whose_certificate_is_not_believed() {
-    let secure = Secure::start().await;
+    let certificates = here();
+    let secure = Secure::with(&certificates, &certificates).await;
     let store = &stores()[0];
     let listing = Reply::json(json!({"object": "list", "data": []}));
     for wire in WIRES {
         secure.world.upstream(wire).always_for("/models", listing.clone());
     }
     let cli = || Cli::beside(&secure.world.amalgam, store);
-    let authority = secure.certificates.authority().display().to_string();
+    let authority = certificates.authority().display().to_string();
     let findings = |cli: Cli| -> Vec<(String, String)> {
         let output = cli.run(&["doctor", "--listen", "127.0.0.1:0", "--json"]);
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();

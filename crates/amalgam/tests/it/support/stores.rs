@@ -42,8 +42,7 @@ impl TestStore {
 
     /// Responses that have not ended, as the database itself tells it; only of a store that others can look into.
     pub(crate) fn unfinished(&self) -> usize {
-        let database = self.database.as_ref().expect("this store is a server");
-        let count = database.ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");
+        let count = self.server().ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");
         count.parse().expect("a count is a number")
     }
 
@@ -59,7 +58,7 @@ impl TestStore {
             END $$;
             CREATE TRIGGER hands AFTER INSERT OR UPDATE OF process ON responses
                 FOR EACH ROW EXECUTE FUNCTION note_hands()";
-        self.database.as_ref().expect("this store is a server").ask(NOTE);
+        self.server().ask(NOTE);
     }
 
     /// How long every turn that has not ended has been in the hands that it is in.
@@ -67,7 +66,7 @@ impl TestStore {
         const LAST: &str = "
             SELECT id || ' ' || extract(epoch FROM clock_timestamp() - max(hands.at))
             FROM responses JOIN hands ON hands.response = id WHERE status IN ('queued', 'in_progress') GROUP BY id";
-        let told = self.database.as_ref().expect("this store is a server").ask(LAST);
+        let told = self.server().ask(LAST);
         let each = told.lines().filter_map(|line| line.split_once(' '));
         each.map(|(id, passed)| {
             let passed = passed.parse().expect("seconds are a number");
@@ -75,6 +74,11 @@ impl TestStore {
         })
         .collect()
     }
+
+    fn server(&self) -> &Database {
+        self.database.as_ref().expect("this store is a server")
+    }
+
     /// Whether the database holds a text, as it is or as bytes; none for a store that others cannot look into.
     pub(crate) fn holds(&self, text: &str) -> Option<bool> {
         const ALL: &str = "SET xmlbinary = hex; SELECT string_agg(query_to_xml(format('SELECT * FROM %I.%I', schemaname, \
