@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use toml::Table;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What each crate may build on. Two columns, joined in the binary; a new crate needs a line here.
 const MAY_KNOW: [(&str, &[&str]); 10] = [
@@ -129,7 +129,7 @@ fn a_manifest_that_goes_its_own_way_is_found() {
 
 #[test]
 fn lock_files_of_node_packages_name_no_registry() {
-    let locks = files_named("package-lock.json", Path::new(ROOT));
+    let locks = files_where(&|name| name == "package-lock.json", Path::new(ROOT));
     assert!(!locks.is_empty(), "the tests with real clients have a lock file");
     let naming: Vec<_> = locks.iter().filter(|path| read(path).contains("\"resolved\"")).collect();
     assert!(naming.is_empty(), "{naming:?} contain `resolved`; see omit-lockfile-registry-resolved in .npmrc");
@@ -248,22 +248,22 @@ fn manifests() -> Vec<PathBuf> {
     packages.iter().map(|package| package["manifest_path"].as_str().expect("a package has a manifest").into()).collect()
 }
 
-/// All files of this name, apart from what tools have put into the tree.
-fn files_named(name: &str, folder: &Path) -> Vec<PathBuf> {
+/// All files with such a name, apart from what tools have put into the tree.
+pub(crate) fn files_where(is_wanted: &dyn Fn(&str) -> bool, folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("folders of the tree can be read") {
         let entry = entry.expect("entries of the tree can be read");
         let is_folder = entry.file_type().expect("entries have a type").is_dir();
         match entry.file_name().to_str() {
             Some("target" | "node_modules" | ".git" | ".venv") => {}
-            _ if is_folder => found.extend(files_named(name, &entry.path())),
-            Some(file) if file == name => found.push(entry.path()),
+            _ if is_folder => found.extend(files_where(is_wanted, &entry.path())),
+            Some(name) if is_wanted(name) => found.push(entry.path()),
             _ => {}
         }
     }
     found
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).expect("files of the tree are text")
 }
