@@ -40,6 +40,9 @@ if [[ "$purpose" == test ]]; then
     if ! "$(dirname "$0")/postgres.sh" find >/dev/null || ! has psql || ! has openssl; then
         missing+=(postgresql postgresql-client openssl)
     fi
+    # The examples of the README use curl and jq.
+    has curl || missing+=(curl ca-certificates)
+    has jq || missing+=(jq)
     # `codex exec` works in repositories, and the tests give it one.
     has git || missing+=(git)
 fi

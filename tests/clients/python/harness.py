@@ -109,18 +109,27 @@ class Gateway:
             raise
 
     def _address(self) -> str:
-        lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True).start()
-        try:
-            line = lines.get(timeout=START_SECONDS)
-        except queue.Empty:
-            line = ""
+        """Where the server listens. A first start prints a key before that."""
         prefix = "amalgam listening on "
-        if not line.startswith(prefix):
-            self.process.kill()
-            self.process.wait()
-            raise RuntimeError(f"amalgam did not start; it printed {line!r} and logged:\n{self.log.read_text()}")
-        return line.removeprefix(prefix).strip()
+        lines: queue.Queue[str] = queue.Queue()
+
+        def read() -> None:
+            for line in self.process.stdout:
+                lines.put(line)
+                if line.startswith(prefix):
+                    return
+            lines.put("")
+
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            while line := lines.get(timeout=START_SECONDS):
+                if line.startswith(prefix):
+                    return line.removeprefix(prefix).strip()
+        except queue.Empty:
+            pass
+        self.process.kill()
+        self.process.wait()
+        raise RuntimeError(f"amalgam did not start; it logged:\n{self.log.read_text()}")
 
 
 def binary() -> Path:
