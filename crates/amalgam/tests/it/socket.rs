@@ -93,7 +93,7 @@ impl Socket {
             assert!(events.last().is_some_and(|event| event.get("status").is_none()), "{events:?}");
             events.push(self.event().await);
         }
-        let problems = [check::stream(&events), spec::stream_violations(&events).unwrap_or_default()].concat();
+        let problems = [check::stream(&events), spec::stream_violations(&events)].concat();
         assert!(problems.is_empty(), "{problems:?} in {events:#?}");
         events
     }
