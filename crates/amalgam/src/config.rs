@@ -37,8 +37,8 @@ use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
 pub(crate) use choices::{
-    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
-    UnknownFields,
+    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State, SystemRole,
+    ToolCalls, UnknownFields,
 };
 pub(crate) use fault::{Fault, Faults, Origin};
 pub(crate) use reader::{Setting, Shown};
@@ -160,10 +160,26 @@ pub(crate) struct Upstream {
 /// What an upstream speaks, with the settings that only this kind has.
 #[derive(Debug, Clone)]
 pub(crate) enum Speaks {
-    Responses { remote: Remote, dialect: Dialect, keeps_state: bool },
-    Chat { remote: Remote, tool_calls: ToolCalls, system_role: SystemRole, stream_usage: bool },
-    Anthropic { remote: Remote, anthropic_version: String, max_output_tokens: u32 },
-    Demo { pace: Duration },
+    Responses {
+        remote: Remote,
+        dialect: Dialect,
+        keeps_state: bool,
+    },
+    Chat {
+        remote: Remote,
+        tool_calls: ToolCalls,
+        system_role: SystemRole,
+        stream_usage: bool,
+        replay_reasoning: ReplayReasoning,
+    },
+    Anthropic {
+        remote: Remote,
+        anthropic_version: String,
+        max_output_tokens: u32,
+    },
+    Demo {
+        pace: Duration,
+    },
 }
 
 /// An upstream that is reached over the network.

@@ -18,7 +18,7 @@ use amalgam_core::{
     turn::Caps,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, QueueLimits, ToolLimits};
-use amalgam_models::{Dialect, Key, Registry, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
+use amalgam_models::{Dialect, Key, Registry, ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
     App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings, Knowledge, Limits,
     ListenerConfig, Parts, Pepper, PepperError,
@@ -351,7 +351,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             },
             keeps_state: *keeps_state,
         },
-        Speaks::Chat { tool_calls, system_role, stream_usage, .. } => UpstreamKind::Chat {
+        Speaks::Chat { tool_calls, system_role, stream_usage, replay_reasoning, .. } => UpstreamKind::Chat {
             tool_calls: match tool_calls {
                 config::ToolCalls::Native => ToolCalls::Native,
                 config::ToolCalls::Constrained => ToolCalls::Constrained,
@@ -362,6 +362,11 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
                 config::SystemRole::User => SystemRole::User,
             },
             stream_usage: *stream_usage,
+            replay_reasoning: match replay_reasoning {
+                config::ReplayReasoning::Auto => ReplayReasoning::Auto,
+                config::ReplayReasoning::Always => ReplayReasoning::Always,
+                config::ReplayReasoning::Never => ReplayReasoning::Never,
+            },
         },
         Speaks::Anthropic { anthropic_version, max_output_tokens, .. } => UpstreamKind::Anthropic {
             version: anthropic_version.clone(),

@@ -12,12 +12,14 @@ mod files;
 mod messages;
 mod parts;
 
-use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, TokenCount};
+use std::sync::Arc;
+
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal, TokenCount};
 use http::Uri;
 
 use crate::{
     estimate, recovery,
-    settings::{SystemRole, ToolCalls, UpstreamKind, UpstreamSettings},
+    settings::{ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings},
     tokens,
     transport::Transport,
 };
@@ -26,12 +28,17 @@ use self::decode::Decoder;
 
 const PATH: &str = "/chat/completions";
 
+/// The fields of a message that hold its thoughts, under the names that servers have for them; the first one is the most usual.
+const THOUGHTS_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+
 /// An upstream that speaks Chat Completions.
 pub struct Chat {
     transport: Transport,
     wire: Wire,
     fetches_images: bool,
     recovers_history: bool,
+    seal: Arc<dyn Seal>,
+    name: String,
 }
 
 /// What this server wants otherwise than others.
@@ -43,16 +50,25 @@ struct Wire {
     /// OpenAI's newer models refuse `max_tokens` and want `max_completion_tokens`; most other servers know only the
     /// former. Taken for granted on OpenAI's and Azure's hosts, and wherever instructions go by `developer`.
     newer_limit: bool,
-    /// Reasoning models such as DeepSeek's and Kimi's want their thoughts back while a tool turn is under way, as
-    /// `reasoning_content`; most servers pass by what they do not know. Hosts that refuse unknown fields of a message
-    /// get none.
-    replays_reasoning: bool,
+    replay: Replay,
+}
+
+/// Which thoughts are sent again.
+///
+/// Reasoning models such as DeepSeek's and Kimi's want their thoughts back while a tool turn is under way, in the field that
+/// they came in; most servers pass by what they do not know. Hosts that refuse unknown fields of a message get none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    Never,
+    /// Those behind the last word of the user.
+    RunningTurn,
+    Always,
 }
 
 impl Chat {
-    /// Prepares the way to one upstream; connects to nothing yet.
-    pub fn new(settings: UpstreamSettings) -> Result<Self, Fault> {
-        let UpstreamKind::Chat { tool_calls, system_role, stream_usage } = settings.kind else {
+    /// Prepares the way to one upstream; connects to nothing yet. `seal` closes reasoning that the client carries.
+    pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
+        let UpstreamKind::Chat { tool_calls, system_role, stream_usage, replay_reasoning } = settings.kind else {
             return Err(Fault::internal(format_args!("upstream `{}` is not of kind chat", settings.name)));
         };
         let host = settings.base_url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_ascii_lowercase));
@@ -66,23 +82,33 @@ impl Chat {
         };
         let newer_limit = system_role == SystemRole::Developer || within(&["openai.com", "azure.com"]);
         let strict = newer_limit || within(&["groq.com", "mistral.ai", "cerebras.ai"]);
+        let replay = match replay_reasoning {
+            // Calls that are told as text have no place for reasoning beside them.
+            _ if tool_calls == ToolCalls::Constrained => Replay::Never,
+            ReplayReasoning::Always => Replay::Always,
+            ReplayReasoning::Auto if !strict => Replay::RunningTurn,
+            ReplayReasoning::Auto | ReplayReasoning::Never => Replay::Never,
+        };
         Ok(Self {
             transport: Transport::new(&settings)?,
-            wire: Wire { tool_calls, system_role, stream_usage, newer_limit, replays_reasoning: !strict },
+            wire: Wire { tool_calls, system_role, stream_usage, newer_limit, replay },
             fetches_images: settings.fetch_images,
             recovers_history: settings.history_recovery,
+            seal,
+            name: settings.name,
         })
     }
 }
 
 impl Model for Chat {
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
-        convert::prepare(self.wire, request)
+        convert::prepare(self.wire, request, &self.name, &*self.seal)
     }
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         Box::pin(async move {
-            let stream = self.transport.ask(PATH, &[], prepared, || Decoder::new(prepared)).await?;
+            let decoder = || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
+            let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
             Ok(estimate::counted(stream, prepared.body.clone()))
         })
     }

@@ -5,28 +5,33 @@ mod mind;
 mod schema;
 mod script;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Delivery, Fault, Losses, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared,
+    BoxFuture, Delivery, Fault, Losses, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, Seal,
     TokenCount, Toolset,
 };
 use futures_util::stream;
 
-use crate::settings::{UpstreamKind, UpstreamSettings};
+use crate::{
+    settings::{UpstreamKind, UpstreamSettings},
+    thoughts::{Owner, Sealing, asks_for_sealed},
+};
 
 use self::script::{Script, pieces};
 
 /// The built-in demo.
 pub struct Demo {
+    name: String,
     pace: Duration,
+    seal: Arc<dyn Seal>,
 }
 
 impl Demo {
     /// A demo that pauses between words as its settings say.
-    pub fn new(settings: UpstreamSettings) -> Result<Self, Fault> {
+    pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
         match settings.kind {
-            UpstreamKind::Demo { pace } => Ok(Self { pace }),
+            UpstreamKind::Demo { pace } => Ok(Self { name: settings.name, pace, seal }),
             _ => Err(Fault::internal(format_args!("upstream `{}` is not the demo", settings.name))),
         }
     }
@@ -39,13 +44,20 @@ impl Model for Demo {
         let mut losses = Losses::default();
         losses.extend(toolset.losses.iter().cloned());
         losses.extend(mind::losses(request.settings));
-        losses.extend(mind::unread(request.history));
+        let owner =
+            Owner { upstream: &self.name, model: request.model, context: request.seal_context, seal: &*self.seal };
+        losses.extend(mind::unread(request.history, owner));
         Ok(Prepared {
             body: serde_json::to_vec(&script).map_err(Fault::internal)?.into(),
             losses: losses.into_list(),
             delivery: request.delivery,
             calls: toolset.call_map(),
-            note: Note { own: Some(request.model.to_owned()), ..Note::default() },
+            note: Note {
+                model: request.model.to_owned(),
+                seal_context: request.seal_context.to_owned(),
+                wants_sealed_reasoning: asks_for_sealed(&request.settings.include),
+                ..Note::default()
+            },
         })
     }
 
@@ -62,7 +74,8 @@ impl Model for Demo {
         Box::pin(async move {
             let script: Script = serde_json::from_slice(&prepared.body.whole())
                 .map_err(|error| ModelError::Unreadable(error.to_string()))?;
-            let batches = script.batches(prepared.note.own.as_deref().unwrap_or("demo"), &prepared.calls);
+            let sealing = Sealing::new(&prepared.note, &self.name, Arc::clone(&self.seal));
+            let batches = script.batches(&prepared.note.model, &prepared.calls, &sealing);
             Ok(match prepared.delivery {
                 Delivery::Whole => Box::pin(stream::iter([Ok(batches.concat())])) as ModelStream,
                 Delivery::Stream => paced(batches, self.pace),

@@ -7,11 +7,11 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Key;
+use crate::{settings::Key, testing::PlainSeal};
 
 fn demo(pace: Duration) -> Demo {
     let second = Duration::from_secs(1);
-    Demo::new(UpstreamSettings {
+    let settings = UpstreamSettings {
         name: "demo".to_owned(),
         kind: UpstreamKind::Demo { pace },
         base_url: String::new(),
@@ -24,8 +24,8 @@ fn demo(pace: Duration) -> Demo {
         retries: 0,
         fetch_images: false,
         history_recovery: false,
-    })
-    .unwrap()
+    };
+    Demo::new(settings, Arc::new(PlainSeal)).unwrap()
 }
 
 fn prepare(demo: &Demo, request: &Value, delivery: Delivery) -> Prepared {
@@ -255,7 +255,7 @@ async fn a_stream_keeps_its_pace_and_a_whole_answer_does_not_wait() {
     let begun = Instant::now();
     batches(&demo, &request, Delivery::Stream).await;
     assert!(begun.elapsed() >= Duration::from_millis(50));
-    let slow = Demo { pace: Duration::from_secs(3600) };
+    let slow = self::demo(Duration::from_secs(3600));
     let whole = tokio::time::timeout(Duration::from_secs(60), batches(&slow, &request, Delivery::Whole)).await;
     assert_eq!(whole.unwrap().len(), 1);
 }

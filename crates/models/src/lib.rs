@@ -11,6 +11,8 @@ mod registry;
 mod responses;
 mod settings;
 mod template;
+#[cfg(test)]
+mod testing;
 mod thoughts;
 mod tokens;
 mod transport;
@@ -20,5 +22,5 @@ pub use chat::Chat;
 pub use demo::Demo;
 pub use registry::Registry;
 pub use responses::Responses;
-pub use settings::{Dialect, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
+pub use settings::{Dialect, Key, ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 pub use transport::reach;

@@ -137,9 +137,9 @@ impl Upstream {
     fn model(settings: UpstreamSettings, seal: &Arc<dyn Seal>) -> Result<Arc<dyn Model>, Fault> {
         Ok(match settings.kind {
             UpstreamKind::Responses { .. } => Arc::new(Responses::new(settings, Arc::clone(seal))?),
-            UpstreamKind::Chat { .. } => Arc::new(Chat::new(settings)?),
+            UpstreamKind::Chat { .. } => Arc::new(Chat::new(settings, Arc::clone(seal))?),
             UpstreamKind::Anthropic { .. } => Arc::new(Anthropic::new(settings, Arc::clone(seal))?),
-            UpstreamKind::Demo { .. } => Arc::new(Demo::new(settings)?),
+            UpstreamKind::Demo { .. } => Arc::new(Demo::new(settings, Arc::clone(seal))?),
         })
     }
 }

@@ -45,8 +45,12 @@ fn registry(upstreams: Vec<UpstreamSettings>) -> Registry {
 
 #[tokio::test]
 async fn upstreams_are_found_by_name_in_the_operators_order() {
-    let chat =
-        UpstreamKind::Chat { tool_calls: Default::default(), system_role: Default::default(), stream_usage: true };
+    let chat = UpstreamKind::Chat {
+        tool_calls: Default::default(),
+        system_role: Default::default(),
+        stream_usage: true,
+        replay_reasoning: Default::default(),
+    };
     let anthropic = UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 10 };
     let demo = UpstreamKind::Demo { pace: Duration::ZERO };
     let base = || "http://127.0.0.1:1/v1".to_owned();

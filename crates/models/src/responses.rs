@@ -3,12 +3,9 @@
 mod agn003;
 mod convert;
 mod decode;
-mod envelope;
 mod failure;
 mod items;
 mod open;
-#[cfg(test)]
-mod testing;
 
 use std::sync::Arc;
 

@@ -65,6 +65,8 @@ pub enum UpstreamKind {
         system_role: SystemRole,
         /// Whether usage is asked for in streams.
         stream_usage: bool,
+        /// Which reasoning of the model it is sent again.
+        replay_reasoning: ReplayReasoning,
     },
     /// Anthropic Messages.
     Anthropic {
@@ -98,6 +100,18 @@ pub enum ToolCalls {
     Native,
     /// It has none: the tool list becomes a JSON schema for its answer.
     Constrained,
+}
+
+/// Which reasoning of its model a chat upstream is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplayReasoning {
+    /// That of the tool turn that is under way, unless the host is known to refuse unknown fields of a message.
+    #[default]
+    Auto,
+    /// All of it.
+    Always,
+    /// None of it.
+    Never,
 }
 
 /// The role of instructions on a chat upstream.

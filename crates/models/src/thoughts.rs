@@ -1,7 +1,10 @@
-//! Thoughts that an upstream cannot read, because another upstream, another model or another tenant had them: what may be
-//! shown of them is told as text.
+//! How reasoning travels through a client: sealed together with the upstream and the model that it belongs to; and what is
+//! told of reasoning that an upstream cannot read, because another upstream, another model or another tenant had it.
 
-use amalgam_protocol::{Part, Reasoning};
+use std::sync::Arc;
+
+use amalgam_core::{Note, Seal};
+use amalgam_protocol::{Part, Raw, Reasoning, Writer};
 
 /// Why such thoughts are a loss.
 pub(crate) const THOUGHTS_OF_OTHERS: &str =
@@ -12,4 +15,76 @@ pub(crate) fn told_thoughts(reasoning: &Reasoning<'_>) -> Option<String> {
     let texts: Vec<_> = reasoning.summary.0.iter().filter_map(Part::text).map(|text| text.decode()).collect();
     let summary = texts.join("\n\n");
     (!summary.trim().is_empty()).then(|| format!("[Summary of earlier reasoning]\n{summary}"))
+}
+
+/// Who may read a piece of sealed reasoning: one model of one upstream, on behalf of one tenant.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    /// The operator's name of the upstream.
+    pub(crate) upstream: &'a str,
+    /// What the upstream is asked for.
+    pub(crate) model: &'a str,
+    /// The tenant, as the seal knows it.
+    pub(crate) context: &'a str,
+    pub(crate) seal: &'a dyn Seal,
+}
+
+impl Owner<'_> {
+    /// An object with the fields that `write` writes, sealed.
+    pub(crate) fn seal(&self, write: impl FnOnce(&mut Writer)) -> String {
+        let mut writer = Writer::default();
+        writer.object(|writer| {
+            writer.key("upstream").string(self.upstream);
+            writer.key("model").string(self.model);
+            write(writer);
+        });
+        self.seal.seal(self.context, writer.bytes())
+    }
+
+    /// The object that was sealed, if it belongs to this owner. Earlier versions did not note the model.
+    pub(crate) fn open(&self, sealed: &str) -> Option<Vec<u8>> {
+        let plain = self.seal.open(self.context, sealed)?;
+        let raw = Raw::parse(&plain).ok()?;
+        let own = raw.get("upstream")?.as_str()?.is(self.upstream)
+            && raw.get("model").and_then(Raw::as_str).is_none_or(|own| own.is(self.model));
+        own.then_some(plain)
+    }
+}
+
+/// Seals the reasoning of one answer, if the client asked for that.
+pub(crate) struct Sealing {
+    wanted: bool,
+    upstream: String,
+    model: String,
+    context: String,
+    seal: Arc<dyn Seal>,
+}
+
+impl Sealing {
+    /// Takes from the note of a request whether sealing is wanted, and for whom.
+    pub(crate) fn new(note: &Note, upstream: &str, seal: Arc<dyn Seal>) -> Self {
+        Self {
+            wanted: note.wants_sealed_reasoning,
+            upstream: upstream.to_owned(),
+            model: note.model.clone(),
+            context: note.seal_context.clone(),
+            seal,
+        }
+    }
+
+    /// Whether the client asked for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// An object with the fields that `write` writes, sealed; nothing if the client did not ask.
+    pub(crate) fn close(&self, write: impl FnOnce(&mut Writer)) -> Option<String> {
+        let Self { upstream, model, context, seal, .. } = self;
+        self.wanted.then(|| Owner { upstream, model, context, seal: &**seal }.seal(write))
+    }
+}
+
+/// Whether a client asked for sealed reasoning.
+pub(crate) fn asks_for_sealed(include: &[std::borrow::Cow<'_, str>]) -> bool {
+    include.iter().any(|name| name == "reasoning.encrypted_content")
 }

@@ -209,6 +209,7 @@ fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
             tool_calls: reader.value(at, "tool_calls"),
             system_role: reader.value(at, "system_role"),
             stream_usage: reader.value(at, "stream_usage"),
+            replay_reasoning: reader.value(at, "replay_reasoning"),
         },
         Kind::Anthropic => Speaks::Anthropic {
             remote: remote(reader, at),

@@ -96,6 +96,15 @@ choice! {
 }
 
 choice! {
+    /// Which reasoning of its model a `chat` upstream is sent again.
+    ReplayReasoning {
+        Auto = "auto",
+        Always = "always",
+        Never = "never",
+    }
+}
+
+choice! {
     /// What happens to the address of an image.
     ImageUrls {
         Pass = "pass",

@@ -3,8 +3,8 @@
 //! A new key is one line here and one field in `config.rs` that `assemble.rs` reads.
 
 use super::choices::{
-    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, State, SystemRole, ToolCalls,
-    UnknownFields,
+    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State, SystemRole,
+    ToolCalls, UnknownFields,
 };
 use super::schema::Preset::{self, Required, Unset, Value};
 use super::schema::Section::{
@@ -73,6 +73,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Upstreams, "keeps_state", Shape::Boolean, Value("false"), "Have the upstream keep the responses that are kept here, and go on from them there: a turn then sends what is new, with `previous_response_id`. Where that is not possible the whole is sent, as always without this.").for_kinds(&[Kind::Responses]),
     key(Upstreams, "tool_calls", Shape::Choice(ToolCalls::NAMES), Value("native"), "`constrained` asks for tool calls as structured output, for models that have no tool support.").for_kinds(&[Kind::Chat]),
     key(Upstreams, "system_role", Shape::Choice(SystemRole::NAMES), Value("system"), "The role that carries instructions.").for_kinds(&[Kind::Chat]),
+    key(Upstreams, "replay_reasoning", Shape::Choice(ReplayReasoning::NAMES), Value("auto"), "Which reasoning of the model is sent back in the field that it came in (`reasoning_content`, `reasoning`): `auto` sends that of a tool turn that is under way, except to hosts that refuse the field; `always` also that of earlier turns; `never` none. What is left out is reported as a loss.").for_kinds(&[Kind::Chat]),
     key(Upstreams, "image_urls", Shape::Choice(ImageUrls::NAMES), Value("pass"), "`pass` hands image addresses on; `fetch` fetches them here and sends the bytes.").for_kinds(REMOTE),
     key(Upstreams, "stream_usage", Shape::Boolean, Value("true"), "Ask for token counts at the end of a stream.").for_kinds(&[Kind::Chat]),
     key(Upstreams, "history_recovery", Shape::Boolean, Value("false"), "Try once more with a repaired history when the upstream finds no call for a tool result.").for_kinds(REMOTE),

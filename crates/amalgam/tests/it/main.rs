@@ -29,6 +29,7 @@ mod knowledge;
 mod mcp_tools;
 mod models;
 mod outage;
+mod reasoning_replay;
 mod requirements;
 mod responses_door;
 mod resume;

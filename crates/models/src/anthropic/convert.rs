@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use amalgam_core::{Choice, Delivery, Entry, Fault, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
 use amalgam_protocol::{CreateResponse, Raw, Shape, TextFormat, Writer};
 
+use crate::thoughts::asks_for_sealed;
+
 use super::{
     answer::{Answer, has_object_root},
     content::text_block,
@@ -77,7 +79,7 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         note: Note {
             model: request.model.to_owned(),
             seal_context: request.seal_context.to_owned(),
-            wants_sealed_reasoning: settings.include.iter().any(|word| word == "reasoning.encrypted_content"),
+            wants_sealed_reasoning: asks_for_sealed(&settings.include),
             own: answer.to_note(),
             ..Note::default()
         },

@@ -6,7 +6,7 @@ use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelError, ModelEvent, 
 use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Usage, Writer};
 use bytes::Bytes;
 
-use crate::decode::Decode;
+use crate::{decode::Decode, thoughts::Sealing};
 
 use super::{
     answer::{Answer, WRAPPER, bare_object},
@@ -39,28 +39,13 @@ pub(super) struct Decoder {
     done: bool,
 }
 
-/// Whether, by whom and for whom thoughts are sealed.
-struct Sealing {
-    wanted: bool,
-    upstream: String,
-    model: String,
-    context: String,
-    seal: Arc<dyn Seal>,
-}
-
 impl Decoder {
     pub(super) fn new(prepared: &Prepared, upstream: &str, seal: Arc<dyn Seal>) -> Self {
         let note = &prepared.note;
         Self {
             calls: prepared.calls.clone(),
             answer: Answer::from_note(note.own.as_deref()),
-            sealing: Sealing {
-                wanted: note.wants_sealed_reasoning,
-                upstream: upstream.to_owned(),
-                model: note.model.clone(),
-                context: note.seal_context.clone(),
-                seal,
-            },
+            sealing: Sealing::new(note, upstream, seal),
             open: Vec::new(),
             held: Vec::new(),
             speaking: false,
@@ -230,7 +215,7 @@ impl Decoder {
 
     fn delta_thinking(&mut self, index: u64, from: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
         let thinking = from.get("thinking").and_then(Raw::as_str).unwrap_or_default();
-        let wanted = self.sealing.wanted;
+        let wanted = self.sealing.is_wanted();
         if let Some(Block::Thinking { text, shown, .. }) = self.block(index)
             && !thinking.is_empty()
         {
@@ -285,15 +270,19 @@ impl Decoder {
             Block::Thinking { text, signature, shown } => {
                 let mut thoughts = Thoughts::default();
                 thoughts.add(&text, &signature);
-                if shown || self.sealing.wanted {
-                    events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealing.close(thoughts) });
+                if shown || self.sealing.is_wanted() {
+                    events.push(ModelEvent::ReasoningEnd {
+                        encrypted_content: self.sealing.close(|writer| thoughts.write(writer)),
+                    });
                 }
             }
             Block::Redacted { data } => {
                 let mut thoughts = Thoughts::default();
                 thoughts.add_redacted(&data);
-                if self.sealing.wanted {
-                    events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealing.close(thoughts) });
+                if self.sealing.is_wanted() {
+                    events.push(ModelEvent::ReasoningEnd {
+                        encrypted_content: self.sealing.close(|writer| thoughts.write(writer)),
+                    });
                 }
             }
             Block::PassedBy => {}
@@ -385,12 +374,6 @@ impl Decoder {
 
     fn block(&mut self, index: u64) -> Option<&mut Block> {
         self.open.iter_mut().find(|(key, _)| *key == index).map(|(_, block)| block)
-    }
-}
-
-impl Sealing {
-    fn close(&self, thoughts: Thoughts) -> Option<String> {
-        self.wanted.then(|| thoughts.seal(&self.upstream, &self.model, &self.context, &*self.seal))
     }
 }
 

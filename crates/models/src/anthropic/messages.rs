@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use amalgam_core::{Call, Entry, History, Losses, Output, Seal, wire_name};
 use amalgam_protocol::{Content, Item, ItemKind, Part, PartKind, Raw, Role, Shape, Writer};
 
-use crate::thoughts::{THOUGHTS_OF_OTHERS, told_thoughts};
+use crate::thoughts::{Owner, THOUGHTS_OF_OTHERS, told_thoughts};
 
 use super::{
     content::{Blocks, Place, is_blank, text_block},
@@ -232,8 +232,8 @@ impl Messages {
         let Some(sealed) = reasoning.encrypted_content.filter(|sealed| !sealed.is_empty()) else {
             return self.losses.add("input.reasoning", "it came without encrypted_content");
         };
-        let Context { upstream, model, seal_context, seal, .. } = context;
-        match thinking::open(&sealed.decode(), upstream, model, seal_context, *seal) {
+        let Context { upstream, model, seal_context, seal, .. } = *context;
+        match thinking::open(&sealed.decode(), Owner { upstream, model, context: seal_context, seal }) {
             Some(_) if !context.replay => self.losses.add("input.reasoning", "thinking is off for this call"),
             Some(blocks) => {
                 let turn = turn_of(&mut self.turns, Side::Assistant);

@@ -3,8 +3,10 @@
 //! A thinking block is only good together with its signature, and only for the upstream that signed it. The client gets
 //! both sealed as `encrypted_content`; what comes back is opened here and replayed as it was.
 
-use amalgam_core::{Losses, Seal};
+use amalgam_core::Losses;
 use amalgam_protocol::{CreateResponse, Raw, Writer};
+
+use crate::thoughts::Owner;
 
 /// The smallest budget that the wire takes.
 const SMALLEST_BUDGET: u64 = 1024;
@@ -172,28 +174,16 @@ impl Thoughts {
         });
     }
 
-    /// Text for the client, bound to the upstream, to its model, and to whom the turn belongs.
-    pub(super) fn seal(self, upstream: &str, model: &str, context: &str, seal: &dyn Seal) -> String {
-        let mut writer = Writer::with_capacity(self.blocks.bytes().len() + 64);
-        writer.object(|writer| {
-            writer.key("upstream").string(upstream);
-            writer.key("model").string(model);
-            writer.key("blocks").array(|writer| writer.valid(self.blocks.bytes()));
-        });
-        seal.seal(context, writer.bytes())
+    /// Writes the field that is sealed.
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.key("blocks").array(|writer| writer.valid(self.blocks.bytes()));
     }
 }
 
-/// The blocks inside a sealed text, as JSON values separated by commas; nothing if they are not this upstream's and this
-/// model's. Earlier versions did not note the model.
-pub(super) fn open(sealed: &str, upstream: &str, model: &str, context: &str, seal: &dyn Seal) -> Option<Vec<u8>> {
-    let plain = seal.open(context, sealed)?;
+/// The blocks inside a sealed text, as JSON values separated by commas; nothing if they are not the owner's.
+pub(super) fn open(sealed: &str, owner: Owner<'_>) -> Option<Vec<u8>> {
+    let plain = owner.open(sealed)?;
     let raw = Raw::parse(&plain).ok()?;
-    if !raw.get("upstream")?.as_str()?.is(upstream)
-        || !raw.get("model").and_then(Raw::as_str).is_none_or(|own| own.is(model))
-    {
-        return None;
-    }
     let mut writer = Writer::with_capacity(plain.len());
     raw.get("blocks")?.elements().for_each(|block| writer.raw(block));
     (!writer.bytes().is_empty()).then(|| writer.into_bytes())

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::{super::Wire, *};
 use crate::{
-    chat::convert,
+    chat::{Replay, convert},
     settings::{SystemRole, ToolCalls},
+    testing::PlainSeal,
 };
 
 const WIRE: Wire = Wire {
@@ -16,7 +17,7 @@ const WIRE: Wire = Wire {
     system_role: SystemRole::System,
     stream_usage: true,
     newer_limit: false,
-    replays_reasoning: true,
+    replay: Replay::Never,
 };
 
 fn body(request: Value) -> (Value, Option<String>) {
@@ -33,7 +34,7 @@ fn body(request: Value) -> (Value, Option<String>) {
         images: &HashMap::new(),
         message: &Bytes::new(),
     };
-    let prepared = convert::prepare(WIRE, &request).unwrap();
+    let prepared = convert::prepare(WIRE, &request, "here", &PlainSeal).unwrap();
     (serde_json::from_slice(&prepared.body.whole()).unwrap(), prepared.note.own)
 }
 

@@ -1,11 +1,14 @@
 //! A request as Chat Completions takes it: everything beside the messages, and what the wire has no place for.
 
 use amalgam_core::{
-    Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Note, Offer, Prepared, Toolset,
+    Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset,
 };
 use amalgam_protocol::{CreateResponse, JsonSchemaFormat, Raw, TextFormat, Writer};
 
-use crate::settings::ToolCalls;
+use crate::{
+    settings::ToolCalls,
+    thoughts::{Owner, asks_for_sealed},
+};
 
 use super::{Wire, constrained, messages};
 
@@ -22,7 +25,12 @@ const NOT_HANDED_ON: [(&str, Option<&str>); 7] = [
 ];
 
 /// Translates a request.
-pub(super) fn prepare(wire: Wire, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+pub(super) fn prepare(
+    wire: Wire,
+    request: &ModelRequest<'_>,
+    upstream: &str,
+    seal: &dyn Seal,
+) -> Result<Prepared, Fault> {
     let settings = request.settings;
     let mut toolset = Toolset::plain(settings, request.history)?;
     let mut losses = Losses::default();
@@ -38,7 +46,8 @@ pub(super) fn prepare(wire: Wire, request: &ModelRequest<'_>) -> Result<Prepared
     body.writer.outside(b"{");
     body.field("model").string(request.model);
     let preamble = constrained.then(|| constrained::preamble(&toolset, &settings.text.format));
-    body.field("messages").array(|writer| messages::write(writer, wire, request, preamble, &mut losses));
+    let owner = Owner { upstream, model: request.model, context: request.seal_context, seal };
+    body.field("messages").array(|writer| messages::write(writer, wire, request, owner, preamble, &mut losses));
     body.delivery(wire, request.delivery);
     match constrained {
         true => body.constrained(&toolset, settings, &mut losses),
@@ -56,7 +65,14 @@ pub(super) fn prepare(wire: Wire, request: &ModelRequest<'_>) -> Result<Prepared
         losses: losses.into_list(),
         delivery: request.delivery,
         calls,
-        note: Note { wants_logprobs, own: constrained.then(|| constrained::NOTE.to_owned()), ..Note::default() },
+        note: Note {
+            model: request.model.to_owned(),
+            seal_context: request.seal_context.to_owned(),
+            wants_sealed_reasoning: asks_for_sealed(&settings.include),
+            wants_logprobs,
+            own: constrained.then(|| constrained::NOTE.to_owned()),
+            ..Note::default()
+        },
     })
 }
 

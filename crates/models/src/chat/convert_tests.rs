@@ -5,14 +5,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::SystemRole;
+use crate::{chat::Replay, settings::SystemRole, testing::PlainSeal};
 
 const WIRE: Wire = Wire {
     tool_calls: ToolCalls::Native,
     system_role: SystemRole::System,
     stream_usage: true,
     newer_limit: false,
-    replays_reasoning: true,
+    replay: Replay::RunningTurn,
 };
 
 fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared, Fault> {
@@ -31,7 +31,7 @@ fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared,
         images: if request.get("fetched").is_some() { &images } else { &none },
         message: &Bytes::new(),
     };
-    prepare(wire, &request)
+    prepare(wire, &request, "here", &PlainSeal)
 }
 
 /// The body of a whole request without what every body has, and the losses.
@@ -397,10 +397,40 @@ fn thoughts_go_back_only_inside_the_tool_turn_that_is_under_way() {
     thoughtful["reasoning_content"] = json!("new");
     let over = "input.reasoning: thoughts of turns that are over were left out".to_owned();
     assert_eq!(messages(WIRE, request.clone()), (turn(thoughtful), vec![over.clone()]));
-    let (without, losses) = messages(Wire { replays_reasoning: false, ..WIRE }, request);
+    let (without, losses) = messages(Wire { replay: Replay::Never, ..WIRE }, request);
     assert_eq!(without, turn(asked));
     let now = "input.reasoning: this upstream does not take thoughts back; they were left out".to_owned();
     assert_eq!(losses, [over, now]);
+}
+
+#[test]
+fn thoughts_that_this_upstream_sealed_go_back_whole_in_their_own_field() {
+    let sealed = |upstream: &str, field: &str| {
+        let plain = json!({"upstream": upstream, "model": "m", "field": field, "text": "all of it"});
+        PlainSeal.seal("", plain.to_string().as_bytes())
+    };
+    let request = |sealed: String| {
+        let thought = json!({"type": "reasoning", "encrypted_content": sealed,
+            "summary": [{"type": "summary_text", "text": "some"}]});
+        json!({"input": [
+            {"role": "user", "content": "a"}, thought, {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c"}, thought, call("c1", "f", "{}"), output("c1", json!("x"))
+        ]})
+    };
+    for field in ["reasoning_content", "reasoning", "thinking"] {
+        let (running, losses) = messages(WIRE, request(sealed("here", field)));
+        assert_eq!((running[1].get(field), &running[3][field]), (None, &json!("all of it")));
+        assert_eq!(losses, ["input.reasoning: thoughts of turns that are over were left out"]);
+        let (always, losses) = messages(Wire { replay: Replay::Always, ..WIRE }, request(sealed("here", field)));
+        assert_eq!((&always[1][field], &always[3][field]), (&json!("all of it"), &json!("all of it")));
+        assert_eq!(losses, Vec::<String>::new());
+        let (never, losses) = messages(Wire { replay: Replay::Never, ..WIRE }, request(sealed("here", field)));
+        assert!(!never.to_string().contains("all of it"), "{never:#}");
+        assert_eq!(losses.len(), 2);
+    }
+    let (foreign, losses) = messages(WIRE, request(sealed("elsewhere", "reasoning")));
+    assert!(!foreign.to_string().contains("all of it"), "{foreign:#}");
+    assert_eq!(losses, [format!("input.reasoning: {}", crate::thoughts::THOUGHTS_OF_OTHERS)]);
 }
 
 #[test]
@@ -429,7 +459,7 @@ fn thoughts_that_another_upstream_sealed_are_told_by_their_summary() {
     told["content"] = json!("[Summary of earlier reasoning]\nnew");
     turn["reasoning_content"] = json!("new");
     assert_eq!(messages(WIRE, request.clone()), (expected(turn), vec![loss.clone()]));
-    let strict = Wire { replays_reasoning: false, ..WIRE };
+    let strict = Wire { replay: Replay::Never, ..WIRE };
     assert_eq!(messages(strict, request), (expected(told), vec![loss]));
 }
 
@@ -451,7 +481,8 @@ fn a_summary_of_what_came_before_is_a_message_of_the_user() {
         images: &images,
         message: &Bytes::new(),
     };
-    let body: Value = serde_json::from_slice(&prepare(WIRE, &request).unwrap().body.whole()).unwrap();
+    let body: Value =
+        serde_json::from_slice(&prepare(WIRE, &request, "here", &PlainSeal).unwrap().body.whole()).unwrap();
     let expected = [("system", "rules"), ("user", "so far"), ("user", "go on")];
     assert_eq!(body["messages"], json!(expected.map(|(role, content)| json!({"role": role, "content": content}))));
 }
@@ -473,7 +504,8 @@ fn outputs_follow_the_order_of_the_calls_even_where_the_history_does_not() {
         images: &images,
         message: &Bytes::new(),
     };
-    let body: Value = serde_json::from_slice(&prepare(WIRE, &request).unwrap().body.whole()).unwrap();
+    let body: Value =
+        serde_json::from_slice(&prepare(WIRE, &request, "here", &PlainSeal).unwrap().body.whole()).unwrap();
     assert_eq!(body["messages"][1], json!({"role": "tool", "tool_call_id": "c1", "content": "1"}));
     assert_eq!(body["messages"][2], json!({"role": "tool", "tool_call_id": "c2", "content": "2"}));
 }

@@ -1,19 +1,21 @@
 //! Answers of Chat Completions, streamed or whole, in all the dialects that servers speak.
 
-use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, Prepared};
+use std::sync::Arc;
+
+use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, Prepared, Seal};
 use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Shape, Usage, Writer};
 use bytes::Bytes;
 
-use crate::{decode::Decode, template::Template};
+use crate::{decode::Decode, template::Template, thoughts::Sealing};
 
 use super::{
+    THOUGHTS_FIELDS,
     calls::Calls,
     constrained::{self, AnswerReader},
     failure,
 };
 
 /// Reads one answer.
-#[derive(Debug)]
 pub(super) struct Decoder {
     calls: Calls,
     wants_logprobs: bool,
@@ -24,6 +26,10 @@ pub(super) struct Decoder {
     said: bool,
     /// Thoughts are open.
     thinking: bool,
+    /// The open thoughts, escaped, if they are to be sealed, and the field that they came in.
+    thoughts: Vec<u8>,
+    thoughts_field: &'static str,
+    sealing: Sealing,
     /// A message has come, if only an empty one.
     answered: bool,
     /// Something of an answer has come: text, thoughts or calls.
@@ -40,7 +46,7 @@ pub(super) struct Decoder {
 /// The pieces of one message or delta, in the order in which they are passed on.
 #[derive(Default)]
 struct Delta<'a> {
-    thoughts: Option<Raw<'a>>,
+    thoughts: Option<(&'static str, Raw<'a>)>,
     content: Option<Raw<'a>>,
     refusal: Option<JsonStr<'a>>,
     annotations: Option<Raw<'a>>,
@@ -56,7 +62,7 @@ enum Piece {
 }
 
 impl Decoder {
-    pub(super) fn new(prepared: &Prepared) -> Self {
+    pub(super) fn new(prepared: &Prepared, upstream: &str, seal: Arc<dyn Seal>) -> Self {
         let constrained = prepared.note.own.as_deref() == Some(constrained::NOTE);
         Self {
             calls: Calls::new(prepared.calls.clone()),
@@ -65,6 +71,9 @@ impl Decoder {
             begun: false,
             said: false,
             thinking: false,
+            thoughts: Vec::new(),
+            thoughts_field: THOUGHTS_FIELDS[0],
+            sealing: Sealing::new(&prepared.note, upstream, seal),
             answered: false,
             heard: false,
             late: Vec::new(),
@@ -151,8 +160,10 @@ impl Decoder {
                 "content" => delta.content = Some(value),
                 "refusal" => delta.refusal = value.as_str(),
                 // The same thoughts under two names count once.
-                "reasoning_content" | "reasoning" | "thinking" => {
-                    delta.thoughts = delta.thoughts.filter(|known| known.text() != "\"\"").or(Some(value));
+                name if let Some(field) = THOUGHTS_FIELDS.into_iter().find(|field| *field == name)
+                    && delta.thoughts.is_none_or(|(_, known)| known.text() == "\"\"") =>
+                {
+                    delta.thoughts = Some((field, value));
                 }
                 "annotations" => delta.annotations = Some(value),
                 "tool_calls" => delta.tool_calls = Some(value),
@@ -160,7 +171,8 @@ impl Decoder {
                 _ => {}
             }
         }
-        if let Some(thoughts) = delta.thoughts {
+        if let Some((field, thoughts)) = delta.thoughts {
+            self.thoughts_field = field;
             self.think(thoughts, data, events);
         }
         if let Some(content) = delta.content {
@@ -228,11 +240,16 @@ impl Decoder {
 
     fn say(&mut self, event: ModelEvent, events: &mut Vec<ModelEvent>) {
         (self.said, self.heard) = (true, true);
-        if self.calls.is_empty() {
-            self.stop_thinking(events);
-            return events.push(event);
+        self.stop_thinking(events);
+        self.pass(event, events);
+    }
+
+    /// Passes an event on, or keeps it until the calls are over.
+    fn pass(&mut self, event: ModelEvent, events: &mut Vec<ModelEvent>) {
+        match self.calls.is_empty() {
+            true => events.push(event),
+            false => self.late.push(event),
         }
-        self.late.push(event);
     }
 
     /// A text, an object around one, or a list of either.
@@ -240,15 +257,11 @@ impl Decoder {
         match thoughts.shape() {
             Shape::String => {
                 let Some(text) = thoughts.as_str().filter(|text| !text.is_empty()) else { return };
-                self.heard = true;
-                let event = ModelEvent::ReasoningSummary(Literal::within(data, text));
-                match self.calls.is_empty() {
-                    true => {
-                        self.thinking = true;
-                        events.push(event);
-                    }
-                    false => self.late.push(event),
+                (self.heard, self.thinking) = (true, true);
+                if self.sealing.is_wanted() {
+                    self.thoughts.extend_from_slice(text.escaped().as_bytes());
                 }
+                self.pass(ModelEvent::ReasoningSummary(Literal::within(data, text)), events);
             }
             Shape::Array => thoughts.elements().for_each(|element| self.think(element, data, events)),
             Shape::Object => {
@@ -263,7 +276,12 @@ impl Decoder {
 
     fn stop_thinking(&mut self, events: &mut Vec<ModelEvent>) {
         if std::mem::take(&mut self.thinking) {
-            events.push(ModelEvent::ReasoningEnd { encrypted_content: None });
+            let text = std::mem::take(&mut self.thoughts);
+            let encrypted_content = self.sealing.close(|writer| {
+                writer.key("field").string(self.thoughts_field);
+                writer.key("text").escaped(&[&text]);
+            });
+            self.pass(ModelEvent::ReasoningEnd { encrypted_content }, events);
         }
     }
 

@@ -2,6 +2,7 @@ use amalgam_core::{CallMap, Delivery, Note};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing::PlainSeal;
 
 /// What an answer adds up to, in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +36,7 @@ fn frame(data: &str) -> Frame {
 
 /// The events of a stream; `[DONE]` is a frame like any other.
 fn streamed(frames: &[Value]) -> Result<Vec<ModelEvent>, ModelError> {
-    let mut decoder = Decoder::new(&prepared());
+    let mut decoder = Decoder::new(&prepared(), "here", Arc::new(PlainSeal));
     let mut events = Vec::new();
     for value in frames {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -49,7 +50,7 @@ fn streamed(frames: &[Value]) -> Result<Vec<ModelEvent>, ModelError> {
 
 fn whole(body: &Value) -> Result<Vec<ModelEvent>, ModelError> {
     let mut events = Vec::new();
-    Decoder::new(&prepared()).whole(body.to_string().into(), &mut events)?;
+    Decoder::new(&prepared(), "here", Arc::new(PlainSeal)).whole(body.to_string().into(), &mut events)?;
     Ok(events)
 }
 
@@ -370,4 +371,44 @@ fn a_call_that_was_cut_off_stays_open() {
         [Said::Call { id: Some("c".into()), name: "f".into(), arguments: "{\"a\":".into(), ended: false }]
     );
     assert_eq!(answer.finish, Finish::Length);
+}
+
+#[test]
+fn thoughts_are_sealed_with_the_field_that_they_came_in() {
+    let thought = |field: &str, text: &str| json!({"choices": [{"delta": {field: text}}]});
+    let said = |text: &str| json!({"choices": [{"delta": {"content": text}}]});
+    let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}}]});
+    let sealed = |field: &str, frames: &[Value]| {
+        let mut prepared = prepared();
+        prepared.note = Note {
+            model: "m".to_owned(),
+            seal_context: "t".to_owned(),
+            wants_sealed_reasoning: true,
+            ..Note::default()
+        };
+        let mut decoder = Decoder::new(&prepared, "here", Arc::new(PlainSeal));
+        let mut events = Vec::new();
+        for value in frames {
+            decoder.frame(frame(&value.to_string()), &mut events).unwrap();
+        }
+        decoder.frame(frame("[DONE]"), &mut events).unwrap();
+        let ends = events.iter().filter_map(|event| match event {
+            ModelEvent::ReasoningEnd { encrypted_content } => encrypted_content.clone(),
+            _ => None,
+        });
+        let ends: Vec<String> = ends.collect();
+        let expected = |text: &str| {
+            let plain = format!(r#"{{"upstream":"here","model":"m","field":"{field}","text":"{text}"}}"#);
+            PlainSeal.seal("t", plain.as_bytes())
+        };
+        (ends, expected("ab"), expected("late"))
+    };
+    for field in THOUGHTS_FIELDS {
+        let (ends, first, _) = sealed(field, &[thought(field, "a"), thought(field, "b"), said("x")]);
+        assert_eq!(ends, [first]);
+        let (ends, first, _) = sealed(field, &[thought(field, "ab"), call.clone()]);
+        assert_eq!(ends, [first]);
+        let (ends, first, late) = sealed(field, &[thought(field, "ab"), call.clone(), thought(field, "late")]);
+        assert_eq!(ends, [first, late]);
+    }
 }

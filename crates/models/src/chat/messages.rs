@@ -12,11 +12,11 @@ use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, PartKind, Raw, Ro
 
 use crate::{
     settings::{SystemRole, ToolCalls},
-    thoughts::{THOUGHTS_OF_OTHERS, told_thoughts},
+    thoughts::{Owner, THOUGHTS_OF_OTHERS, told_thoughts},
 };
 
 use super::{
-    Wire,
+    Replay, THOUGHTS_FIELDS, Wire,
     parts::{ChatPart, Escaped, PartReader, kept, own, write_joined},
 };
 
@@ -30,6 +30,7 @@ pub(super) fn write<'a>(
     writer: &mut Writer,
     wire: Wire,
     request: &ModelRequest<'a>,
+    owner: Owner<'_>,
     preamble: Option<String>,
     losses: &mut Losses,
 ) {
@@ -39,6 +40,7 @@ pub(super) fn write<'a>(
         writer,
         parts,
         wire,
+        owner,
         leading: Some(Vec::new()),
         preamble,
         turn: Turn::default(),
@@ -67,6 +69,7 @@ struct Conversation<'a, 'w> {
     writer: &'w mut Writer,
     parts: PartReader<'a, 'w>,
     wire: Wire,
+    owner: Owner<'w>,
     /// Instructions at the front, until something else is said.
     leading: Option<Vec<Escaped<'a>>>,
     preamble: Option<String>,
@@ -80,6 +83,8 @@ struct Conversation<'a, 'w> {
 struct Turn<'a> {
     texts: Vec<Escaped<'a>>,
     thoughts: Vec<Escaped<'a>>,
+    /// The field that the upstream gives its thoughts in, where that is known.
+    thoughts_field: Option<&'static str>,
     calls: Vec<Call<'a>>,
     outputs: Vec<Output<'a>>,
 }
@@ -161,25 +166,38 @@ impl<'a> Conversation<'a, '_> {
         if !self.turn.outputs.is_empty() {
             self.flush();
         }
+        let sealed = reasoning.encrypted_content.filter(|sealed| !sealed.is_empty());
+        let opened = sealed.and_then(|sealed| self.owner.open(&sealed.decode()));
+        let own = opened.as_deref().and_then(|plain| Raw::parse(plain).ok());
+        let is_foreign = sealed.is_some() && own.is_none();
+        if is_foreign {
+            self.lose_thoughts(THOUGHTS_OF_OTHERS);
+        }
         let given = |parts: &[Part<'a>]| parts.iter().filter_map(Part::text).map(kept).collect::<Vec<_>>();
-        let mut thoughts = given(&reasoning.content.0);
+        let mut thoughts: Vec<Escaped<'a>> = match own.and_then(|own| own.get("text")?.as_str()) {
+            Some(text) => vec![text.escaped().as_bytes().to_vec().into()],
+            None => given(&reasoning.content.0),
+        };
         if thoughts.is_empty() {
             thoughts = given(&reasoning.summary.0);
         }
-        // This wire seals nothing, so that whoever sealed these thoughts was another one.
-        let sealed = reasoning.encrypted_content.is_some_and(|sealed| !sealed.is_empty());
-        if sealed {
-            self.lose_thoughts(THOUGHTS_OF_OTHERS);
-        }
-        // Thoughts of turns that are over are of no use to any model that had them, and no server wants them.
-        match live && !thoughts.is_empty() {
-            true if self.wire.replays_reasoning => self.turn.thoughts.append(&mut thoughts),
-            _ if sealed => self.turn.texts.extend(told_thoughts(reasoning).map(|told| own(&told))),
-            true => {
-                self.lose_thoughts("this upstream does not take thoughts back; they were left out");
-            }
-            false if thoughts.is_empty() => {}
-            false => self.lose_thoughts("thoughts of turns that are over were left out"),
+        let wanted = match self.wire.replay {
+            Replay::Never => false,
+            Replay::RunningTurn => live,
+            Replay::Always => true,
+        };
+        if wanted && !thoughts.is_empty() {
+            let field = own.and_then(|own| own.get("field")?.as_str());
+            let known = THOUGHTS_FIELDS.into_iter().find(|known| field.is_some_and(|field| field.is(known)));
+            self.turn.thoughts_field = known.or(self.turn.thoughts_field);
+            self.turn.thoughts.append(&mut thoughts);
+        } else if is_foreign {
+            self.turn.texts.extend(told_thoughts(reasoning).map(|told| super::parts::own(&told)));
+        } else if !thoughts.is_empty() {
+            self.lose_thoughts(match live {
+                true => "this upstream does not take thoughts back; they were left out",
+                false => "thoughts of turns that are over were left out",
+            });
         }
     }
 
@@ -196,6 +214,8 @@ impl<'a> Conversation<'a, '_> {
                 ToolCalls::Native => self.native(&turn),
                 ToolCalls::Constrained => self.told(&turn),
             }
+        } else if !turn.thoughts.is_empty() {
+            self.lose_thoughts("thoughts that nothing was said after were left out");
         }
         // The next turn finds the room of this one.
         turn.clear();
@@ -250,7 +270,8 @@ impl<'a> Conversation<'a, '_> {
                 false => write_joined(writer.key("content"), &turn.texts, PARAGRAPH),
             }
             if !turn.thoughts.is_empty() {
-                write_joined(writer.key("reasoning_content"), &turn.thoughts, PARAGRAPH);
+                let field = turn.thoughts_field.unwrap_or(THOUGHTS_FIELDS[0]);
+                write_joined(writer.key_text(field), &turn.thoughts, PARAGRAPH);
             }
             if !turn.calls.is_empty() {
                 let calls = turn.calls.iter();
@@ -312,7 +333,8 @@ impl<'a> Conversation<'a, '_> {
 
 impl<'a> Turn<'a> {
     fn clear(&mut self) {
-        let Self { texts, thoughts, calls, outputs } = self;
+        let Self { texts, thoughts, thoughts_field, calls, outputs } = self;
+        *thoughts_field = None;
         texts.clear();
         thoughts.clear();
         calls.clear();

@@ -6,6 +6,8 @@ use amalgam_protocol::{
 };
 use serde_json::{Value, json};
 
+use crate::thoughts::Owner;
+
 use super::{
     hints::Hints,
     schema,
@@ -58,7 +60,7 @@ pub(super) fn losses(settings: &CreateResponse<'_>) -> Vec<Loss> {
 }
 
 /// Items of the history that change nothing here, each kind once.
-pub(super) fn unread(history: &History<'_>) -> Vec<Loss> {
+pub(super) fn unread(history: &History<'_>, owner: Owner<'_>) -> Vec<Loss> {
     let mut losses = Losses::default();
     for entry in &history.entries {
         let loss = match entry {
@@ -68,7 +70,8 @@ pub(super) fn unread(history: &History<'_>) -> Vec<Loss> {
                 Loss::new(format!("input.{kind}"), "the demo model does not read it")
             }
             Entry::Reasoning(Item { kind: ItemKind::Reasoning(reasoning), .. })
-                if reasoning.encrypted_content.is_some_and(|sealed| !sealed.is_empty()) =>
+                if let Some(sealed) = reasoning.encrypted_content.filter(|sealed| !sealed.is_empty())
+                    && owner.open(&sealed.decode()).is_none() =>
             {
                 Loss::new("input.reasoning", "the demo model does not read it")
             }

@@ -4,6 +4,8 @@ use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelEvent, unwrap_custo
 use amalgam_protocol::{Literal, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::thoughts::Sealing;
+
 /// The longest piece that counts as one token.
 const LONGEST_PIECE: usize = 16;
 
@@ -53,7 +55,7 @@ impl Script {
     }
 
     /// The events in order, in batches that are sent one after the other.
-    pub(super) fn batches(&self, model: &str, calls: &CallMap) -> Vec<Vec<ModelEvent>> {
+    pub(super) fn batches(&self, model: &str, calls: &CallMap, sealing: &Sealing) -> Vec<Vec<ModelEvent>> {
         let mut output_tokens = 0;
         let mut reasoning_tokens = 0;
         let mut batches = vec![vec![ModelEvent::Begun { id: None, model: Some(model.to_owned()) }]];
@@ -62,7 +64,8 @@ impl Script {
                 reasoning_tokens += 1;
                 batches.push(vec![ModelEvent::ReasoningSummary(Literal::from_text(piece))]);
             }
-            batches.push(vec![ModelEvent::ReasoningEnd { encrypted_content: None }]);
+            let encrypted_content = sealing.close(|writer| writer.key("text").string(text));
+            batches.push(vec![ModelEvent::ReasoningEnd { encrypted_content }]);
         }
         if let Some(text) = self.message.as_deref().filter(|text| !text.is_empty()) {
             for piece in pieces(text) {

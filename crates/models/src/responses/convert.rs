@@ -6,6 +6,8 @@
 use amalgam_core::{Chain, Delivery, Entry, History, ModelRequest, Note, Prepared, Seal};
 use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
 
+use crate::thoughts::asks_for_sealed;
+
 use super::items::{self, Context};
 
 /// Translates a request. Losses of the history itself are told elsewhere.
@@ -61,7 +63,7 @@ pub(super) fn note(request: &ModelRequest<'_>) -> Note {
     Note {
         model: request.model.to_owned(),
         seal_context: request.seal_context.to_owned(),
-        wants_sealed_reasoning: included("reasoning.encrypted_content"),
+        wants_sealed_reasoning: asks_for_sealed(&request.settings.include),
         wants_logprobs: included("message.output_text.logprobs"),
         ..Note::default()
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::responses::{envelope, testing::PlainSeal};
+use crate::{testing::PlainSeal, thoughts::Owner};
 
 /// The body that is sent for a request, and what is lost.
 fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<Loss>) {
@@ -249,9 +249,10 @@ fn a_call_without_its_output_becomes_a_note_of_the_users() {
 #[test]
 fn thoughts_go_back_to_the_upstream_that_had_them_and_nowhere_else() {
     let sealed = |upstream: &str, model: &str, context: &str| {
-        let raw = Raw::parse(br#"{"id":"rs_real","content":"gAAA\/secret"}"#).unwrap();
-        let content = raw.get("content").unwrap().as_str().unwrap();
-        envelope::seal(upstream, model, raw.get("id").unwrap().as_str(), content, context, &PlainSeal)
+        Owner { upstream, model, context, seal: &PlainSeal }.seal(|writer| {
+            writer.key("id").string("rs_real");
+            writer.key("encrypted_content").string("gAAA/secret");
+        })
     };
     let item = |sealed: &str, summary: &str| {
         let parts = if summary.is_empty() { json!([]) } else { json!([{"type": "summary_text", "text": summary}]) };

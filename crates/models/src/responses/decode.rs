@@ -12,10 +12,10 @@ use amalgam_core::{CallKind, Finish, ModelError, ModelEvent, Note, Seal};
 use amalgam_protocol::{Ends, Event, EventKind, Frame, Json, Raw, Shape, Usage};
 use bytes::Bytes;
 
-use crate::{decode::Decode, template::Template};
+use crate::{decode::Decode, template::Template, thoughts::Sealing};
 
 use super::{
-    envelope, failure,
+    failure,
     open::{Differs, Kind, OpenItem, Voice},
 };
 use last::{Seen, find_again};
@@ -25,8 +25,7 @@ const DEPTH: usize = 128;
 
 /// Reads one answer.
 pub(super) struct Decoder {
-    upstream: String,
-    seal: Arc<dyn Seal>,
+    sealing: Sealing,
     note: Note,
     open: Vec<OpenItem>,
     next_key: u64,
@@ -60,8 +59,7 @@ enum Unreadable {
 impl Decoder {
     pub(super) fn new(upstream: &str, seal: Arc<dyn Seal>, note: Note) -> Self {
         Self {
-            upstream: upstream.to_owned(),
-            seal,
+            sealing: Sealing::new(&note, upstream, seal),
             note,
             open: Vec::new(),
             next_key: 0,
@@ -258,7 +256,7 @@ impl Decoder {
                     settled = parts(&mut open, "content", Voice::Thought, events);
                 }
                 open.item_fields(item, events);
-                events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealed(item) });
+                events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealed(&open, item) });
                 settled
             }
             Kind::Call { .. } => open.end_call(item, whole, events),
@@ -270,13 +268,22 @@ impl Decoder {
         self.settle(settled)
     }
 
-    fn sealed(&self, item: Raw<'_>) -> Option<String> {
-        if !self.note.wants_sealed_reasoning {
+    /// What the upstream needs back to know its reasoning again: its id and its encrypted content, or the reasoning itself
+    /// where the upstream encrypts nothing. Reasoning that says nothing is not sealed.
+    fn sealed(&self, open: &OpenItem, item: Raw<'_>) -> Option<String> {
+        let encrypted = item.get("encrypted_content").and_then(Raw::as_str).filter(|content| !content.is_empty());
+        if encrypted.is_none() && !open.has_thoughts() {
             return None;
         }
-        let content = item.get("encrypted_content")?.as_str().filter(|content| !content.is_empty())?;
-        let id = item.get("id").and_then(Raw::as_str);
-        Some(envelope::seal(&self.upstream, &self.note.model, id, content, &self.note.seal_context, &*self.seal))
+        self.sealing.close(|writer| {
+            if let Some(id) = item.get("id").and_then(Raw::as_str) {
+                writer.key("id").json_str(id);
+            }
+            match encrypted {
+                Some(content) => writer.key("encrypted_content").json_str(content),
+                None => open.write_thoughts(writer),
+            }
+        })
     }
 
     /// Text that differs from its own end is the upstream's affair, unless we passed over an event: then text is missing.
@@ -336,7 +343,10 @@ impl Decoder {
                     self.end_item(item, final_item, whole, events)?;
                 }
                 (_, Kind::Message(_)) => events.push(ModelEvent::MessageEnd),
-                (_, Kind::Reasoning { .. }) => events.push(ModelEvent::ReasoningEnd { encrypted_content: None }),
+                (final_item, Kind::Reasoning { .. }) => {
+                    let encrypted_content = self.sealed(&item, final_item.unwrap_or(Raw::EMPTY_OBJECT));
+                    events.push(ModelEvent::ReasoningEnd { encrypted_content });
+                }
                 (_, Kind::Call { .. }) => {
                     let settled = item.end_call(Raw::NULL, whole, events);
                     self.settle(settled)?;

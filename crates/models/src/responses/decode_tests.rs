@@ -3,7 +3,7 @@ use amalgam_protocol::{CreateResponse, Effective, Literal, Settings};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::responses::testing::PlainSeal;
+use crate::testing::PlainSeal;
 
 #[path = "decode_beyond_tests.rs"]
 mod beyond;

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use amalgam_core::{Call, CallKind, Entry, Loss, Output, Seal};
 use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reasoning, Role, Shape, TextKind, Writer};
 
-use crate::thoughts::{THOUGHTS_OF_OTHERS, told_thoughts};
+use crate::thoughts::{Owner, THOUGHTS_OF_OTHERS, told_thoughts};
 
-use super::envelope;
+/// Why reasoning that only a summary is known of is a loss.
+const UNREADABLE: &str = "thoughts without encrypted_content cannot be sent back; a summary is sent as text";
 
 /// What writing items needs from outside, and what it could not carry over.
 pub(super) struct Context<'a> {
@@ -294,36 +295,40 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
         if !reasoning.content.0.is_empty() {
             return writer.raw(item.raw);
         }
-        context.lose(
-            "input.reasoning",
-            "thoughts without encrypted_content cannot be sent back; a summary is sent as text",
-        );
+        context.lose("input.reasoning", UNREADABLE);
         return write_summary(writer, reasoning);
     };
     if !context.seal.is_sealed(&sealed) {
         return writer.raw(item.raw);
     }
-    match envelope::open(&sealed, context.upstream, context.model, context.seal_context, context.seal) {
-        Some(original) => writer.object(|writer| {
-            let own = Raw::parse(&original).unwrap_or(Raw::NULL);
-            writer.key("type").string("reasoning");
-            for (key, value) in own.fields().filter(|(key, _)| !key.is("upstream") && !key.is("model")) {
+    let Context { upstream, model, seal_context, seal, .. } = *context;
+    let owner = Owner { upstream, model, context: seal_context, seal };
+    let Some(original) = owner.open(&sealed) else {
+        context.lose("input.reasoning", THOUGHTS_OF_OTHERS);
+        return write_summary(writer, reasoning);
+    };
+    let own = Raw::parse(&original).unwrap_or(Raw::NULL);
+    let is_readable = own.get("encrypted_content").is_some()
+        || own.get("content").is_some_and(|content| content.elements().next().is_some());
+    if !is_readable {
+        context.lose("input.reasoning", UNREADABLE);
+        return write_summary(writer, reasoning);
+    }
+    writer.object(|writer| {
+        writer.key("type").string("reasoning");
+        for (key, value) in own.fields().filter(|(key, _)| !key.is("upstream") && !key.is("model")) {
+            writer.key_text(&key.decode()).raw(value);
+        }
+        for (key, value) in item.raw.fields() {
+            let ours = matches!(key.escaped(), "type" | "id" | "encrypted_content");
+            if !ours && own.get(&key.decode()).is_none() {
                 writer.key_text(&key.decode()).raw(value);
             }
-            for (key, value) in item.raw.fields() {
-                if !matches!(key.escaped(), "type" | "id" | "encrypted_content") {
-                    writer.key_text(&key.decode()).raw(value);
-                }
-            }
-            if item.raw.get("summary").is_none() {
-                writer.key("summary").array(|_| {});
-            }
-        }),
-        None => {
-            context.lose("input.reasoning", THOUGHTS_OF_OTHERS);
-            write_summary(writer, reasoning);
         }
-    }
+        if item.raw.get("summary").is_none() && own.get("summary").is_none() {
+            writer.key("summary").array(|_| {});
+        }
+    });
 }
 
 fn write_summary(writer: &mut Writer, reasoning: &Reasoning<'_>) {

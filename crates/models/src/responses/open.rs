@@ -6,7 +6,7 @@
 mod beyond;
 
 use amalgam_core::{CallHead, CallKind, ModelEvent};
-use amalgam_protocol::{Json, JsonStr, Literal, Raw};
+use amalgam_protocol::{Json, JsonStr, Literal, Raw, Writer};
 use bytes::Bytes;
 
 /// An item that has begun.
@@ -134,6 +134,13 @@ impl Parts {
         &mut self.list[position].1
     }
 
+    /// The texts that were said, in the upstream's order.
+    fn texts(&self) -> Vec<&[u8]> {
+        let mut parts: Vec<_> = self.list.iter().filter(|(_, said)| !said.escaped.is_empty()).collect();
+        parts.sort_by_key(|(index, _)| *index);
+        parts.into_iter().map(|(_, said)| &*said.escaped).collect()
+    }
+
     fn end(&mut self, end: ModelEvent, events: &mut Vec<ModelEvent>) {
         if self.current.is_some() {
             events.push(end);
@@ -175,6 +182,30 @@ impl OpenItem {
             (Kind::Reasoning { summary, .. }, Voice::Summary) => Some(summary),
             (Kind::Reasoning { content, .. }, Voice::Thought) => Some(content),
             _ => None,
+        }
+    }
+
+    /// Whether any reasoning was given in the clear.
+    pub(super) fn has_thoughts(&self) -> bool {
+        matches!(&self.kind, Kind::Reasoning { summary, content } if !summary.texts().is_empty() || !content.texts().is_empty())
+    }
+
+    /// Writes the fields of a reasoning item that hold its texts.
+    pub(super) fn write_thoughts(&self, writer: &mut Writer) {
+        let Kind::Reasoning { summary, content } = &self.kind else { return };
+        for (field, kind, parts) in [("summary", "summary_text", summary), ("content", "reasoning_text", content)] {
+            let texts = parts.texts();
+            // Every reasoning item has a summary, if only an empty one.
+            if field == "summary" || !texts.is_empty() {
+                writer.key(field).array(|writer| {
+                    for text in texts {
+                        writer.object(|writer| {
+                            writer.key("type").string(kind);
+                            writer.key("text").escaped(&[text]);
+                        });
+                    }
+                });
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! The Chat Completions adapter against a scripted server.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Delivery, Emitter, FaultKind, Finish, Ids, Model, ModelError, ModelEvent, ModelRequest, Prepared, Start, normalise,
+    Delivery, Emitter, FaultKind, Finish, Ids, Model, ModelError, ModelEvent, ModelRequest, Prepared, Seal, Start,
+    normalise,
 };
 use amalgam_models::{Chat, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_protocol::{CreateResponse, Effective, Raw, Settings};
@@ -13,10 +14,27 @@ use futures_util::StreamExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
+struct NoSeal;
+
+impl Seal for NoSeal {
+    fn seal(&self, context: &str, plain: &[u8]) -> String {
+        format!("ams1.{context}.{}", plain.len())
+    }
+
+    fn open(&self, _context: &str, _sealed: &str) -> Option<Vec<u8>> {
+        None
+    }
+}
+
 fn settings(base_url: String, tool_calls: ToolCalls) -> UpstreamSettings {
     UpstreamSettings {
         name: "local".to_owned(),
-        kind: UpstreamKind::Chat { tool_calls, system_role: SystemRole::System, stream_usage: true },
+        kind: UpstreamKind::Chat {
+            tool_calls,
+            system_role: SystemRole::System,
+            stream_usage: true,
+            replay_reasoning: Default::default(),
+        },
         base_url,
         key: Key::Given(SecretString::from("sk-local")),
         headers: vec![("x-extra".to_owned(), "1".to_owned())],
@@ -31,7 +49,7 @@ fn settings(base_url: String, tool_calls: ToolCalls) -> UpstreamSettings {
 }
 
 fn model(upstream: &Upstream) -> Chat {
-    Chat::new(settings(upstream.base_url(), ToolCalls::Native)).unwrap()
+    Chat::new(settings(upstream.base_url(), ToolCalls::Native), Arc::new(NoSeal)).unwrap()
 }
 
 fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelRequest<'_>) -> T) -> T {
@@ -224,7 +242,8 @@ async fn a_stream_that_is_cut_or_falls_silent_is_an_error_after_what_was_said() 
         let upstream = Upstream::scripted([reply]);
         let mut settings = settings(upstream.base_url(), ToolCalls::Native);
         settings.idle_timeout = Duration::from_millis(300);
-        let (events, error) = ask(&Chat::new(settings).unwrap(), &json!({"input": "hi"}), Delivery::Stream).await;
+        let (events, error) =
+            ask(&Chat::new(settings, Arc::new(NoSeal)).unwrap(), &json!({"input": "hi"}), Delivery::Stream).await;
         let said: String = events
             .iter()
             .filter_map(|event| match event {
@@ -335,7 +354,7 @@ async fn a_model_without_tools_calls_them_by_schema() {
     for (text, expected) in [(calls, called), (answer, said("Grüße 😀")), ("Just prose.", said("Just prose."))] {
         let whole = json!({"choices": [{"finish_reason": "stop", "message": {"content": text}}], "usage": usage()});
         let upstream = Upstream::scripted([Reply::sse_data(pieces(text)).split(5), Reply::json(whole)]);
-        let model = Chat::new(settings(upstream.base_url(), ToolCalls::Constrained)).unwrap();
+        let model = Chat::new(settings(upstream.base_url(), ToolCalls::Constrained), Arc::new(NoSeal)).unwrap();
         for delivery in [Delivery::Stream, Delivery::Whole] {
             let (events, error) = ask(&model, &json!({"input": "hi", "tools": tools()}), delivery).await;
             assert!(error.is_none(), "{error:?}");
@@ -365,7 +384,7 @@ fn hosts_decide_the_name_of_the_token_limit_and_whether_thoughts_go_back() {
         ("https://notopenai.com/v1", "max_tokens", Some("hm")),
         ("http://127.0.0.1:11434/v1", "max_tokens", Some("hm")),
     ] {
-        let model = Chat::new(settings(base_url.to_owned(), ToolCalls::Native)).unwrap();
+        let model = Chat::new(settings(base_url.to_owned(), ToolCalls::Native), Arc::new(NoSeal)).unwrap();
         let body: Value = serde_json::from_slice(&prepare(&model, &request, Delivery::Whole).body.whole()).unwrap();
         assert_eq!(body[limit], 3, "{base_url}");
         assert_eq!(body["messages"][1]["reasoning_content"].as_str(), thoughts, "{base_url}");

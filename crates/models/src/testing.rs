@@ -1,9 +1,9 @@
-//! What the tests of this folder share.
+//! What tests of this crate share.
 
 use amalgam_core::Seal;
 
 /// Seals in the clear, so that tests can look inside; bound to its context all the same.
-pub(super) struct PlainSeal;
+pub(crate) struct PlainSeal;
 
 impl Seal for PlainSeal {
     fn seal(&self, context: &str, plain: &[u8]) -> String {
