@@ -16,13 +16,14 @@ target := $(or $(CARGO_TARGET_DIR),target)
 
 say = printf '\n==> %s\n' "$(1)"
 
-.PHONY: help run release test check soak bench fmt clean
+.PHONY: help run release test check lint soak bench fmt clean
 
 help:
 	@echo "make run     build and serve on http://$(LISTEN) with the demo model"
 	@echo "make release build the server as it should be run in production: $(target)/dist/amalgam"
 	@echo "make test    install what the tests need, then run all of them"
 	@echo "make check   the quick loop: format, lints, documentation, Rust tests"
+	@echo "make lint    format, lints and documentation, with warnings denied"
 	@echo "make soak    kill servers under load, $(CYCLES) times, and check what they promised"
 	@echo "make bench   measure against a bare pass-through in the same run"
 	@echo "make fmt     format the code"
@@ -42,6 +43,7 @@ release:
 test:
 	@$(call say,set-up)
 	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint
 	@$(call say,building)
 	$(CARGO) build --locked -p amalgam
 	@$(call say,Rust tests)
@@ -50,15 +52,17 @@ test:
 	AMALGAM_BIN=$(target)/debug/amalgam scripts/postgres.sh run tests/clients/run.sh
 	@$(call say,all tests passed)
 
-check:
+check: lint
+	@$(call say,Rust tests)
+	scripts/rust-tests.sh
+
+lint:
 	@$(call say,format)
 	$(CARGO) fmt --all --check
 	@$(call say,lints)
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings
 	@$(call say,documentation)
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
-	@$(call say,Rust tests)
-	scripts/rust-tests.sh
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 soak:
 	@scripts/setup.sh test

@@ -60,12 +60,21 @@ export CLIENTS_PYTHON="$venv/bin/python"
 
 status=0
 cd "$here"
-"$venv/bin/python" -m pytest -q --tb=short -p no:cacheprovider python 2>&1 | tee "$work/python.log" || status=1
-node --test --test-reporter=spec node/*.test.mjs 2>&1 | tee "$work/node.log" || status=1
+# Quiet unless something fails.
+quietly() {
+    local log=$1
+    shift
+    if ! "$@" >"$log" 2>&1; then
+        status=1
+        cat "$log"
+    fi
+}
+quietly "$work/python.log" "$venv/bin/python" -m pytest -q --tb=short -p no:cacheprovider python
+quietly "$work/node.log" node --test --test-reporter=spec node/*.test.mjs
 
-echo
-echo "clients: python: $(tail -n 1 "$work/python.log")"
-echo "clients: node: $(grep -E '^. (tests|pass|fail|cancelled|skipped) [0-9]+$' "$work/node.log" | cut -d' ' -f2- | paste -sd, - | sed 's/,/, /g')"
+# The runners' own closing lines.
+tail -n 1 "$work/python.log"
+grep -E '^. (tests|pass|fail|cancelled|skipped) [0-9]+$' "$work/node.log" || status=1
 if ((status != 0)); then
     echo "clients: FAILED" >&2
 fi
