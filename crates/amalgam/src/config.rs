@@ -99,6 +99,8 @@ pub(crate) struct Server {
     pub(crate) admin_listen: SocketAddr,
     /// Where people reach the server, without a slash at the end. None: where it listens.
     pub(crate) public_url: Option<String>,
+    /// Other origins whose web pages may call.
+    pub(crate) allowed_origins: Vec<String>,
     pub(crate) max_connections: usize,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,

@@ -20,8 +20,8 @@ use amalgam_core::{
 use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, QueueLimits, ToolLimits};
 use amalgam_models::{Dialect, Key, Registry, ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
-    App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings, Knowledge, Limits,
-    ListenerConfig, Parts, Pepper, PepperError,
+    AllowedOrigins, App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings,
+    Knowledge, Limits, ListenerConfig, Parts, Pepper, PepperError,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
@@ -94,6 +94,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         knowledge,
         execute: execute(config),
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
+        origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
         limits: limits(config),
     });
     let life = LifeSettings {

@@ -9,13 +9,25 @@ pub struct Scope {
     user: Arc<str>,
     state: TenantState,
     rights: Rights,
+    has_credential: bool,
 }
 
 impl Scope {
     /// A caller whose credential was checked, or the owner of a turn that goes on without its caller. Nobody else has
     /// a reason to make one; the lints say so.
     pub fn authenticated(tenant_id: i64, user: impl Into<Arc<str>>, state: TenantState, rights: Rights) -> Self {
-        Self { tenant_id, user: user.into(), state, rights }
+        Self { tenant_id, user: user.into(), state, rights, has_credential: true }
+    }
+
+    /// The same caller where it sent no credential, because the server needs none.
+    #[must_use]
+    pub fn without_credential(self) -> Self {
+        Self { has_credential: false, ..self }
+    }
+
+    /// Whether the caller proved who it is with a key or a token.
+    pub fn has_credential(&self) -> bool {
+        self.has_credential
     }
 
     /// The tenant's number.

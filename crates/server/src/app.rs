@@ -14,6 +14,7 @@ use amalgam_engine::{Engine, QueueLimits};
 use crate::{
     auth::Auth,
     body::BodyLimits,
+    origins::AllowedOrigins,
     wires::{AssistantSettings, Budget, Checks, ExecuteSettings, Lines},
 };
 
@@ -77,6 +78,8 @@ pub struct Parts {
     pub assistant: AssistantSettings,
     /// What is set about the strict contract.
     pub execute: ExecuteSettings,
+    /// Which web pages may call.
+    pub origins: AllowedOrigins,
     /// The bounds of what is taken from outside.
     pub limits: Limits,
 }
@@ -99,6 +102,7 @@ pub struct App {
     pub(crate) lines: Lines,
     /// What sockets may remember.
     pub(crate) remembering: Arc<Budget>,
+    pub(crate) origins: AllowedOrigins,
     pub(crate) limits: Limits,
     ready: AtomicBool,
 }
@@ -106,7 +110,20 @@ pub struct App {
 impl App {
     /// Joins the parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, catalog, auth, store, clock, seal, toolbox, knowledge, assistant, execute, limits } = parts;
+        let Parts {
+            engine,
+            catalog,
+            auth,
+            store,
+            clock,
+            seal,
+            toolbox,
+            knowledge,
+            assistant,
+            execute,
+            origins,
+            limits,
+        } = parts;
         Self {
             engine,
             catalog,
@@ -121,6 +138,7 @@ impl App {
             checks: Checks::default(),
             lines: Lines::default(),
             remembering: Arc::new(Budget::new(limits.remembered_bytes)),
+            origins,
             limits,
             ready: AtomicBool::new(true),
         }

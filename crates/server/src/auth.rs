@@ -71,7 +71,8 @@ struct Inner {
     store: Arc<dyn TenancyStore>,
     clock: Arc<dyn Clock>,
     pepper: Pepper,
-    configured: HashMap<Hash, (i64, Rights)>,
+    /// The tenant, and what a key may do; a caller without a key has no rights of its own.
+    configured: HashMap<Hash, (i64, Option<Rights>)>,
     /// Under which a caller without a key is cached.
     open: Option<Hash>,
     jwt: Option<Jwt>,
@@ -100,7 +101,7 @@ pub(crate) enum Admission {
 /// Where an answer comes from.
 enum Source {
     /// The key is known; its tenant may have changed.
-    Configured { tenant_id: i64, rights: Rights },
+    Configured { tenant_id: i64, rights: Option<Rights> },
     /// The store knows it, or nobody does.
     Stored,
     /// It proves itself; its tenant has to exist.
@@ -113,18 +114,17 @@ impl Auth {
         let AuthParts { store, clock, pepper, configured, open, jwt } = parts;
         let (cache, now) = (Cache::new(), Instant::now());
         let mut known = HashMap::new();
-        let mut know = |hash: Hash, tenant: &TenantRecord, rights: Rights| {
-            // Tenants as they are now are as good as asked for.
-            cache.put(hash, Some(Arc::new(Identity::configured(tenant, rights))), now);
-            known.insert(hash, (tenant.id, rights));
-        };
+        // Tenants as they are now are as good as asked for.
         for key in &configured {
-            know(pepper.hash(key.key.expose_secret()), &key.tenant, key.rights);
+            let hash = pepper.hash(key.key.expose_secret());
+            cache.put(hash, Some(Arc::new(Identity::configured(&key.tenant, key.rights))), now);
+            known.insert(hash, (key.tenant.id, Some(key.rights)));
         }
-        // No header can carry a text with a line break: nobody can send what hashes to this.
+        // No header can carry a text with a line break: no caller can send what hashes to this.
         let open = open.map(|tenant| {
             let hash = pepper.hash("no key\n");
-            know(hash, &tenant, Rights::USE);
+            cache.put(hash, Some(Arc::new(Identity::open(&tenant))), now);
+            known.insert(hash, (tenant.id, None));
             hash
         });
         let (attempts, uses, jwt) = (Attempts::default(), Uses::default(), jwt.map(Jwt::new));
@@ -278,7 +278,10 @@ impl Inner {
         match source {
             Source::Configured { tenant_id, rights } => {
                 let tenant = self.store.tenant(operator, tenant_id).await?;
-                Ok(tenant.map(|tenant| Identity::configured(&tenant, rights)))
+                Ok(tenant.map(|tenant| match rights {
+                    Some(rights) => Identity::configured(&tenant, rights),
+                    None => Identity::open(&tenant),
+                }))
             }
             Source::Stored => {
                 self.pepper.expect_shared()?;

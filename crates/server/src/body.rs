@@ -28,11 +28,20 @@ pub struct BodyLimits {
     pub pause: Duration,
 }
 
-/// Reads the body of a request that has to be JSON by its content type; the head is handed back with it.
+/// Reads the body of a request whose content type was checked by [`expect_type`]; the head is handed back with it.
 pub(crate) async fn read_json(request: Request, limits: BodyLimits) -> Result<(Parts, Bytes), Fault> {
     let (head, body) = request.into_parts();
-    expect_json(&head.headers)?;
     Ok((head, read(body, limits).await?))
+}
+
+/// Checks that a request which has a body says what it is: JSON, or a form where `form` says so.
+///
+/// A page of another site can send a body without a type, and forms, but no JSON unless a preflight request allowed it.
+pub(crate) fn expect_type(request: &Request, form: bool) -> Result<(), Fault> {
+    match request.body().is_end_stream() || form {
+        true => Ok(()),
+        false => expect_json(request.headers()),
+    }
 }
 
 /// Collects a body. A body that came in one piece is handed on without a copy.
@@ -78,7 +87,7 @@ where
     }
 }
 
-/// Checks that the headers announce JSON, or nothing, in a form that we can read.
+/// Checks that the headers announce JSON in a form that we can read.
 ///
 /// `Content-Encoding` counts too: a compressed body would otherwise be called malformed JSON.
 pub fn expect_json(headers: &HeaderMap) -> Result<(), Fault> {
@@ -90,12 +99,13 @@ pub fn expect_json(headers: &HeaderMap) -> Result<(), Fault> {
             "Compressed request bodies are not supported. Send the body without a Content-Encoding.",
         ));
     }
-    match headers.get(header::CONTENT_TYPE) {
-        None => Ok(()),
-        Some(value) if is_json(value) => Ok(()),
-        Some(_) => {
-            Err(Fault::new(FaultKind::UnsupportedMedia, "Unsupported Content-Type. Send the body as application/json."))
-        }
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    match (types.next(), types.next()) {
+        (Some(value), None) if is_json(value) => Ok(()),
+        _ => Err(Fault::new(
+            FaultKind::UnsupportedMedia,
+            "Missing or unsupported Content-Type. Send the body with `Content-Type: application/json`.",
+        )),
     }
 }
 

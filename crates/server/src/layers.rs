@@ -20,6 +20,8 @@ use tower::Service;
 use crate::{
     app::App,
     auth::{Admission, Door},
+    body,
+    origins::Page,
     wires,
 };
 
@@ -75,32 +77,41 @@ impl Service<Request<Body>> for Entrance {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives the request an id and its caller a scope, or refuses it. Everything is refused that is not public.
+    /// Gives the request an id and its caller a scope, or refuses it. Everything is refused that is not public, and
+    /// before that everything that a page of another site sends.
     fn call(&mut self, request: Request<Body>) -> Entered {
         let id = request_id(request.headers());
         let path = request.uri().path();
-        let step = match wires::is_public(path) {
-            true => Step::Routed(self.router.call(request)),
-            false => match self.app.auth.admit(&request, self.door(path)) {
+        let is_public = wires::is_public(path);
+        let page = match self.app.origins.check(&request, is_public) {
+            Ok(page) => page,
+            Err(fault) => return Entered { id: Some(id), page: Page::Own, step: self.refuse(&request, fault) },
+        };
+        let step = match (page.preflight(&request), is_public) {
+            (Some(response), _) => Step::Refused(Some(response)),
+            (None, true) => Step::Routed(self.router.call(request)),
+            (None, false) => match self.app.auth.admit(&request, self.door(path)) {
                 Admission::Now(admitted) => self.enter(request, admitted),
                 Admission::Later(asking) => {
                     Step::Asking(Box::new(Asking { asking, request: Some(request), entrance: self.clone() }))
                 }
             },
         };
-        Entered { id: Some(id), step }
+        Entered { id: Some(id), page, step }
     }
 }
 
 /// An answer on its way, with the request's id.
 pub struct Entered {
     id: Option<HeaderValue>,
+    page: Page,
     step: Step,
 }
 
 enum Step {
     /// The store says who the caller is. In a box: most callers are known, and their step stays small.
     Asking(Box<Asking>),
+    /// Answered without a handler.
     Refused(Option<Response>),
     Direct(BoxFuture<'static, Response>),
     Routed(RouteFuture<Infallible>),
@@ -115,6 +126,10 @@ struct Asking {
 impl Entrance {
     /// Hands a request on to its route, or answers it when its caller may not come in.
     fn enter(&mut self, mut request: Request, admitted: Result<Scope, Fault>) -> Step {
+        let admitted = admitted.and_then(|scope| {
+            let form = wires::is_upload(&request);
+            body::expect_type(&request, form).map(|()| scope)
+        });
         match admitted {
             Ok(scope) if self.behind != Behind::Administration && wires::is_create(&request) => {
                 Step::Direct(wires::create(&self.app, scope, request))
@@ -123,11 +138,13 @@ impl Entrance {
                 request.extensions_mut().insert(scope);
                 Step::Routed(self.router.call(request))
             }
-            Err(fault) => {
-                let refusal = wires::refusal(&self.app, request.uri().path(), fault);
-                Step::Refused(Some(unread(&request, refusal)))
-            }
+            Err(fault) => self.refuse(&request, fault),
         }
+    }
+
+    fn refuse(&self, request: &Request, fault: Fault) -> Step {
+        let refusal = wires::refusal(&self.app, request.uri().path(), fault);
+        Step::Refused(Some(unread(request, refusal)))
     }
 }
 
@@ -153,6 +170,7 @@ impl Future for Entered {
         if let Some(id) = self.id.take() {
             response.headers_mut().insert(REQUEST_ID, id);
         }
+        std::mem::replace(&mut self.page, Page::Own).mark(response.headers_mut());
         Poll::Ready(Ok(response))
     }
 }

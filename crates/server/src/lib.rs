@@ -6,6 +6,7 @@ mod body;
 mod knowledge;
 mod layers;
 mod listener;
+mod origins;
 #[cfg(test)]
 mod testing;
 mod wires;
@@ -19,6 +20,7 @@ pub use body::{BodyLimits, expect_json, read as read_body};
 pub use knowledge::{Forgetting, Knowledge, show_collection, show_document};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
+pub use origins::AllowedOrigins;
 pub use wires::{
     AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo,
     Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router, settled, show_approval,

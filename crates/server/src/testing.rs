@@ -29,6 +29,7 @@ use crate::{
     app::{App, Limits, Parts},
     auth::{Auth, AuthParts, ConfiguredKey, Pepper},
     layers::Entrance,
+    origins::AllowedOrigins,
     wires::{AssistantSettings, router},
 };
 
@@ -94,6 +95,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         knowledge: Arc::new(Nothing),
         execute: crate::ExecuteSettings::default(),
         assistant: AssistantSettings::default(),
+        origins: AllowedOrigins::default(),
         limits,
     };
     Arc::new(App::new(parts))
@@ -108,7 +110,7 @@ pub(crate) struct Told {
 
 /// Asks a server once.
 pub(crate) async fn ask(server: Entrance, method: &Method, path: &str, key: Option<&str>, body: &str) -> Told {
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     if let Some(key) = key {
         request = request.header("authorization", format!("Bearer {key}"));
     }

@@ -205,6 +205,11 @@ pub(crate) fn is_create(request: &Request) -> bool {
     request.method() == Method::POST && request.uri().path() == responses::CREATE
 }
 
+/// Whether a request uploads a file: the one kind of body that is a form.
+pub(crate) fn is_upload(request: &Request) -> bool {
+    request.method() == Method::POST && request.uri().path() == files::UPLOAD
+}
+
 /// What the router would answer to a request that [`is_create`].
 pub(crate) fn create(app: &Arc<App>, scope: Scope, request: Request) -> BoxFuture<'static, Response> {
     Box::pin(responses::create(Arc::clone(app), scope, request))

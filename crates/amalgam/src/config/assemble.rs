@@ -125,6 +125,7 @@ fn server(reader: &mut Reader<'_>) -> Server {
         listen: reader.value(at, "listen"),
         admin_listen: reader.value(at, "admin_listen"),
         public_url: reader.optional(at, "public_url"),
+        allowed_origins: reader.value(at, "allowed_origins"),
         max_connections: reader.value(at, "max_connections"),
         header_timeout: reader.value(at, "header_timeout"),
         body_timeout: reader.value(at, "body_timeout"),

@@ -128,7 +128,9 @@ fn takes(key: &Key) -> String {
         Shape::Duration { least, most } => format!("duration, {} to {}", milliseconds(least), milliseconds(most)),
         Shape::Size { least, most } => format!("size, {} to {}", size_to_text(least), size_to_text(most)),
         Shape::Address => "address with port".to_owned(),
+        Shape::Origin => "origin".to_owned(),
         Shape::Target => "target".to_owned(),
+        Shape::Origins => "list of origins".to_owned(),
         Shape::Targets => "list of targets".to_owned(),
         Shape::BaseUrl => "`http` or `https` address".to_owned(),
         Shape::Url => "`http` or `https` address".to_owned(),
@@ -147,7 +149,7 @@ fn takes(key: &Key) -> String {
 }
 
 fn default(key: &Key) -> String {
-    let list = matches!(key.shape, Shape::Secrets | Shape::Targets | Shape::Names | Shape::Choices(_));
+    let list = matches!(key.shape, Shape::Secrets | Shape::Origins | Shape::Targets | Shape::Names | Shape::Choices(_));
     match key.preset {
         Preset::Required => "**needed**".to_owned(),
         Preset::Unset(meaning) => meaning.to_owned(),

@@ -41,6 +41,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Server, "listen", Shape::Address, Value("127.0.0.1:8080"), "The address to serve on. Port 0 takes a free one. Anything but loopback needs a configuration file and a key."),
     key(Server, "admin_listen", Shape::Address, Value("127.0.0.1:8081"), "The address for `/admin` when other machines reach `listen`. When they do not, `/admin` is on `listen` itself."),
     key(Server, "public_url", Shape::BaseUrl, Unset("`http://` and the address that is listened on"), "Where callers reach the server: links in answers begin with it."),
+    key(Server, "allowed_origins", Shape::Origins, Value(""), "Origins of other sites whose web pages may call the server: `https://app.example.com`. Requests of all other pages are refused with 403."),
     key(Server, "max_connections", count(1, 1_000_000), Value("10000"), "Connections at once; more are answered with 503."),
     key(Server, "header_timeout", TIMEOUT, Value("10s"), "The time for a complete request head, and for a kept connection to stay idle."),
     key(Server, "body_timeout", TIMEOUT, Value("10s"), "The time between two pieces of a request body."),

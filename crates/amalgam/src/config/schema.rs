@@ -143,6 +143,10 @@ pub(crate) enum Shape {
     Target,
     Targets,
     BaseUrl,
+    /// Origins of web pages: scheme, host and, where it is not the usual one, port.
+    Origins,
+    /// One of them.
+    Origin,
     /// The address of a server, as it is: with its slashes and its query.
     Url,
     /// A file path, or the `https` address of a set of keys.

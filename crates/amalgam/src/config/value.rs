@@ -112,6 +112,7 @@ pub(crate) fn parse(key: &Key, at: &At, located: &Located, environment: &Environ
     let parser = Parser { key, at, environment };
     match key.shape {
         Shape::Secrets => parser.list(located, Shape::Secret),
+        Shape::Origins => parser.list(located, Shape::Origin),
         Shape::Targets => parser.list(located, Shape::Target),
         Shape::Names => parser.list(located, Shape::Text),
         Shape::Arguments => parser.list(located, Shape::Argument),
@@ -345,6 +346,7 @@ fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
             Err(error) => Err(error.to_string()),
         },
         Shape::BaseUrl => base_url(text),
+        Shape::Origin => origin(text),
         Shape::Url => server_url(text),
         Shape::Argument if text.contains('\0') => Err("expected a text, found one with a NUL in it".to_owned()),
         Shape::Argument => Ok(Value::Text(text.to_owned())),
@@ -388,6 +390,20 @@ fn base_url(text: &str) -> Result<Value, String> {
         return Err("expected scheme, host and path only, such as https://api.openai.com/v1".to_owned());
     }
     Ok(Value::Text(text.trim_end_matches('/').to_owned()))
+}
+
+/// The origin of a web page, as browsers send it. `null` is none: every sandboxed frame of every site has it.
+fn origin(text: &str) -> Result<Value, String> {
+    let expected = || format!("expected an origin such as https://app.example.com, found {}", shortened(text));
+    let (scheme, authority) = text.split_once("://").ok_or_else(expected)?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let is_authority =
+        !authority.is_empty() && authority.chars().all(|c| c.is_ascii_graphic() && !"/?#@*\\".contains(c));
+    match is_scheme && is_authority {
+        true => Ok(Value::Text(text.to_owned())),
+        false => Err(expected()),
+    }
 }
 
 /// The address of a server. It is not repeated: it may have a password in it.

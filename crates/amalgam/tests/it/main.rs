@@ -6,6 +6,7 @@ mod approvals;
 mod assistant;
 mod auth;
 mod background;
+mod browser_pages;
 mod compact;
 mod config;
 mod conversations;

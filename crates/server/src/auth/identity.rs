@@ -54,10 +54,16 @@ impl Identity {
         Self { scope, acts_for, key_id: Some(key.id.clone()), expires_at_ms: key.expires_at_ms }
     }
 
-    /// A key of the configuration, or nobody's where none is needed.
+    /// A key of the configuration.
     pub(super) fn configured(tenant: &TenantRecord, rights: Rights) -> Self {
         let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights);
         Self { scope, acts_for: ActsFor::Anybody, key_id: None, expires_at_ms: None }
+    }
+
+    /// A caller without a key, where none is needed.
+    pub(super) fn open(tenant: &TenantRecord) -> Self {
+        let identity = Self::configured(tenant, Rights::USE);
+        Self { scope: identity.scope.without_credential(), ..identity }
     }
 
     /// The subject of a signed token; nothing for a name that no user can have.
@@ -129,7 +135,8 @@ fn authenticated(tenant: &TenantRecord, user: Arc<str>, rights: Rights) -> Scope
 
 #[expect(clippy::disallowed_methods, reason = "this is authentication")]
 fn named(scope: &Scope, user: &str) -> Scope {
-    Scope::authenticated(scope.tenant_id(), user, scope.state(), scope.rights())
+    let named = Scope::authenticated(scope.tenant_id(), user, scope.state(), scope.rights());
+    if scope.has_credential() { named } else { named.without_credential() }
 }
 
 #[cfg(test)]

@@ -45,9 +45,12 @@ const PAGE: usize = 10_000;
 /// What stands for itself in `filename*` (RFC 8187).
 const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
+/// Where files are uploaded.
+pub(super) const UPLOAD: &str = "/v1/files";
+
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
-        .route("/v1/files", post(upload).get(list))
+        .route(UPLOAD, post(upload).get(list))
         .route("/v1/files/{id}", get(retrieve).delete(delete))
         .route("/v1/files/{id}/content", get(content))
 }

@@ -28,6 +28,8 @@ impl Registry {
         let (server, call_timeout) = self.server(scope, asked)?;
         let listed = timeout(PATIENCE, server.tools(scope)).await.unwrap_or(Err(ToolError::TimedOut));
         let listed = listed.map_err(|error| unavailable(&asked.label, detail(error)))?;
+        // A caller without a key cannot switch off approvals of what the operator set up for itself.
+        let always_ask = asked.url.is_none() && !scope.has_credential();
         let (mut shown, mut tools, mut names) = (Vec::new(), Vec::new(), HashSet::new());
         for tool in listed {
             if !asked.allowed.as_ref().is_none_or(|allowed| allowed.allow(&tool.name, tool.is_read_only())) {
@@ -41,7 +43,7 @@ impl Registry {
                     warn!("tool {} of MCP server {} is left out: its name is taken", tool.name, told(&asked.label));
                 }
                 Ok(check) => {
-                    let approval = asked.approval.is_due(&tool.name, tool.is_read_only());
+                    let approval = always_ask || asked.approval.is_due(&tool.name, tool.is_read_only());
                     tools.push(ServerTool {
                         name,
                         label: asked.label.clone(),

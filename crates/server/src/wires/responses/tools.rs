@@ -23,7 +23,7 @@ use super::{
 };
 use crate::app::App;
 
-pub(super) use asked::{Asked, asked};
+pub(super) use asked::{Asked, asked, with_operator_approvals};
 
 /// The tools of a request, as the model is offered them and as they are run.
 pub(super) struct Tools {

@@ -4,7 +4,8 @@ use amalgam_core::{
     AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText, file_search::FILE_SEARCH_RESULTS,
     is_house_label,
 };
-use amalgam_protocol::{CreateResponse, HostedTool, McpTool, Raw, Shape, ShapeError, ToolKind};
+use amalgam_protocol::{CreateResponse, HostedTool, McpTool, Raw, Shape, ShapeError, ToolKind, Writer};
+use bytes::Bytes;
 
 use super::{super::error, search};
 
@@ -50,6 +51,47 @@ pub(in crate::wires::responses) fn asked(request: &CreateResponse<'_>) -> Result
         }
     }
     Ok(asked)
+}
+
+/// A request without what it says about approvals for MCP servers of the operator: every call has to be approved then.
+pub(in crate::wires::responses) fn with_operator_approvals(body: &Bytes) -> Bytes {
+    const APPROVAL: &str = "require_approval";
+    let switches = |tool: Raw<'_>| {
+        let mcp = (tool.get_str("type").as_deref() == Some("mcp")).then(|| McpTool::of(tool).ok()).flatten();
+        mcp.is_some_and(|mcp| mcp.server_url.is_none_or(|url| url.is_empty()) && mcp.require_approval.is_some())
+    };
+    // It was read before: there is nothing to do about what cannot be read.
+    let Ok(request) = Raw::parse(body) else { return body.clone() };
+    if !request.fields().any(|(key, value)| key.is("tools") && value.elements().any(switches)) {
+        return body.clone();
+    }
+    let mut writer = Writer::with_capacity(body.len());
+    writer.object(|writer| {
+        for (key, value) in request.fields() {
+            writer.json_str(key);
+            writer.outside(b":");
+            if !key.is("tools") {
+                writer.raw(value);
+                continue;
+            }
+            writer.array(|writer| {
+                for tool in value.elements() {
+                    if !switches(tool) {
+                        writer.raw(tool);
+                        continue;
+                    }
+                    writer.object(|writer| {
+                        for (key, value) in tool.fields().filter(|(key, _)| !key.is(APPROVAL)) {
+                            writer.json_str(key);
+                            writer.outside(b":");
+                            writer.raw(value);
+                        }
+                    });
+                }
+            });
+        }
+    });
+    writer.into_bytes().into()
 }
 
 fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
@@ -142,4 +184,20 @@ fn approval_of(raw: Raw<'_>) -> Result<AskedApproval, ShapeError> {
         None => Ok(None),
     };
     Ok(AskedApproval::Some { always: filter("always")?, never: filter("never")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // right E1
+    #[test]
+    fn a_request_that_waits_for_a_caller_without_a_key_keeps_the_approvals_of_the_operators_servers() {
+        let body = Bytes::from_static(
+            br#"{"model":"m","tools":[{"type":"mcp","require_approval":"never","server_label":"desk"},{"type":"mcp","server_label":"x","server_url":"https://x","require_approval":"never"},{"type":"mcp","server_label":"y","server_url":"","require_approval":{"never":{"tool_names":["a"]}}}],"input":"Hi"}"#,
+        );
+        let kept = r#"{"model":"m","tools":[{"type":"mcp","server_label":"desk"},{"type":"mcp","server_label":"x","server_url":"https://x","require_approval":"never"},{"type":"mcp","server_label":"y","server_url":""}],"input":"Hi"}"#;
+        assert_eq!(with_operator_approvals(&body), kept);
+        assert_eq!(with_operator_approvals(&Bytes::from_static(b"{\"input\": 1}")), "{\"input\": 1}");
+    }
 }
