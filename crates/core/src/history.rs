@@ -2,6 +2,7 @@
 
 mod normalise;
 mod remembered;
+mod system_prompt;
 pub mod uploads;
 pub mod window;
 
@@ -13,6 +14,7 @@ use crate::{loss::Loss, toolset::CallKind};
 
 pub use normalise::normalise;
 pub use remembered::{SaidSoFar, UpstreamMemory};
+pub use system_prompt::{InstructionsOf, SystemPrompt};
 
 /// A conversation in order.
 #[derive(Debug, Clone, Default, PartialEq)]

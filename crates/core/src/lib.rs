@@ -33,7 +33,8 @@ pub use emit::{Emitter, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{
-    Call, Entry, History, Output, Payload, SaidSoFar, UpstreamMemory, indented, normalise, uploads, window,
+    Call, Entry, History, InstructionsOf, Output, Payload, SaidSoFar, SystemPrompt, UpstreamMemory, indented,
+    normalise, uploads, window,
 };
 pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};
@@ -44,7 +45,7 @@ pub use model::{
 };
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use prompt::{
-    ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, ToolsSent, compose,
+    ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, ToolsSent, compose, literal_message,
     tool_results_block, tool_usage_block,
 };
 pub use retrieval::{Embedder, Found, Lookup, Retrieval};

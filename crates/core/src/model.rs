@@ -401,14 +401,15 @@ impl ModelError {
         }
     }
 
-    /// Whether the upstream does not know, or does not want to know, the answer that a call goes on from.
-    pub fn is_forgotten(&self) -> bool {
+    /// Whether the upstream does not know, or does not want to know, the answer of this id that a call goes on from.
+    pub fn is_forgotten(&self, id: &str) -> bool {
         let Self::Refused { status: 400 | 404 | 410 | 422, message, code, param, .. } = self else { return false };
         let said = message.as_deref().unwrap_or_default().to_ascii_lowercase();
         code.as_deref() == Some("previous_response_not_found")
             || param.as_deref() == Some("previous_response_id")
             || said.contains("previous_response_id")
             || said.contains("previous response")
+            || (said.contains("not found") && message.as_deref().is_some_and(|message| message.contains(id)))
     }
 
     /// What the caller is told. The upstream's own words reach it only where they concern its request.

@@ -65,7 +65,8 @@ pub struct Composition<'a> {
     pub blocks: ComposeBlocks<'a>,
     /// Ready content parts of the user's message, such as images: behind the instruction, before everything else.
     pub attachments: &'a [Json],
-    /// Items of earlier turns, for an upstream that does not keep them. The literal shape has no place for them.
+    /// Earlier turns, for an upstream that does not keep them: items, or for the literal body messages as
+    /// [`Composition::literal_user`] and [`literal_message`] write them.
     pub history: &'a [Json],
     /// When tools are sent; the literal shape sends them on initial requests alone.
     pub tools: ToolsSent,
@@ -91,8 +92,8 @@ impl<'a> Composition<'a> {
     pub fn literal(&self) -> Vec<u8> {
         let Self { context, request, blocks, .. } = self;
         let continuation = self.continuation();
-        let results = request.tool_results_json.and_then(tool_results_block);
-        let mut writer = Writer::with_capacity(1024);
+        let room: usize = self.history.iter().map(|message| message.bytes().len()).sum();
+        let mut writer = Writer::with_capacity(room + 1024);
         writer.object(|writer| {
             self.write_head(writer, continuation);
             writer.key("input").array(|writer| {
@@ -100,9 +101,8 @@ impl<'a> Composition<'a> {
                     let own = [filled(request.system_prompt), filled(blocks.tool_usage_metadata_block)];
                     write_message(writer, "system", context.system, &[], own);
                 }
-                let said = user_text(request.mode, request.instruction);
-                let blocks = [filled(blocks.rag_context_block), results.as_deref()];
-                write_message(writer, "user", &said, self.attachments, blocks);
+                self.history.iter().for_each(|message| writer.raw(message.raw()));
+                self.write_literal_user(writer);
             });
             if continuation.is_none() {
                 write_tools(writer, request.tools_json);
@@ -110,6 +110,20 @@ impl<'a> Composition<'a> {
             write_choice(writer, "tool", request.tool_choice_name);
         });
         writer.into_bytes()
+    }
+
+    /// The user's message alone, as the literal body has it.
+    pub fn literal_user(&self) -> Json {
+        let mut writer = Writer::with_capacity(512);
+        self.write_literal_user(&mut writer);
+        Json::from_writer(writer)
+    }
+
+    fn write_literal_user(&self, writer: &mut Writer) {
+        let results = self.request.tool_results_json.and_then(tool_results_block);
+        let said = user_text(self.request.mode, self.request.instruction);
+        let blocks = [filled(self.blocks.rag_context_block), results.as_deref()];
+        write_message(writer, "user", &said, self.attachments, blocks);
     }
 
     /// The response that this one goes on from; nothing for an initial request.
@@ -130,6 +144,13 @@ impl<'a> Composition<'a> {
             writer.key("previous_response_id").string(id);
         }
     }
+}
+
+/// A message of one text in the literal shape, such as an earlier answer of the model.
+pub fn literal_message(role: &str, text: &str) -> Json {
+    let mut writer = Writer::with_capacity(text.len() + 64);
+    write_message(&mut writer, role, text, &[], [None, None]);
+    Json::from_writer(writer)
 }
 
 fn filled(text: Option<&str>) -> Option<&str> {

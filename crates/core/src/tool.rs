@@ -21,6 +21,8 @@ pub struct ServerTool {
     pub description: Option<String>,
     /// The JSON Schema of its arguments.
     pub parameters: Json,
+    /// When and how to use it: stands in the system prompt of every turn that offers it.
+    pub guidance: Option<String>,
     /// How it is treated.
     pub policy: Policy,
     /// How its calls are shown.
@@ -308,6 +310,8 @@ pub enum Equipped {
         description: Option<String>,
         /// The JSON Schema of its arguments.
         parameters: Json,
+        /// When and how to use it: stands in the system prompt of every turn that offers it.
+        guidance: Option<String>,
     },
     /// This server runs it.
     Server(Box<ServerTool>),

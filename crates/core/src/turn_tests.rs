@@ -34,6 +34,7 @@ fn tool(policy: Policy) -> ServerTool {
         own_name: "look".to_owned(),
         description: None,
         parameters: Json::parse(&bytes::Bytes::from_static(b"{}")).unwrap(),
+        guidance: None,
         policy,
         shown: ShownAs::McpCall,
         check: Arc::new(Check),

@@ -175,9 +175,15 @@ impl Run {
         let mut ending = record::ending(&self.emitter, now_ms);
         // Of an answer that was cut short the two sides may have different pieces.
         if let (Some(remembering), Status::Completed) = (&self.remembering, ending.told.status) {
-            let output = self.emitter.kept_output();
-            let from = self.rounds.as_ref().map_or(0, |rounds| rounds.from());
-            ending.upstream = output.get(from..).and_then(|answer| remembering.memory(answer));
+            let speaks = self.recorder.as_deref().is_some_and(Recorder::speaks);
+            ending.upstream = match speaks {
+                true => remembering.memory_of_thread(&answer_text(&ending.output)),
+                false => {
+                    let output = self.emitter.kept_output();
+                    let from = self.rounds.as_ref().map_or(0, |rounds| rounds.from());
+                    output.get(from..).and_then(|answer| remembering.memory(answer))
+                }
+            };
         }
         ending
     }

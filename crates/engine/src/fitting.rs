@@ -101,8 +101,9 @@ impl<'a> Fitting<'a> {
 
     /// The whole prompt after the upstream has said that it does not know what this one goes on from.
     pub(crate) fn anew(&mut self, error: &ModelError) -> Option<Result<Prepared, Fault>> {
-        if !matches!(self.chain, Chain::GoesOn { .. }) || !error.is_forgotten() {
-            return None;
+        match self.chain {
+            Chain::GoesOn { id, .. } if error.is_forgotten(id) => {}
+            _ => return None,
         }
         debug!("sending everything once more: the upstream does not know the answer before");
         self.chain = Chain::Begun;

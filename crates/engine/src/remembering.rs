@@ -24,4 +24,11 @@ impl Remembering {
         let said = self.said.clone().answered(answer)?;
         Some(said.memory(self.upstream.clone(), self.model.clone(), id))
     }
+
+    /// The same for a turn of a thread, which tells no more of it later than the text of its answer.
+    pub(crate) fn memory_of_thread(&self, answer: &str) -> Option<UpstreamMemory> {
+        let id = self.id.clone().filter(|id| !id.is_empty())?;
+        let said = self.said.clone().answered_in_thread(answer)?;
+        Some(said.memory(self.upstream.clone(), self.model.clone(), id))
+    }
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use amalgam_core::{
-    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, UpstreamMemory,
-    compaction,
+    CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, SystemPrompt,
+    UpstreamMemory, compaction,
     file_search::FILE_SEARCH_RESULTS,
     joined, normalise, read_items,
     store::Approval,
@@ -126,6 +126,8 @@ pub struct Plan {
     pub memory: Option<UpstreamMemory>,
     /// What was lost before any model was asked.
     pub losses: Vec<Loss>,
+    /// The prompt in the place of the request's instructions, where the server has composed one.
+    pub prompt: Option<SystemPrompt>,
 }
 
 impl std::fmt::Debug for Plan {
@@ -223,6 +225,9 @@ impl Plan {
         let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
         compaction::open_all(&mut history, &*self.seal, &self.seal_context)
             .map_err(|_| Fault::internal("a summary that was open is closed"))?;
+        if let Some(prompt) = &self.prompt {
+            prompt.apply(&mut history);
+        }
         for round in rounds {
             let input = Input::Items(read_items(round.iter().map(Json::raw))?);
             history.entries.append(&mut normalise(None, Some(&input)).entries);

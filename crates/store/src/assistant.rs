@@ -39,6 +39,19 @@ pub(crate) fn content(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A message of a thread.
+pub(crate) struct Said {
+    pub(crate) role: String,
+    pub(crate) content: String,
+    pub(crate) response_id: Option<String>,
+}
+
+/// Role and content of messages that are given newest first, oldest first; and the turn that gave the newest answer among them.
+pub(crate) fn history(said: Vec<Said>) -> (Vec<(String, String)>, Option<String>) {
+    let answered_by = said.iter().find(|said| said.role == "assistant").and_then(|said| said.response_id.clone());
+    (said.into_iter().rev().map(|said| (said.role, said.content)).collect(), answered_by)
+}
+
 /// How a place in a line stands.
 pub(crate) enum Standing {
     Gone,

@@ -47,6 +47,7 @@ pub(crate) async fn equip(ports: &KnowledgePorts, scope: &Scope, asked: AskedSea
         own_name: FILE_SEARCH.to_owned(),
         description: Some(DESCRIPTION.to_owned()),
         parameters,
+        guidance: None,
         policy: Policy { idempotent: true, after_call_instruction: Some(CITE.to_owned()), ..Policy::default() },
         shown: ShownAs::FileSearch { results: asked.results },
         check: Arc::new(Queries),

@@ -157,6 +157,7 @@ impl Registry {
             return Equipped::Client {
                 description: Some(tool.description.clone()),
                 parameters: tool.parameters.clone(),
+                guidance: tool.guidance.clone(),
             };
         }
         match self.server_tool(scope, tool).await {

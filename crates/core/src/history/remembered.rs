@@ -70,6 +70,8 @@ impl UpstreamMemory {
 pub struct SaidSoFar {
     entries: usize,
     hash: Sha256,
+    /// The same up to the user's last message.
+    asked: Option<(usize, Sha256)>,
 }
 
 impl SaidSoFar {
@@ -99,22 +101,33 @@ impl SaidSoFar {
         Some(self.and(&entries))
     }
 
+    /// Adds the answer as a thread tells it later: one text right behind the user's message, whatever the model did and said
+    /// in between. Nothing where no user has spoken.
+    #[must_use]
+    pub fn answered_in_thread(self, text: &str) -> Option<Self> {
+        let (entries, hash) = self.asked?;
+        let mut said = Self { entries: entries + 1, hash, asked: None };
+        said.texts(["message", Role::Assistant.name()]);
+        said.number(1);
+        said.texts(["text", text]);
+        Some(said)
+    }
+
     /// What is known from here on about an answer of this id.
     pub fn memory(self, upstream: String, model: String, id: String) -> UpstreamMemory {
         UpstreamMemory { upstream, model, id, entries: self.entries, digest: self.digest() }
     }
 
     fn begin(history: &History<'_>, remembers: Remembers) -> Option<Self> {
-        let mut said = Self { entries: 0, hash: Sha256::new() };
+        let mut said = Self { entries: 0, hash: Sha256::new(), asked: None };
         match (remembers, history.instructions.as_slice()) {
             (Remembers::Nothing, _) => return None,
             (Remembers::Everything, instructions) => {
                 said.number(instructions.len());
                 instructions.iter().for_each(|entry| said.entry(entry));
             }
-            // One text is told with every call, and is no part of what is remembered.
-            (Remembers::Items, [] | [Entry::Message { role: Role::System, content: Content::Text(_), item: None }]) => {
-            }
+            // A prompt of text is told with every call, and is no part of what is remembered.
+            (Remembers::Items, [] | [Entry::Message { role: Role::System, item: None, .. }]) => {}
             // Anything richer stands among the items, where it would be told twice.
             (Remembers::Items, _) => return None,
         }
@@ -122,8 +135,13 @@ impl SaidSoFar {
     }
 
     fn and(mut self, entries: &[Entry<'_>]) -> Self {
-        self.entries += entries.len();
-        entries.iter().for_each(|entry| self.entry(entry));
+        for entry in entries {
+            self.entries += 1;
+            self.entry(entry);
+            if matches!(entry, Entry::Message { role: Role::User, .. }) {
+                self.asked = Some((self.entries, self.hash.clone()));
+            }
+        }
         self
     }
 

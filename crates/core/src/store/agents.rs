@@ -147,6 +147,8 @@ pub struct Heard {
     pub assistant_message_id: i64,
     /// What was said before, oldest first: role and content.
     pub history: Vec<(String, String)>,
+    /// The turn that gave the newest answer among it.
+    pub answered_by: Option<String>,
 }
 
 /// What the end of a turn adds to its thread; the line moves on with it.

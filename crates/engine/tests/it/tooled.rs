@@ -54,6 +54,7 @@ impl Tooled<'_> {
             strict: false,
             kept,
             memory: None,
+            prompt: None,
             losses: Vec::new(),
         };
         let scope = self.scope.clone();
@@ -103,6 +104,7 @@ pub(crate) fn tool(name: &str, policy: Policy, handler: impl Handler + 'static) 
         own_name: name.to_owned(),
         description: None,
         parameters: json("{}"),
+        guidance: None,
         policy,
         shown: ShownAs::McpCall,
         check: Arc::new(NothingBad),

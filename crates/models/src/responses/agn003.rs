@@ -1,14 +1,15 @@
 //! The dialect `agn003`: a request in the literal shapes of AGN-003, composed by [`amalgam_core::Composition`].
 //!
-//! The dialect knows one system message and one user message. What was said before the last user message cannot be
-//! expressed: an upstream that keeps state knows it, and else it is told as a loss. Outputs of tools at the end travel as its
-//! block of results. A message that was composed by the same rules is taken apart again, so that nothing stands twice.
+//! One system message, and behind it the messages of the user and of the model in their order, the last one the user's. A
+//! request that continues an answer the upstream keeps names that answer and sends only what is new; any other request sends
+//! the whole history. The document has no items for tools: results travel in its `[TOOL_RESULTS]` block, inside the user
+//! message that they follow. A message that was composed by the same rules is taken apart again, so that nothing stands twice.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use amalgam_core::{
-    Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, Delivery, Entry, History,
-    Losses, ModelRequest, Output, Payload, Prepared,
+    Call, CallKind, Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, Delivery,
+    Entry, History, Losses, ModelRequest, Output, Payload, Prepared, literal_message,
 };
 use amalgam_protocol::{Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
 
@@ -16,7 +17,16 @@ use super::convert::{new_entries, note};
 
 pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
     let mut losses = Losses::default();
-    let said = Said::read(request, &mut losses);
+    let continuation = match request.chain {
+        Chain::GoesOn { id, .. } => Some(id),
+        Chain::Apart | Chain::Begun => None,
+    };
+    let mut messages = Messages::read(request, continuation.is_some(), &mut losses);
+    messages.user();
+    let last = messages.open.take().unwrap_or_default();
+    let calls = calls_of(request.history);
+    let earlier: Vec<Json> = messages.list.iter().map(|message| message.write(&calls, &mut losses)).collect();
+    let results = last.results_json(&calls, &mut losses);
     let settings = request.settings;
     let tools = tools_json(settings);
     let choice = match &settings.tool_choice {
@@ -28,27 +38,24 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
         }
     };
     lose_settings(settings, &mut losses);
-    let [system, prompt, usage] = said.system.each_ref().map(String::as_str);
+    let [system, prompt, usage] = messages.system.each_ref().map(String::as_str);
     let body = Composition {
         context: ConversationContext { model_name: request.model, system, temperature: settings.temperature },
         request: ComposeRequest {
-            mode: &said.mode,
-            instruction: &said.instruction,
-            response_continuation_id: match request.chain {
-                Chain::GoesOn { id, .. } => Some(id),
-                Chain::Apart | Chain::Begun => None,
-            },
+            response_continuation_id: continuation,
             tools_json: tools.as_deref(),
             tool_choice_name: choice,
-            tool_results_json: said.results_json.as_deref(),
+            tool_results_json: results.as_deref(),
             system_prompt: Some(prompt),
+            ..last.request()
         },
         blocks: ComposeBlocks {
             tool_usage_metadata_block: Some(usage),
             stream: (request.delivery == Delivery::Stream).then_some(true),
             ..ComposeBlocks::default()
         },
-        attachments: &said.parts,
+        attachments: &last.parts,
+        history: &earlier,
         ..Composition::default()
     }
     .literal();
@@ -62,62 +69,133 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
 }
 
 /// A history in the dialect's terms.
-#[derive(Default)]
-struct Said {
+struct Messages<'a> {
     /// The base prompt, the caller's own and the block about tools.
     system: [String; 3],
+    list: Vec<Message<'a>>,
+    /// The message of the user behind the list, to which results and remarks are still added.
+    open: Option<UserMessage<'a>>,
+    /// The mode of the latest message that names one.
     mode: String,
-    instruction: String,
-    /// Further parts of the user's message.
-    parts: Vec<Json>,
-    results_json: Option<String>,
 }
 
-impl Said {
-    fn read(request: &ModelRequest<'_>, losses: &mut Losses) -> Self {
-        let (history, new) = (request.history, new_entries(request));
-        let goes_on = new.len() < history.entries.len();
-        let mode = history.entries.iter().rev().find_map(|entry| Some(composed(entry)?.0));
-        let mut said = Self { mode: mode.unwrap_or_else(|| DEFAULT_MODE.to_owned()), ..Self::default() };
-        if !goes_on {
-            said.system = system(history, losses);
+enum Message<'a> {
+    User(UserMessage<'a>),
+    /// Text in the name of this role: the model's answers, and a summary of what was said before.
+    Text(&'static str, String),
+}
+
+/// A message of the user, with what the document appends to it.
+#[derive(Default)]
+struct UserMessage<'a> {
+    mode: String,
+    instruction: String,
+    /// Further parts, such as images.
+    parts: Vec<Json>,
+    results: Vec<&'a Output<'a>>,
+}
+
+/// Every call of a history by its id.
+type Calls<'a> = HashMap<(CallKind, &'a str), &'a Call<'a>>;
+
+impl<'a> Messages<'a> {
+    fn read(request: &ModelRequest<'a>, continues: bool, losses: &mut Losses) -> Self {
+        let history: &'a History<'a> = request.history;
+        let new = new_entries(request);
+        let (known, _) = history.entries.split_at(history.entries.len() - new.len());
+        let mode = known.iter().rev().find_map(|entry| Some(composed(entry)?.0));
+        let mut messages = Self {
+            system: if continues { Default::default() } else { system(history, losses) },
+            list: Vec::with_capacity(new.len()),
+            open: None,
+            mode: mode.unwrap_or_else(|| DEFAULT_MODE.to_owned()),
+        };
+        for entry in history.entries.get(known.len()..).unwrap_or_default() {
+            messages.take(entry, continues, losses);
         }
-        let last_user = new.iter().rposition(is_user);
-        let tail = new.iter().rposition(|entry| !matches!(entry, Entry::Output(_) | Entry::Note(_)));
-        let behind = new.iter().skip(tail.map_or(0, |tail| tail + 1));
-        let answered: HashSet<_> = behind.filter_map(output).map(|output| &output.call_id).collect();
-        let mut results = Vec::new();
-        for (position, entry) in new.iter().enumerate() {
-            match entry {
-                Entry::Message { role: Role::System | Role::Developer, .. } if goes_on => {
-                    losses.add("instructions", "the dialect says what the model is to be at the beginning alone");
-                }
-                Entry::Message { role: Role::System | Role::Developer, .. } => {}
-                Entry::Message { role: Role::User, content, .. } if Some(position) == last_user => {
-                    match composed(entry) {
-                        Some((_, instruction, parts)) => {
-                            join(&mut said.instruction, &instruction);
-                            said.parts = parts;
-                        }
-                        None => join(&mut said.instruction, &text(content, losses)),
-                    }
-                }
-                // The dialect has no place for what was said before, but for this.
-                Entry::Summary(summary) => join(&mut said.instruction, summary),
-                // Our own words about what could not stand belong to the last thing said.
-                Entry::Note(note) if last_user.is_none_or(|last| position > last) => join(&mut said.instruction, note),
-                Entry::Output(output) if tail.is_none_or(|tail| position > tail) => results.push(output),
-                // Told together with its output.
-                Entry::Call(call) if answered.contains(&call.call_id) => {}
-                _ => losses.add("input", "the dialect sends only the last user message and the results behind it"),
+        messages
+    }
+
+    fn take(&mut self, entry: &'a Entry<'a>, continues: bool, losses: &mut Losses) {
+        match entry {
+            // What the server itself adds behind a call of a tool.
+            Entry::Message { role: Role::System | Role::Developer, content, item: None } => {
+                self.remark(&content.text())
             }
+            Entry::Message { role: Role::System | Role::Developer, .. } if continues => {
+                losses.add("instructions", "the dialect sends its system message on initial requests only");
+            }
+            // Part of the system message.
+            Entry::Message { role: Role::System | Role::Developer, .. } => {}
+            Entry::Message { role: Role::User, content, .. } => {
+                let (mode, instruction, parts) = composed(entry)
+                    .unwrap_or_else(|| (self.mode.clone(), content.text().into_owned(), beside_text(content)));
+                self.mode.clone_from(&mode);
+                self.close();
+                self.open = Some(UserMessage { mode, instruction, parts, results: Vec::new() });
+            }
+            Entry::Message { content, .. } => self.push_text("assistant", text(content, losses)),
+            Entry::Summary(summary) => self.push_text("user", summary.clone()),
+            Entry::Note(note) => self.remark(note),
+            // Told together with its output.
+            Entry::Call(_) => {}
+            Entry::Output(output) => self.user().results.push(output),
+            Entry::Reasoning(_) => losses.add("reasoning", "the dialect has no place for earlier reasoning"),
+            Entry::Opaque(_) => losses.add("input", "the dialect has only messages and the results of tools"),
         }
-        said.results_json = (!results.is_empty()).then(|| results_json(&results, &history.entries, losses));
-        said
+    }
+
+    /// Words of the server belong to what the user said last.
+    fn remark(&mut self, text: &str) {
+        let mut writer = Writer::with_capacity(text.len() + 64);
+        writer.object(|writer| {
+            writer.key("type").string("input_text");
+            writer.key("text").string(text);
+        });
+        self.user().parts.push(Json::from_writer(writer));
+    }
+
+    /// The user's message that is open; one without an instruction where the model spoke last. C-07
+    fn user(&mut self) -> &mut UserMessage<'a> {
+        let mode = &self.mode;
+        self.open.get_or_insert_with(|| UserMessage { mode: mode.clone(), ..UserMessage::default() })
+    }
+
+    fn close(&mut self) {
+        self.list.extend(self.open.take().map(Message::User));
+    }
+
+    fn push_text(&mut self, role: &'static str, text: String) {
+        self.close();
+        self.list.push(Message::Text(role, text));
     }
 }
 
-/// What the model is told to be. The parts of one message stay apart; several messages become one text.
+impl Message<'_> {
+    fn write(&self, calls: &Calls<'_>, losses: &mut Losses) -> Json {
+        match self {
+            Self::Text(role, text) => literal_message(role, text),
+            Self::User(message) => {
+                let results = message.results_json(calls, losses);
+                let request = ComposeRequest { tool_results_json: results.as_deref(), ..message.request() };
+                Composition { request, attachments: &message.parts, ..Composition::default() }.literal_user()
+            }
+        }
+    }
+}
+
+impl UserMessage<'_> {
+    fn request(&self) -> ComposeRequest<'_> {
+        ComposeRequest { mode: &self.mode, instruction: &self.instruction, ..ComposeRequest::default() }
+    }
+
+    fn results_json(&self, calls: &Calls<'_>, losses: &mut Losses) -> Option<String> {
+        (!self.results.is_empty()).then(|| results_json(&self.results, calls, losses))
+    }
+}
+
+/// The system message: the parts of a composed one stay apart, and system messages of the caller's input join the second part,
+/// which is the caller's. Anything else becomes one text.
 fn system(history: &History<'_>, losses: &mut Losses) -> [String; 3] {
     let mut told: Vec<&Content<'_>> = Vec::new();
     for entry in &history.instructions {
@@ -127,21 +205,23 @@ fn system(history: &History<'_>, losses: &mut Losses) -> [String; 3] {
         }
     }
     told.extend(history.entries.iter().filter_map(|entry| match entry {
-        Entry::Message { role: Role::System | Role::Developer, content, .. } => Some(content),
+        Entry::Message { role: Role::System | Role::Developer, content, item: Some(_) } => Some(content),
         _ => None,
     }));
-    let texts: Vec<String> = match told.as_slice() {
-        [Content::Parts(parts)] if parts.len() <= 3 && parts.iter().all(|part| part.text().is_some()) => {
-            parts.iter().filter_map(|part| Some(part.text()?.decode().into_owned())).collect()
+    let mut parts: [String; 3] = Default::default();
+    let own = match told.split_first() {
+        Some((Content::Parts(first), own)) if first.len() <= 3 && first.iter().all(|part| part.text().is_some()) => {
+            let texts = first.iter().filter_map(|part| Some(part.text()?.decode().into_owned()));
+            parts.iter_mut().zip(texts).for_each(|(part, text)| *part = text);
+            let [_, second, _] = &mut parts;
+            own.iter().for_each(|content| join(second, &text(content, losses)));
+            return parts;
         }
-        told => {
-            let mut whole = String::new();
-            told.iter().for_each(|content| join(&mut whole, &text(content, losses)));
-            vec![whole]
-        }
+        _ => told,
     };
-    let mut texts = texts.into_iter();
-    std::array::from_fn(|_| texts.next().unwrap_or_default())
+    let [first, ..] = &mut parts;
+    own.iter().for_each(|content| join(first, &text(content, losses)));
+    parts
 }
 
 /// The mode, the instruction and the further parts of a message of the user that AGN-003's rules have composed.
@@ -154,15 +234,19 @@ fn composed(entry: &Entry<'_>) -> Option<(String, String, Vec<Json>)> {
     plain.then(|| (mode.to_owned(), instruction.to_owned(), others.iter().map(|part| Json::from(part.raw)).collect()))
 }
 
-fn is_user(entry: &Entry<'_>) -> bool {
-    matches!(entry, Entry::Message { role: Role::User, .. })
+/// What a message has besides text, as it was sent.
+fn beside_text(content: &Content<'_>) -> Vec<Json> {
+    let Content::Parts(parts) = content else { return Vec::new() };
+    let spoken = |kind: &PartKind<'_>| matches!(kind, PartKind::Text { .. } | PartKind::Refusal(_));
+    parts.iter().filter(|part| !spoken(&part.kind)).map(|part| Json::from(part.raw)).collect()
 }
 
-fn output<'e, 'a>(entry: &'e Entry<'a>) -> Option<&'e Output<'a>> {
-    match entry {
-        Entry::Output(output) => Some(output),
+fn calls_of<'a>(history: &'a History<'a>) -> Calls<'a> {
+    let calls = history.entries.iter().filter_map(|entry| match entry {
+        Entry::Call(call) => Some(((call.kind, &*call.call_id), call)),
         _ => None,
-    }
+    });
+    calls.collect()
 }
 
 fn join(text: &mut String, more: &str) {
@@ -181,18 +265,11 @@ fn text(content: &Content<'_>, losses: &mut Losses) -> String {
     content.text().into_owned()
 }
 
-fn results_json(results: &[&Output<'_>], entries: &[Entry<'_>], losses: &mut Losses) -> String {
-    let calls: HashMap<_, _> = entries
-        .iter()
-        .filter_map(|entry| match entry {
-            Entry::Call(call) => Some(((call.kind, &call.call_id), call)),
-            _ => None,
-        })
-        .collect();
+fn results_json(results: &[&Output<'_>], calls: &Calls<'_>, losses: &mut Losses) -> String {
     let mut writer = Writer::default();
     writer.array(|writer| {
         for output in results {
-            let call = calls.get(&(output.kind, &output.call_id));
+            let call = calls.get(&(output.kind, &*output.call_id));
             writer.object(|writer| {
                 writer.key("CallId").string(&output.call_id);
                 if let Some(call) = call {

@@ -81,12 +81,59 @@ fn outputs_at_the_end_travel_as_the_block_of_results() {
 fn what_the_dialect_cannot_express_is_told() {
     let (_, losses) = converted(
         &json!({
-            "input": [{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}, {"role": "user", "content": "Three"}],
+            "input": [{"role": "user", "content": "One"}, {"type": "web_search_call", "id": "ws_1", "status": "completed"}],
             "top_p": 0.5, "max_output_tokens": 9, "tool_choice": "none", "reasoning": {}, "text": {"format": {"type": "json_object"}}, "own": 1,
         }),
         Delivery::Whole,
     );
     assert_eq!(losses, ["input", "tool_choice", "top_p", "max_output_tokens", "reasoning", "text.format", "own"]);
+}
+
+// right C1
+#[test]
+fn a_request_without_a_previous_id_sends_the_whole_history_in_the_documents_shapes() {
+    let [system, first] = composed("QA");
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
+    let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "done"});
+    let answer = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
+    let [_, last] = composed("CODE_EDIT");
+    let input = json!([
+        system, first, call("c1"), output("c1"), answer("One."), call("c2"), output("c2"), answer("Two."),
+        {"role": "user", "content": "Plain"}, answer("Three."), last,
+    ]);
+    let (body, losses) =
+        converted(&json!({"input": input, "tools": [{"type": "function", "name": "f"}]}), Delivery::Whole);
+    let results = |id: &str| {
+        text(&format!(
+            "[TOOL_RESULTS]\n\n- CallId: {id}\n  Name: f\n  ArgumentsJson:\n    {{}}\n  ResultJson:\n    done"
+        ))
+    };
+    let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AA"});
+    let context = text("[CONTEXT]\n…");
+    let user = |mode: &str, instruction: &str| text(&format!("[MODE: {mode}]\n\n[INSTRUCTION]\n{instruction}"));
+    let expected = json!({"model": "real-model", "input": [
+        {"role": "system", "content": [text("Boot."), text("Rules."), text("Tools.")]},
+        {"role": "user", "content": [user("QA", "Go."), image, context, results("c1")]},
+        {"role": "assistant", "content": [text("One.")]},
+        {"role": "user", "content": [user("QA", ""), results("c2")]},
+        {"role": "assistant", "content": [text("Two.")]},
+        {"role": "user", "content": [user("QA", "Plain")]},
+        {"role": "assistant", "content": [text("Three.")]},
+        {"role": "user", "content": [user("CODE_EDIT", "Go."), image, context]},
+    ], "tools": [{"type": "function", "name": "f"}]});
+    assert_eq!((body, losses), (expected, vec![]));
+}
+
+// right C1
+#[test]
+fn the_parts_of_a_composed_prompt_stay_apart_and_the_callers_own_join_the_second() {
+    let part = |text: &str| json!({"type": "input_text", "text": text});
+    let prompt =
+        json!([{"type": "message", "role": "system", "content": [part("Boot."), part("Rules."), part("Tools.")]}]);
+    let request = json!({"instructions": prompt, "input": [{"role": "developer", "content": "Mine."}, {"role": "user", "content": "Go."}]});
+    let (body, losses) = converted(&request, Delivery::Whole);
+    let system = json!({"role": "system", "content": [text("Boot."), text("Rules.\n\nMine."), text("Tools.")]});
+    assert_eq!((&body["input"][0], losses), (&system, vec![]));
 }
 
 /// The items that the strict contract sends, as the composition makes them.

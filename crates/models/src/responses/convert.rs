@@ -83,11 +83,17 @@ fn capacity(writer: &Writer, instructions: &[Entry<'_>], said: &[Entry<'_>]) -> 
     4096 + instructions.iter().chain(said).map(|entry| size(entry) + 64).sum::<usize>()
 }
 
-/// Instructions that are one text travel as such; anything richer stands before the input.
+/// A prompt of text travels as `instructions`, which holds for this call alone; anything richer stands before the input.
 fn write_said(writer: &mut Writer, history: &History<'_>, said: &[Entry<'_>], context: &mut Context<'_>) {
     let before: &[Entry<'_>] = match history.instructions.as_slice() {
         [Entry::Message { role: Role::System, content: Content::Text(text), item: None }] => {
             writer.key("instructions").json_str(*text);
+            &[]
+        }
+        [Entry::Message { role: Role::System, content: Content::Parts(parts), item: None }] => {
+            let texts = parts.iter().filter_map(|part| Some(part.text()?.decode()));
+            let texts: Vec<_> = texts.filter(|text| !text.trim().is_empty()).collect();
+            writer.key("instructions").string(&texts.join("\n\n"));
             &[]
         }
         entries => entries,

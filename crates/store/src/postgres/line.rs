@@ -78,7 +78,7 @@ statements! {
         SELECT 1 FROM session_line
         WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND number = $4 AND response_id = $5";
     Caller HISTORY = "
-        SELECT role, content FROM messages
+        SELECT role, content, response_id FROM messages
         WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
     /// The end of a turn, where its mark is: only the turn that has spoken at a place says anything more in the thread.
     Caller END = "
@@ -208,8 +208,11 @@ pub(super) async fn speak(
     let most = i64::try_from(words.history_messages).unwrap_or(i64::MAX);
     let params: [Param<'_>; 5] = [&tenant_id, &user, &session_id, &user_message_id, &most];
     let said = connection.rows(&HISTORY, &params).await?;
-    let history = said.iter().rev().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
-    Ok(Some(Heard { user_message_id, assistant_message_id, history: history.collect::<Result<_, Error>>()? }))
+    let said = said.iter().map(|row| {
+        Ok(assistant::Said { role: row.try_get(0)?, content: row.try_get(1)?, response_id: row.try_get(2)? })
+    });
+    let (history, answered_by) = assistant::history(said.collect::<Result<_, Error>>()?);
+    Ok(Some(Heard { user_message_id, assistant_message_id, history, answered_by }))
 }
 
 /// The statement that a write takes for its thread.

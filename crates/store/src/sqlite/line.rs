@@ -101,11 +101,11 @@ pub(super) fn speak(
         Some((first, Some(by))) if first == number && by == words.response_id => {}
         _ => return Ok(None),
     }
-    let mut history = database
+    let said = database
         .user(scope, sql::HISTORY, &[&session_id, &user_message_id, &most(words.history_messages)])?
-        .all(|row| Ok((row.get(0)?, row.get(1)?)))?;
-    history.reverse();
-    Ok(Some(Heard { user_message_id, assistant_message_id, history }))
+        .all(|row| Ok(assistant::Said { role: row.get(0)?, content: row.get(1)?, response_id: row.get(2)? }))?;
+    let (history, answered_by) = assistant::history(said);
+    Ok(Some(Heard { user_message_id, assistant_message_id, history, answered_by }))
 }
 
 /// The end of a turn. Only the turn that has spoken at a place says anything more in the thread.

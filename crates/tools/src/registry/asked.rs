@@ -50,6 +50,7 @@ impl Registry {
                         own_name: tool.name.clone(),
                         description: tool.description.clone(),
                         parameters: tool.parameters.clone(),
+                        guidance: None,
                         policy: Policy {
                             timeout: call_timeout,
                             idempotent: tool.is_idempotent(),

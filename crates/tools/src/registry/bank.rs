@@ -47,6 +47,7 @@ impl Registry {
             own_name: tool.name.clone(),
             description: Some(tool.description.clone()),
             parameters: tool.parameters.clone(),
+            guidance: tool.guidance.clone(),
             policy: tool.policy.clone(),
             shown: ShownAs::McpCall,
             check: ready.check,

@@ -67,7 +67,7 @@ async fn an_http_tool_sends_its_secret_and_hands_it_to_nobody() {
 async fn a_tool_that_the_client_runs_is_described_and_not_run() {
     let house = House::reaching(&[]);
     house.keep(1, tool("open_file", BankKind::Client, json!({}))).await;
-    let Equipped::Client { description, parameters } = house.equip(1, named("open_file")).await.unwrap() else {
+    let Equipped::Client { description, parameters, .. } = house.equip(1, named("open_file")).await.unwrap() else {
         panic!("not the client's")
     };
     assert_eq!(description.as_deref(), Some("What it is for."));

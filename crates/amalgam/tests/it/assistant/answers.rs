@@ -3,7 +3,7 @@
 use amalgam_core::assistant::prompt;
 use serde_json::{Value, json};
 
-use super::campus::{ALPHA, Campus, HOME, MODEL, kinds, known};
+use super::campus::{ALPHA, Campus, HOME, MODEL, kinds, known, prompt_of};
 use crate::support::{Said, Script, stores, told};
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn everything_about_an_answer_is_kept_under_the_published_kinds() {
         assert_eq!(kinds(&thread[1]), ["system_prompt", "model_usage", "tool_call"]);
         let told = known(&thread[1], "system_prompt")[0];
         assert_eq!((&told["version"], &told["hash"]), (&json!("v1"), &answer["prompt"]["hash"]));
-        assert_eq!(told["text"], campus.last_asked()["instructions"]);
+        assert_eq!(told["text"], prompt_of(&campus.last_asked()));
         let usage = known(&thread[1], "model_usage")[0];
         // Two calls of the model, each with 11 tokens in and 7 out.
         let counted = [&usage["model"], &usage["response_id"], &usage["input_tokens"], &usage["output_tokens"]];

@@ -219,6 +219,12 @@ pub(super) fn text_of(content: &Value) -> String {
     }
 }
 
+/// What the model was told to be, without the guidance on tools at its end.
+pub(super) fn prompt_of(request: &Value) -> &str {
+    let told = request["instructions"].as_str().unwrap_or_default();
+    told.split_once("\n\n<<<APTIX").map_or(told, |(prompt, _)| prompt)
+}
+
 /// The kinds of what is known about a message, in order.
 pub(super) fn kinds(message: &Value) -> Vec<&str> {
     message["metadata"].as_array().into_iter().flatten().filter_map(|record| record["kind"].as_str()).collect()

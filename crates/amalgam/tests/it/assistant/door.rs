@@ -4,7 +4,7 @@ use amalgam_core::assistant::prompt;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::campus::{ALPHA, BETA, COURSE, Campus, HOME, said, streamed, whole};
+use super::campus::{ALPHA, BETA, COURSE, Campus, HOME, prompt_of, said, streamed, whole};
 use crate::support::{
     Said, Script, assert_refused, checked_events, ended, error_of, id_of, last_response, shown, stores, text_of,
 };
@@ -38,8 +38,11 @@ async fn a_profile_answers_as_a_model_with_its_prompt_and_its_tools() {
         metadata["mine"] = json!("yes");
         assert_eq!(response["metadata"], metadata);
         let asked = &campus.asked()[0];
-        let sent = ["model", "instructions", "temperature", "max_output_tokens"].map(|key| &asked[key]);
-        assert_eq!(sent, [json!("gpt-4o-mini"), json!(words), json!(0.5), json!(77)].each_ref());
+        let sent = ["model", "temperature", "max_output_tokens"].map(|key| &asked[key]);
+        assert_eq!(
+            (sent, prompt_of(asked)),
+            ([json!("gpt-4o-mini"), json!(0.5), json!(77)].each_ref(), words.as_str())
+        );
         assert_eq!(asked["tools"][0]["name"], "get_course_detail");
 
         // What it is told stays inside, also when it is looked at later.
@@ -60,10 +63,7 @@ async fn a_profile_answers_as_a_model_with_its_prompt_and_its_tools() {
         let next = ana.post_json("/v1/responses", &request).await.json();
         assert_eq!(next["instructions"], "Rhyme.");
         let asked = campus.last_asked();
-        assert_eq!(
-            (&asked["instructions"], &asked["temperature"]),
-            (&json!(format!("{words}\n\nRhyme.")), &json!(0.75))
-        );
+        assert_eq!((prompt_of(&asked), &asked["temperature"]), (&*format!("{words}\n\nRhyme."), &json!(0.75)));
         let heard: Vec<String> = said(&asked).into_iter().map(|(_, text)| text).collect();
         assert_eq!(heard, ["What is it?", "About leading.", "And?"], "a chain goes on, and the prompt is there once");
         // No thread of the assistant's own door comes of it.
@@ -91,7 +91,7 @@ async fn a_profile_streams_and_runs_in_the_background_like_a_model() {
         let response = ended(&ana, id_of(&queued)).await;
         assert_eq!((&response["status"], text_of(&response)), (&json!("completed"), "Later.".to_owned()), "{response}");
         assert_eq!((&response["model"], &response["metadata"]), (&json!("course-assistant"), &about(COURSE, "1")));
-        assert_eq!(campus.last_asked()["instructions"], COURSE);
+        assert_eq!(prompt_of(&campus.last_asked()), COURSE);
         assert!(!response.to_string().contains(COURSE), "{response}");
     }
 }

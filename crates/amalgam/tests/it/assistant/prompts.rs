@@ -4,7 +4,7 @@ use amalgam_core::assistant::prompt;
 use amalgam_testkit::Setup;
 use serde_json::{Value, json};
 
-use super::campus::{ALPHA, BETA, COURSE, Campus, HOME, said};
+use super::campus::{ALPHA, BETA, COURSE, Campus, HOME, prompt_of, said};
 use crate::support::stores;
 
 /// The names of the tools that the model was offered.
@@ -39,7 +39,7 @@ async fn a_prompt_is_composed_of_the_tenants_words_the_profiles_and_the_course()
             let body = json!({"agent": agent, "message": "Hi", "metadata": metadata});
             let forced = agent == "course-assistant" && metadata == &course;
             let answer = campus.chat(&ana, body, "Fine.").await;
-            assert_eq!(campus.last_asked()["instructions"], told, "{config} {agent}");
+            assert_eq!(prompt_of(&campus.last_asked()), told, "{config} {agent}");
             assert_eq!(
                 answer["prompt"],
                 json!({"version": "v1", "hash": prompt::hash(&configured)}),
@@ -116,13 +116,13 @@ async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
         {
             let answer = campus.chat(&ana, json!({"message": "Hi", "agent": agent}), "Fine.").await;
             let asked = campus.last_asked();
-            assert_eq!(asked["instructions"], format!("Config.\n\nAgent profile task:\n{words}"));
+            assert_eq!(prompt_of(&asked), format!("Config.\n\nAgent profile task:\n{words}"));
             assert_eq!((offered(&asked), said(&asked).len()), (vec![tool], 1), "{agent}");
             assert_ne!(answer["session_id"], sessions[0]);
         }
         let ben = campus.user(BETA, "ben");
         campus.chat(&ben, json!({"message": "Hi", "agent": "secret"}), "Fine.").await;
-        assert_eq!(campus.last_asked()["instructions"], "Beta's secret.");
+        assert_eq!(prompt_of(&campus.last_asked()), "Beta's secret.");
         // A profile that is changed speaks otherwise from then on, in the same thread.
         let before = campus.chat(&ana, json!({"message": "Hi", "agent": "home-assistant"}), "Fine.").await;
         campus.put_profile(ALPHA, "home-assistant", json!({"prompt": "New words.", "model": "gpt-4o-mini"})).await;

@@ -156,7 +156,7 @@ async fn a_turn_may_ask_another_agent_than_its_sessions() {
         let named = ["AgentContextId", "ConversationContextId"].map(|name| envelope[name].clone());
         assert_eq!(named, [json!("reviewer"), json!("ctx-7")], "{envelope}");
         let request = desk.asked(Wire::Responses).pop().unwrap();
-        assert!(request["input"][0].to_string().contains("You are the reviewer."), "{request}");
+        assert!(request["instructions"].to_string().contains("You are the reviewer."), "{request}");
         let back = taken(&ana, &turn(&id, "t2", "Thanks")).await;
         assert_eq!(back["AgentContextId"], "responses", "{back}");
         body["TurnId"] = json!("t3");

@@ -40,6 +40,7 @@ impl Toolbox for Told {
             own_name: tool.name.clone(),
             description: None,
             parameters: tool.parameters.clone(),
+            guidance: None,
             policy: tool.policy.clone(),
             shown: ShownAs::McpCall,
             check: Arc::new(WantsX),

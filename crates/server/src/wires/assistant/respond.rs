@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Fault, FaultKind, Scope,
+    Fault, FaultKind, Remembers, Route, Scope, UpstreamMemory,
     assistant::{
         catalog::forced_tool,
         prompt::Prompt,
@@ -157,6 +157,7 @@ impl Turn {
             })],
         };
         let settled = Settled {
+            memory: memory(app, scope, &route, heard.answered_by.as_deref()).await?,
             route,
             before: history(&agent, &heard),
             thread: Some(Box::new(thread)),
@@ -232,6 +233,19 @@ fn words(app: &App, agent: &Agent, asked: &RespondRequest, identity: &Identity, 
         history_messages: usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX),
         now_ms: app.clock.now_ms(),
     }
+}
+
+/// What an upstream that keeps state knows of the thread, where one of those that may answer keeps any.
+async fn memory(
+    app: &App,
+    scope: &Scope,
+    route: &Route,
+    answered_by: Option<&str>,
+) -> Result<Option<UpstreamMemory>, Fault> {
+    let keeps = route.candidates.iter().any(|candidate| candidate.model.remembers() != Remembers::Nothing);
+    let Some(id) = answered_by.filter(|_| keeps) else { return Ok(None) };
+    let lineage = app.store.lineage(scope, id).await?;
+    Ok(lineage.and_then(|lineage| lineage.upstream))
 }
 
 /// What was said before, as much of it as the tenant wants told. RNCC-28

@@ -59,6 +59,7 @@ impl Work {
             let settled = Settled {
                 route,
                 before: Vec::new(),
+                memory: None,
                 thread: None,
                 offered: Offered::Known,
                 own_tools: vec![change_mode(app, &session, &asked.turn_id, &speaker.modes)],
@@ -110,7 +111,6 @@ pub(super) async fn user_turn(
         agent_context_id: turn.agent_context_id.as_deref().map(str::to_owned).or_else(|| session.profile.clone()),
         conversation_context_id: turn.conversation_context_id.as_deref().map(str::to_owned),
         hides_raw: !speaker.agent.resolved.expose_raw_responses.value,
-        told: speaker.digest(),
         ..Notes::default()
     };
     let context = compose::look_up(app, scope, turn, &speaker.mode, &mut notes).await?;
@@ -132,12 +132,8 @@ pub(super) async fn user_turn(
         TakenStep::Missing => return Err(sessions::missing(&turn.session_id).into()),
     };
     let solution = solution.or(session.solution_context.as_deref());
-    // What a chain was told is known by its last step; where that is not at hand, it is told once more.
-    let mut steps = newest.iter().flat_map(|turn| &turn.steps);
-    let before = steps.rfind(|step| Some(&step.response_id) == parent.as_ref());
-    let tells_system = before.is_none_or(|step| Notes::read(step.notes.raw()).told != asked.notes.told);
     let head = Head { session_id: &session.id, turn_id: &turn.turn_id, parent: parent.as_deref(), streamed };
-    let body = speaker.user_turn(turn, &files, solution, context.as_ref(), tells_system, &head);
+    let body = speaker.user_turn(turn, &files, solution, context.as_ref(), &head);
     Ok(Standing::Begun(Box::new(Work { asked, session, speaker, identity, body })))
 }
 

@@ -10,13 +10,10 @@ use amalgam_core::{
         request::{Continuation, UserTurn},
         results,
     },
-    hex,
     store::{AgentSession, FoundChunk, Mode},
-    tool_usage_block,
 };
 use amalgam_protocol::{Json, Writer};
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 
 use super::told::Notes;
 use crate::{app::App, wires::assistant::Agent};
@@ -35,7 +32,8 @@ pub(super) struct Speaker {
     pub(super) modes: Vec<Mode>,
     /// The names of its tools.
     tools: Vec<String>,
-    /// What the model is told to be: a message.
+    /// The system message of each of its turns: the agent's prompt and the mode's. Guidance on tools joins it where they are
+    /// offered.
     system: Option<Json>,
 }
 
@@ -55,19 +53,12 @@ impl Speaker {
         let mode = modes::find(&session.mode, &own).or_else(usual);
         let mode = mode.ok_or_else(|| Fault::internal("there is no mode to begin with"))?;
         let tools = tools(&agent, &mode);
-        let guided = app.store.tools_for(scope, Some(&tools)).await?;
-        let guidance = tools.iter().filter_map(|name| {
-            let tool = guided.iter().find(|tool| tool.name.eq_ignore_ascii_case(name))?;
-            Some((tool.name.as_str(), tool.guidance.as_deref()?))
-        });
-        let usage = tool_usage_block(guidance);
         let prompt = agent.prompt(None).text;
-        let told = [prompt.as_str(), &mode.system_prompt, usage.as_deref().unwrap_or_default()];
+        let told = [prompt.as_str(), &mode.system_prompt];
         let system = told.iter().any(|text| !text.trim().is_empty()).then(|| {
             let composition = Composition {
                 context: ConversationContext { system: &prompt, ..ConversationContext::default() },
                 request: ComposeRequest { system_prompt: Some(&mode.system_prompt), ..ComposeRequest::default() },
-                blocks: ComposeBlocks { tool_usage_metadata_block: usage.as_deref(), ..ComposeBlocks::default() },
                 ..Composition::default()
             };
             composition.system_item()
@@ -81,22 +72,13 @@ impl Speaker {
         (rounds.origin != Origin::Default).then(|| u32::try_from(rounds.value).unwrap_or(u32::MAX))
     }
 
-    /// A digest of what the model is told to be, so that a session knows whether it was told.
-    pub(super) fn digest(&self) -> String {
-        let mut digest = Sha256::new();
-        digest.update(self.system.as_ref().map_or(&[][..], |system| system.bytes()));
-        hex(&digest.finalize())
-    }
-
-    /// A user's turn. The system message is there when the session was told something else, or nothing yet: what a chain was
-    /// told once it is told with every turn of it. C-05
+    /// A user's turn.
     pub(super) fn user_turn(
         &self,
         turn: &UserTurn<'_>,
         files: &[Json],
         solution_context: Option<&str>,
         context: Option<&ContextBlock>,
-        tells_system: bool,
         head: &Head<'_>,
     ) -> Bytes {
         let mut attachments = attach::parts(turn, solution_context);
@@ -114,9 +96,7 @@ impl Speaker {
             attachments: &attachments,
             ..Composition::default()
         };
-        let system = self.system.clone().filter(|_| tells_system);
-        let items: Vec<Json> = system.into_iter().chain([composition.user_item()]).collect();
-        self.body(&items, head)
+        self.body(&[composition.user_item()], head)
     }
 
     /// The results of tools, and nothing else. C-07
@@ -132,6 +112,9 @@ impl Speaker {
             writer.key("model").string(&self.agent.resolved.model.value);
             if let Some(parent) = head.parent {
                 writer.key("previous_response_id").string(parent);
+            }
+            if let Some(system) = &self.system {
+                writer.key("instructions").array(|writer| writer.raw(system.raw()));
             }
             writer.key("input").array(|writer| items.iter().for_each(|item| writer.raw(item.raw())));
             self.agent.write_terms(writer);

@@ -38,6 +38,7 @@ fn tool(handler: ChangeMode, modes: &[Mode]) -> ServerTool {
         own_name: CHANGE_MODE.to_owned(),
         description: Some(description(modes)),
         parameters: parameters(modes),
+        guidance: None,
         // Changing to the same mode twice changes nothing.
         policy: Policy { timeout: TIMEOUT, idempotent: true, ..Policy::default() },
         shown: ShownAs::McpCall,

@@ -26,8 +26,6 @@ pub(super) struct Notes {
     pub(super) warnings: Vec<String>,
     /// Whether the response itself may be shown.
     pub(super) hides_raw: bool,
-    /// A digest of what the model was told to be, by then.
-    pub(super) told: String,
 }
 
 impl Notes {
@@ -55,7 +53,6 @@ impl Notes {
             });
             writer.key("warnings").array(|writer| self.warnings.iter().for_each(|warning| writer.string(warning)));
             writer.key("hides_raw").bool(self.hides_raw);
-            writer.key("told").string(&self.told);
         });
         Json::from_writer(writer)
     }
@@ -80,7 +77,6 @@ impl Notes {
                 .filter_map(|raw| raw.as_str().map(|text| text.decode().into_owned()))
                 .collect(),
             hides_raw: notes.get("hides_raw").and_then(Raw::as_bool).unwrap_or(false),
-            told: text(notes, "told").unwrap_or_default(),
         }
     }
 }

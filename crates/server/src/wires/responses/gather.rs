@@ -58,8 +58,23 @@ pub(super) async fn gather(
 
 impl Prior {
     /// What was said before, wherever that comes from.
-    pub(super) fn of(before: Vec<Json>) -> Self {
-        Self { before, ..Self::default() }
+    pub(super) fn of(before: Vec<Json>, memory: Option<UpstreamMemory>) -> Self {
+        Self { before, memory, ..Self::default() }
+    }
+
+    /// Leaves out the system messages of earlier turns. Prompts are instructions of their turn alone; earlier versions of this
+    /// program kept them as items.
+    pub(super) fn leave_out_prompts(&mut self) {
+        let is_prompt = |item: Raw<'_>| item.get_str("role").as_deref() == Some("system");
+        for items in &mut self.before {
+            if items.raw().elements().any(is_prompt) {
+                let mut writer = Writer::with_capacity(items.bytes().len());
+                writer.array(|writer| {
+                    items.raw().elements().filter(|item| !is_prompt(*item)).for_each(|item| writer.raw(item));
+                });
+                *items = Json::from_writer(writer);
+            }
+        }
     }
 
     /// Everything that is said, in order; nothing where `sent`, the request's own input, stands for itself.

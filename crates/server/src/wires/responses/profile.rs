@@ -40,6 +40,7 @@ pub(super) async fn stand_in(
     let settled = Settled {
         route,
         before: Vec::new(),
+        memory: None,
         thread: None,
         offered: Offered::All,
         own_tools: Vec::new(),
@@ -112,9 +113,21 @@ fn write_instructions(writer: &mut Writer, prompt: &str, sent: Option<&Input<'_>
             items.iter().for_each(|item| writer.raw(item.raw));
         }),
         Some(Input::Text(text)) if !text.is_empty() => {
-            let text = text.decode();
-            let both = if prompt.is_empty() { text.into_owned() } else { format!("{prompt}\n\n{text}") };
-            writer.key("instructions").string(&both);
+            // Two parts of one system message: the profile's prompt, and then the caller's own. C-02
+            writer.key("instructions").array(|writer| {
+                writer.object(|writer| {
+                    writer.key("type").string("message");
+                    writer.key("role").string("system");
+                    writer.key("content").array(|writer| {
+                        for text in [prompt, &text.decode()] {
+                            writer.object(|writer| {
+                                writer.key("type").string("input_text");
+                                writer.key("text").string(text);
+                            });
+                        }
+                    });
+                });
+            });
         }
         _ if prompt.is_empty() => {}
         _ => writer.key("instructions").string(prompt),

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use amalgam_core::{AskedTool, Candidate, Delivery, Fault, Loss, Scope, ServerTool};
+use amalgam_core::{AskedTool, Candidate, Delivery, Fault, Loss, Scope, ServerTool, SystemPrompt, tool_usage_block};
 use amalgam_engine::{DecidedCall, Plan, Tooling};
 use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json};
 use bytes::Bytes;
@@ -36,6 +36,8 @@ pub(super) struct Tools {
     decided: Vec<DecidedCall>,
     /// What could not be offered.
     pub(super) losses: Vec<Loss>,
+    /// How to use those that are offered, as one block of the system prompt. C-25
+    pub(super) guidance: Option<String>,
 }
 
 /// Finds out what the tools of a request are; nothing where the server has nothing to do with them. `said` is everything
@@ -86,8 +88,9 @@ pub(super) async fn equip(
     let shown = |label: &str| said.iter().any(|item| is_listing(item, label));
     let searched =
         said.iter().any(|item| matches!(item.kind, ItemKind::AdditionalTools(_) | ItemKind::ClientCallOutput(..)));
-    let offers::Offers { server, of_client, listings, losses, .. } = offers;
+    let offers::Offers { server, of_client, listings, losses, guidance, .. } = offers;
     Ok(Some(Box::new(Tools {
+        guidance: tool_usage_block(guidance.iter().map(|(name, guidance)| (name.as_str(), guidance.as_str()))),
         offered,
         choice,
         server,
@@ -112,6 +115,7 @@ pub(super) struct Basis<'a> {
     pub(super) strict: bool,
     pub(super) kept: bool,
     pub(super) losses: &'a [Loss],
+    pub(super) prompt: Option<&'a SystemPrompt>,
 }
 
 impl Tools {
@@ -140,6 +144,7 @@ impl Tools {
             kept: basis.kept,
             memory: basis.prior.memory.clone(),
             losses: basis.losses.to_vec(),
+            prompt: basis.prompt.cloned(),
         };
         Box::new(Tooling {
             scope: scope.clone(),

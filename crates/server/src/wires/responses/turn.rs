@@ -3,7 +3,8 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Delivery, Emitter, Entry, Fault, FaultKind, History, Ids, Route, Scope, ServerTool, Start, Stem, TenantState,
+    Delivery, Emitter, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, ServerTool, Start, Stem,
+    SystemPrompt, TenantState, UpstreamMemory,
     compaction::{self, Unopened},
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
@@ -51,6 +52,8 @@ pub(in crate::wires) struct Settled {
     pub(in crate::wires) route: Route,
     /// What was said before, arrays of items.
     pub(in crate::wires) before: Vec<Json>,
+    /// What an upstream that keeps state knows of it.
+    pub(in crate::wires) memory: Option<UpstreamMemory>,
     /// The thread that the turn speaks in.
     pub(in crate::wires) thread: Option<Box<Thread>>,
     /// Which of the named tools are offered.
@@ -213,8 +216,15 @@ async fn run(
     uploads::check(app, scope, request, raw).await?;
     let settled = order.settled.as_deref();
     let prior = match settled.filter(|settled| settled.thread.is_some()) {
-        Some(settled) => Prior::of(settled.before.clone()),
-        None => gather(app, scope, state_of(scope, settled), request, raw, order.memory).await?,
+        Some(settled) => Prior::of(settled.before.clone(), settled.memory.clone()),
+        None => {
+            let mut prior = gather(app, scope, state_of(scope, settled), request, raw, order.memory).await?;
+            // A door that keeps everything composes the prompt anew for each turn.
+            if settled.is_some_and(|settled| settled.keeps) {
+                prior.leave_out_prompts();
+            }
+            prior
+        }
     };
     let background = meaning.kept == Kept::Background;
     let kept = meaning.kept != Kept::No;
@@ -267,6 +277,9 @@ async fn run(
     let seal_context = scope.seal_context();
     let mut losses = std::mem::take(&mut meaning.losses);
     losses.extend(equipped.iter().flat_map(|tools| tools.losses.iter().cloned()));
+    let written_by = if settled.is_some() { InstructionsOf::Server } else { InstructionsOf::Caller };
+    let guidance = equipped.as_ref().and_then(|tools| tools.guidance.as_deref());
+    let prompt = SystemPrompt::compose(request.instructions.as_ref(), written_by, guidance);
     let ready = (!order.generate).then(|| silent::candidates(route));
     let candidates = ready.as_deref().unwrap_or(&route.candidates);
     let tooling = equipped.map(|tools| {
@@ -279,6 +292,7 @@ async fn run(
             strict: order.strict,
             kept,
             losses: &losses,
+            prompt: prompt.as_ref(),
         };
         tools.tooling(app, scope, limits, settled.and_then(|settled| settled.rounds), basis)
     });
@@ -288,7 +302,10 @@ async fn run(
         plan.offer(offered.insert(request.clone()))?;
     }
     let request: &CreateResponse<'_> = offered.as_ref().unwrap_or(request);
-    let history = history(app, &seal_context, request, raw, own, said)?;
+    let mut history = history(app, &seal_context, request, raw, own, said)?;
+    if let Some(prompt) = &prompt {
+        prompt.apply(&mut history);
+    }
     let ask = Box::new(Ask {
         identity: &order.identity,
         keep,

@@ -44,7 +44,7 @@ statements! {
         ADD_METADATA = "
             INSERT INTO message_metadata (tenant_id, user_id, message_id, kind, value) VALUES (?1, ?2, ?3, ?4, ?5)";
         HISTORY = "
-            SELECT role, content FROM messages
+            SELECT role, content, response_id FROM messages
             WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND id < ?4 ORDER BY id DESC LIMIT ?5";
 
         // Threads as their users see them.

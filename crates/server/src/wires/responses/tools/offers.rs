@@ -20,6 +20,8 @@ pub(super) struct Offers<'a> {
     /// What is shown of MCP servers.
     pub(super) listings: Vec<(String, Json)>,
     pub(super) losses: Vec<Loss>,
+    /// How to use tools of the bank, by the name that the model calls.
+    pub(super) guidance: Vec<(String, String)>,
     /// Tools of the bank that the client runs.
     of_bank: bool,
 }
@@ -41,6 +43,7 @@ impl<'a> Offers<'a> {
             of_client,
             listings: Vec::new(),
             losses: Vec::new(),
+            guidance: Vec::new(),
             of_bank: false,
         }
     }
@@ -53,8 +56,9 @@ impl<'a> Offers<'a> {
             }
             (AskedTool::Named(name), Equipped::Unknown) if which == Offered::Known => self.leave_out(name),
             (_, Equipped::Unknown) => return,
-            (AskedTool::Named(name), Equipped::Client { description, parameters }) => {
+            (AskedTool::Named(name), Equipped::Client { description, parameters, guidance }) => {
                 self.of_bank = true;
+                self.guidance.extend(guidance.map(|guidance| (name.clone(), guidance)));
                 Offer::Ours(vec![function(name, description.as_deref(), &parameters)])
             }
             (AskedTool::Mcp(_) | AskedTool::FileSearch(_), Equipped::Client { .. }) => return,
@@ -101,6 +105,7 @@ impl<'a> Offers<'a> {
             return None;
         }
         let offered = function(&tool.name, tool.description.as_deref(), &tool.parameters);
+        self.guidance.extend(tool.guidance.clone().map(|guidance| (tool.name.clone(), guidance)));
         self.server.insert(tool.name.clone(), Arc::new(tool));
         Some(offered)
     }
