@@ -7,6 +7,7 @@ use amalgam_core::{
 };
 use amalgam_server::{ConfiguredKey, Issued, KeyOrder, Pepper, issue};
 use anyhow::Context as _;
+use tracing::warn;
 
 use crate::config::{Config, State, Tenant};
 use crate::seeding;
@@ -43,7 +44,7 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
     let mut configured = Vec::new();
     let mut open = None;
     for tenant in config.tenants.iter().filter(|tenant| tenant.declared) {
-        let record = configure(store, tenant, now_ms).await?;
+        let Some(record) = configure(store, tenant, now_ms).await? else { continue };
         let rights = Rights::USE.and(Rights::ADMIN);
         configured.extend(tenant.keys.iter().map(|key| ConfiguredKey {
             key: key.clone(),
@@ -52,7 +53,7 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
         }));
         open.get_or_insert(record);
     }
-    let declared = open.is_some();
+    let declared = config.tenants.iter().any(|tenant| tenant.declared);
 
     let mut first_key = None;
     if !declared || config.bootstrap_key.is_some() {
@@ -85,13 +86,49 @@ fn every_right() -> Rights {
     Rights::USE.and(Rights::ADMIN).and(Rights::OPERATOR)
 }
 
-/// A tenant of the file, made or brought in line; what the file does not say stays as it is.
-async fn configure(store: &dyn Store, tenant: &Tenant, now_ms: u64) -> Result<TenantRecord, StoreError> {
+/// A tenant of the file, made or brought in line; what the file does not say stays as it is. None if it is not there and
+/// cannot be made now.
+async fn configure(store: &dyn Store, tenant: &Tenant, now_ms: u64) -> Result<Option<TenantRecord>, StoreError> {
     let operator = Operator::of_this_process();
     let state = tenant.state.map(|state| match state {
         State::Stored => TenantState::Stored,
         State::Stateless => TenantState::Stateless,
     });
+    let found = store.tenant(operator, tenant.id).await?;
+    if let Some(record) = &found
+        && record.name == tenant.name
+        && state.is_none_or(|state| state == record.state)
+    {
+        return Ok(found);
+    }
+    match write(store, tenant, state, now_ms).await {
+        Ok(record) => Ok(Some(record)),
+        // A full disk does not keep the server from starting. What the file says holds for this process.
+        Err(StoreError::Unavailable(why)) => {
+            match &found {
+                Some(_) => warn!("tenant {} cannot be brought in line with the configuration: {why}", tenant.id),
+                None => {
+                    warn!("tenant {} cannot be made before the next start, and its keys are refused: {why}", tenant.id)
+                }
+            }
+            let as_configured = |record: TenantRecord| TenantRecord {
+                name: tenant.name.clone(),
+                state: state.unwrap_or(record.state),
+                ..record
+            };
+            Ok(found.map(as_configured))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn write(
+    store: &dyn Store,
+    tenant: &Tenant,
+    state: Option<TenantState>,
+    now_ms: u64,
+) -> Result<TenantRecord, StoreError> {
+    let operator = Operator::of_this_process();
     let created =
         store.create_tenant(operator, Some(tenant.id), &tenant.name, state.unwrap_or_default(), now_ms).await?;
     if let Some(record) = created {

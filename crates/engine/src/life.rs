@@ -62,8 +62,25 @@ pub struct LifeSettings {
 }
 
 impl Engine {
-    /// Makes the process known to the store. Before this no turn can be kept.
+    /// Makes the process known to the store. Before this no turn can be kept. A store that takes no writes is told later, by
+    /// [`Engine::live`]; until then turns that are to be kept are refused.
     pub async fn be_born(&self, settings: LifeSettings) -> Result<(), StoreError> {
+        match self.register(settings).await {
+            Err(StoreError::Unavailable(why)) => {
+                self.keeper.store_is_away(true);
+                warn!("the store takes no writes, so that it is only read for now: {why}");
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Whether the store took no writes when it was last told that this process lives.
+    pub fn store_is_away(&self) -> bool {
+        self.keeper.expect_store().is_err()
+    }
+
+    async fn register(&self, settings: LifeSettings) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
         let store = &self.keeper.store;
         store.beat(operator, self.keeper.process, 0).await?;

@@ -20,6 +20,7 @@ mod journal;
 mod knowledge;
 mod line;
 mod modes;
+mod opening;
 mod places;
 mod processes;
 mod prune;
@@ -41,13 +42,12 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
 };
-
-use amalgam_core::{BoxFuture, Operator, Stem, Store, StoreError, store::Stored};
-use rusqlite::Connection;
-use tracing::warn;
 
 use self::{
     ahead::Ahead,
@@ -55,7 +55,6 @@ use self::{
     failure::Failure,
     job::{Done, Job, Transaction, submit},
     queue::Queue,
-    redo::RedoFile,
     writer::{Reader, Writer},
 };
 use crate::{
@@ -63,6 +62,7 @@ use crate::{
     leaving::Leaving,
     migrate::{MigrationError, MigrationStatus},
 };
+use amalgam_core::{BoxFuture, Operator, Stem, Store, StoreError, store::Stored};
 
 pub use self::file::LockError;
 pub use crate::migrate::Migrations;
@@ -147,45 +147,15 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
-    /// Why the database at `path` could not be used.
-    fn of(path: &Path, failure: Failure) -> Self {
-        match failure {
-            Failure::Sqlite(source) => Self::Database { path: path.to_path_buf(), source },
-            Failure::File(source) => Self::File { path: path.to_path_buf(), source },
-            other => Self::Redo { path: redo::path(path), source: other.to_error() },
-        }
-    }
-}
-
-/// The redo log of the database at `path`, once the database has everything that is in it; nothing where there is none, or
-/// where it is somebody else's.
-fn redo_file(path: &Path, acknowledge: Acknowledge) -> Result<Option<RedoFile>, OpenError> {
-    let found = match acknowledge {
-        Acknowledge::Settled => RedoFile::find(path),
-        Acknowledge::Ahead => RedoFile::take(path),
-    };
-    let found = found.map_err(|source| OpenError::File { path: redo::path(path), source })?;
-    if let Some(file) = &found {
-        redo::recover(path, file).map_err(|failure| OpenError::of(path, failure))?;
-    }
-    match acknowledge {
-        Acknowledge::Settled => Ok(None),
-        Acknowledge::Ahead => {
-            if found.is_none() {
-                warn!("another process has the store's redo log, so that every write waits for the database");
-            }
-            Ok(found)
-        }
-    }
-}
-
 /// A store in one file.
 pub struct Sqlite {
     path: PathBuf,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
     ahead: Arc<Ahead>,
+    /// Whether the disk had no room when the store was opened, and nothing was committed since: the writer alone has a
+    /// connection.
+    read_only: Arc<AtomicBool>,
     bells: Arc<Bells>,
     leaving: Leaving,
     log: Arc<Log>,
@@ -194,25 +164,19 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none.
+    /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none. On a disk
+    /// without room, a database with an up-to-date schema opens with [`Acknowledge::Ahead`] all the same; writes are refused
+    /// until there is room.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
-        let path = path.as_ref().to_path_buf();
-        file::create(&path).map_err(|source| OpenError::File { path: path.clone(), source })?;
-        let redo = redo_file(&path, options.acknowledge)?;
-        schema::prepare(&path, options.migrations)?;
-        let database = |source| OpenError::Database { path: path.clone(), source };
+        let path = path.as_ref();
+        let path = file::create(path).map_err(|source| OpenError::File { path: path.to_path_buf(), source })?;
         let log = Arc::new(Log::new());
-        let checkpointer = file::open_checkpointer(&path).map_err(database)?;
-        let readers: Vec<Connection> = (0..options.readers.max(1))
-            .map(|_| file::open_reader(&path))
-            .collect::<Result<_, _>>()
-            .map_err(database)?;
-
         let mut store = Self {
             path: path.clone(),
             writes: Arc::new(Queue::new(options.queue)),
             reads: Arc::new(Queue::new(options.queue)),
             ahead: Arc::default(),
+            read_only: Arc::default(),
             bells: Arc::default(),
             leaving: Leaving::default(),
             log: Arc::clone(&log),
@@ -226,15 +190,16 @@ impl Sqlite {
             bells: Arc::clone(&store.bells),
             log: Arc::clone(&log),
             ahead: Arc::clone(&store.ahead),
+            read_only: Arc::clone(&store.read_only),
         };
-        let (desk, redo) = work.prepare(redo).map_err(|failure| OpenError::of(&path, failure))?;
-        store.start("store-writer", move || work.run(desk, redo))?;
-        for connection in readers {
+        let opened = opening::open(&work, &options)?;
+        store.start("store-writer", move || work.run(opened.writer))?;
+        for connection in opened.readers {
             let work = Reader { path: path.clone(), jobs: Arc::clone(&store.reads) };
             store.start("store-reader", move || work.run(connection))?;
         }
         // The last one: see `Drop`.
-        store.start("store-log", move || log.run(path, checkpointer))?;
+        store.start("store-log", move || log.run(path, opened.checkpointer))?;
         Ok(store)
     }
 
@@ -301,6 +266,9 @@ impl Sqlite {
         is_behind: bool,
         work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Stored<'a, T> {
+        if self.read_only.load(Ordering::Acquire) {
+            return submit(&self.writes, Done::Inside, work);
+        }
         if !is_behind {
             return submit(&self.reads, Done::Caught, work);
         }

@@ -33,6 +33,7 @@ pub struct Setup {
     arguments: Vec<String>,
     home: Option<Home>,
     ignored: Option<String>,
+    full_disk: bool,
 }
 
 /// A folder with a configuration and data, for as long as somebody uses it. Servers that follow each other, or that run
@@ -139,6 +140,12 @@ impl Setup {
         self
     }
 
+    /// Starts it with files that it cannot write to, as on a full disk, until [`Amalgam::limit_files`] says otherwise.
+    pub fn full_disk(mut self) -> Self {
+        self.full_disk = true;
+        self.deaf_to("XFSZ")
+    }
+
     /// The configuration file.
     pub fn toml(&self) -> String {
         let mut toml = String::new();
@@ -196,7 +203,8 @@ impl Amalgam {
             Some(signal) => {
                 // What a shell ignores, the program that takes its place ignores too.
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\""), binary]);
+                let limit = if setup.full_disk { "ulimit -S -f 0;" } else { "" };
+                shell.args(["-c", &format!("trap '' {signal}; {limit} exec \"$0\" \"$@\""), binary]);
                 shell
             }
         };

@@ -40,6 +40,7 @@ mod secrets;
 mod seeding;
 mod server_tools;
 mod socket;
+mod store_start;
 mod support;
 mod tenants;
 mod tokens;

@@ -20,10 +20,13 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(async || json(StatusCode::OK, openapi::document())))
 }
 
-/// Ready for work: not while the process drains, nor while the store cannot be used.
+/// Ready for work: not while the process drains, nor while the store cannot be used or takes no writes.
 async fn ready(State(app): State<Arc<App>>) -> Response {
     if !app.is_ready() {
         return json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"draining"}"#);
+    }
+    if app.engine.store_is_away() {
+        return json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"store_unavailable"}"#);
     }
     let why = match tokio::time::timeout(PING, app.store.ping()).await {
         Ok(Ok(())) => {

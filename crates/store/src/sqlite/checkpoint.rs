@@ -156,8 +156,7 @@ impl Log {
     }
 
     /// The body of the thread: moves pages whenever there are enough of them, until closed.
-    pub(super) fn run(&self, path: PathBuf, connection: Connection) {
-        let mut slot = Some(connection);
+    pub(super) fn run(&self, path: PathBuf, mut slot: Option<Connection>) {
         while let Some(Call { moves, flush, .. }) = self.wait() {
             if let Some(last) = flush {
                 match file::open_log(&path).and_then(|log| log.sync_data()) {

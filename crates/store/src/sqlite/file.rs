@@ -26,11 +26,15 @@ const LOG_KEPT_BYTES: i64 = 32 * 1024 * 1024;
 
 /// Makes the folder and the file if they are not there, for nobody but their owner. The files that SQLite puts beside it
 /// get the same permissions.
-pub(super) fn create(path: &Path) -> io::Result<()> {
+///
+/// Returns the path without symbolic links: SQLite puts its log beside the file that a link leads to, and so do we with
+/// the redo log and the lock. Two links to one database are one database.
+pub(super) fn create(path: &Path) -> io::Result<PathBuf> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    path.canonicalize()
 }
 
 /// A connection that writes.
@@ -79,6 +83,27 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     Ok(connection)
+}
+
+/// A connection for a disk without room. The index of the log is kept in memory instead of in a file, as SQLite does it for
+/// the only connection of a database; and what a transaction changes stays in memory until it is rolled back.
+pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
+    keep_in_memory(&connection)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    Ok(connection)
+}
+
+/// Lets a transaction write nothing before it is committed, however much it changes.
+pub(super) fn keep_in_memory(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_spill", false)
+}
+
+/// Undoes [`keep_in_memory`].
+pub(super) fn write_early(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_spill", true)
 }
 
 /// A connection that moves what the log holds into the database.

@@ -26,7 +26,7 @@ use super::file;
 
 pub(super) use self::{
     batch::{Again, Batch, Statement},
-    replay::{apply, recover},
+    replay::{apply, recover, unapplied},
 };
 
 /// Two of them. A segment is worth about a thousand turns; the database's own log is flushed once for each.
@@ -77,6 +77,11 @@ impl Redo {
             in_doubt: false,
             blocks: Blocks::default(),
         }
+    }
+
+    /// A file whose batches up to `last` the database has yet to get. Nothing is appended before it has.
+    pub(super) fn resume(file: RedoFile, known: Known, last: Sequence) -> Self {
+        Self { last, in_doubt: true, ..Self::begin(file, known) }
     }
 
     /// The last number that was given, also where writing failed: nobody else gets it.

@@ -62,6 +62,12 @@ fn attempt(path: &Path, migrations: Migrations) -> Result<(), OpenError> {
     }
 }
 
+/// Refuses the database at `path` if it lacks a migration.
+pub(super) fn require(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let applied = applied(connection).map_err(|source| OpenError::Database { path: path.to_path_buf(), source })?;
+    migrate::require_all(MIGRATIONS, &applied).map_err(|source| OpenError::Schema { path: path.to_path_buf(), source })
+}
+
 /// What the database at `path` has and lacks.
 pub(super) fn status(path: &Path) -> Result<Vec<MigrationStatus>, OpenError> {
     let database = |source| OpenError::Database { path: path.to_path_buf(), source };

@@ -8,7 +8,10 @@ use std::{
     cell::RefCell,
     fs::File,
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -44,20 +47,63 @@ pub(super) struct Writer {
     pub(super) bells: Arc<Bells>,
     pub(super) log: Arc<Log>,
     pub(super) ahead: Arc<Ahead>,
+    /// Whether the store was opened on a disk without room, and nothing was committed since.
+    pub(super) read_only: Arc<AtomicBool>,
 }
 
 /// A connection that writes, and the log beside its database where commits do not flush it.
 pub(super) struct Desk {
     connection: Connection,
     log: Option<File>,
+    access: Access,
+}
+
+/// What a connection is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Full,
+    /// The disk has no room: transactions are rolled back.
+    Read,
+}
+
+/// What the thread begins with.
+pub(super) struct Start {
+    desk: Desk,
+    flushes: Flushes,
+    redo: Option<Redo>,
+    owed: Vec<u8>,
+    marked: Sequence,
+}
+
+impl Start {
+    /// The connection, before the thread has it.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.desk.connection
+    }
 }
 
 impl Writer {
-    /// What the thread begins with.
-    pub(super) fn prepare(&self, redo: Option<RedoFile>) -> Result<(Desk, Option<Redo>), Failure> {
-        let desk = self.open(if redo.is_some() { Flushes::ByHand } else { Flushes::AtEveryCommit })?;
+    /// What the thread begins with, where the database has everything that was acknowledged.
+    pub(super) fn prepare(&self, redo: Option<RedoFile>) -> Result<Start, Failure> {
+        let flushes = Flushes::with(redo.as_ref());
+        let desk = self.open(flushes)?;
         let known = Database::new(&desk.connection).redo()?;
-        Ok((desk, redo.zip(known).map(|(file, known)| Redo::begin(file, known))))
+        let redo = redo.zip(known).map(|(file, known)| Redo::begin(file, known));
+        let marked = redo.as_ref().map_or(0, Redo::last);
+        Ok(Start { desk, flushes, redo, owed: Vec::new(), marked })
+    }
+
+    /// What the thread begins with on a disk without room.
+    pub(super) fn prepare_to_read(&self, redo: Option<RedoFile>) -> Result<Start, Failure> {
+        let flushes = Flushes::with(redo.as_ref());
+        let desk = self.open_to_read()?;
+        let known = Database::new(&desk.connection).redo()?;
+        let Some((file, known)) = redo.zip(known) else {
+            return Ok(Start { desk, flushes, redo: None, owed: Vec::new(), marked: 0 });
+        };
+        let (owed, last) = redo::unapplied(&self.path, &file, known)?;
+        let redo = Redo::resume(file, known, last);
+        Ok(Start { desk, flushes, redo: Some(redo), owed, marked: known.applied })
     }
 
     fn open(&self, flushes: Flushes) -> Result<Desk, Failure> {
@@ -67,23 +113,35 @@ impl Writer {
             Flushes::AtEveryCommit => None,
             Flushes::ByHand => Some(file::flush_by_hand(&connection, &self.path)??),
         };
-        Ok(Desk { connection, log })
+        Ok(Desk { connection, log, access: Access::Full })
+    }
+
+    fn open_to_read(&self) -> Result<Desk, Failure> {
+        Ok(Desk { connection: file::open_to_read(&self.path)?, log: None, access: Access::Read })
+    }
+
+    /// Opens the database again.
+    fn reopen(&self, flushes: Flushes) -> Result<Desk, Failure> {
+        if !self.read_only.load(Ordering::Relaxed) {
+            return self.open(flushes);
+        }
+        match self.open(flushes) {
+            Ok(desk) => {
+                // What is owed may be more than fits into the cache, and is read before it can be committed.
+                file::keep_in_memory(&desk.connection)?;
+                Ok(desk)
+            }
+            // Other connections would be in its way, and there are none yet.
+            Err(failure) => self.open_to_read().map_err(|_| failure),
+        }
     }
 
     /// Works until the queue is closed and empty.
-    pub(super) fn run(self, desk: Desk, redo: Option<Redo>) {
-        let flushes = if desk.log.is_some() { Flushes::ByHand } else { Flushes::AtEveryCommit };
-        let marked = redo.as_ref().map_or(0, Redo::last);
-        let work = Work {
-            writer: &self,
-            flushes,
-            desk: Some(desk),
-            redo,
-            batch: RefCell::default(),
-            owed: Vec::new(),
-            due_at: None,
-            marked,
-        };
+    pub(super) fn run(self, start: Start) {
+        let Start { desk, flushes, redo, owed, marked } = start;
+        let due_at = (!owed.is_empty()).then(Instant::now);
+        let work =
+            Work { writer: &self, flushes, desk: Some(desk), redo, batch: RefCell::default(), owed, due_at, marked };
         work.run();
     }
 }
@@ -93,6 +151,16 @@ impl Writer {
 pub(super) enum Flushes {
     AtEveryCommit,
     ByHand,
+}
+
+impl Flushes {
+    /// With a redo log, most commits need not be on disk.
+    fn with(redo: Option<&RedoFile>) -> Self {
+        match redo {
+            Some(_) => Self::ByHand,
+            None => Self::AtEveryCommit,
+        }
+    }
 }
 
 /// Whether those who come while a group is worked on join it: one flush is for all of them.
@@ -171,7 +239,7 @@ impl Work<'_> {
             let connection = &work.desk.as_ref().ok_or(CLOSED)?.connection;
             job.run(&Transaction::new(Database::new(connection)))
         });
-        if !was_open {
+        if !was_open && !self.reads_only() {
             // What could not be committed is not taken for something that will be.
             self.undo();
         }
@@ -212,7 +280,7 @@ impl Work<'_> {
 
     /// Does the work of a group, in the transaction that is open or in a new one; whom to tell of it.
     fn work(&mut self, group: &mut Vec<Box<dyn Job>>, door: Door) -> Result<Vec<String>, Failure> {
-        self.begin()?;
+        self.begin_to_write()?;
         let connection = &self.desk.as_ref().ok_or(CLOSED)?.connection;
         self.batch.get_mut().clear();
         let database = match &self.redo {
@@ -234,8 +302,11 @@ impl Work<'_> {
     /// Sees to it that a transaction is open, with everything in it that was acknowledged and is not committed.
     fn begin(&mut self) -> Result<(), Failure> {
         if self.desk.is_none() {
-            self.desk = Some(self.writer.open(self.flushes)?);
-            info!("the store's database was opened again");
+            let desk = self.writer.reopen(self.flushes)?;
+            if desk.access == Access::Full {
+                info!("the store's database was opened again");
+            }
+            self.desk = Some(desk);
         }
         let connection = &self.desk.as_ref().ok_or(CLOSED)?.connection;
         if connection.is_autocommit() {
@@ -244,6 +315,23 @@ impl Work<'_> {
             redo::apply(database, &self.owed)?;
         }
         Ok(())
+    }
+
+    /// The same, for what is to be committed.
+    fn begin_to_write(&mut self) -> Result<(), Failure> {
+        if self.reads_only() {
+            // There may be room by now.
+            self.desk = None;
+        }
+        self.begin()?;
+        match self.reads_only() {
+            true => Err(Failure::Refused("the disk has no room")),
+            false => Ok(()),
+        }
+    }
+
+    fn reads_only(&self) -> bool {
+        self.desk.as_ref().is_some_and(|desk| desk.access == Access::Read)
     }
 
     /// Puts what the group at hand has changed into the redo log; `false` where that is not possible.
@@ -287,6 +375,13 @@ impl Work<'_> {
         self.owed.clear();
         self.due_at = None;
         self.writer.ahead.clear();
+        if self.writer.read_only.load(Ordering::Relaxed) {
+            self.writer.read_only.store(false, Ordering::Release);
+            if let Some(Desk { connection, .. }) = &self.desk {
+                file::write_early(connection)?;
+            }
+            info!("the disk has room: the store takes writes again");
+        }
         if let Some(waits_for) = self.redo.as_ref().and_then(|redo| redo.waits_for(self.writer.log.flushed())) {
             self.writer.log.flush_aside(waits_for);
         }
@@ -319,7 +414,7 @@ impl Work<'_> {
         if self.owed.is_empty() {
             return Ok(());
         }
-        self.undo_on_failure(Self::begin)?;
+        self.undo_on_failure(Self::begin_to_write)?;
         self.commit()
     }
 
@@ -370,8 +465,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Works until the queue is closed and empty.
-    pub(super) fn run(self, connection: Connection) {
-        let mut slot = Some(connection);
+    pub(super) fn run(self, mut slot: Option<Connection>) {
         let mut taken = Vec::with_capacity(1);
         while self.jobs.take(&mut taken, 1, None) == Taken::Something {
             for mut job in taken.drain(..) {
@@ -430,16 +524,17 @@ mod tests {
             bells: Arc::default(),
             log: Arc::new(Log::new()),
             ahead: Arc::default(),
+            read_only: Arc::default(),
         };
         let taken = RedoFile::take(&path).unwrap().map(redo);
-        let (mut desk, redo) = writer.prepare(taken).unwrap();
-        desk.log = log.or(desk.log);
+        let mut start = writer.prepare(taken).unwrap();
+        start.desk.log = log.or(start.desk.log);
         let beaten = submit(&writer.jobs, done, |transaction| {
             let beat: [&dyn rusqlite::ToSql; 2] = [&&b"process of tests"[..], &7];
             transaction.database.operator(Operator::of_this_process(), sql::BEAT, &beat)?.run()
         });
         writer.jobs.close();
-        writer.run(desk, redo);
+        writer.run(start);
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(beaten)
     }
 

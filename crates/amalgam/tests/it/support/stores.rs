@@ -40,6 +40,20 @@ impl TestStore {
         self.database.iter().flat_map(named).collect()
     }
 
+    /// Has the database refuse writes with the error of a full disk, or take them again.
+    pub(crate) fn disk_is_full(&self, full: bool) {
+        let each = match full {
+            true => "CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE OR DELETE ON %I EXECUTE FUNCTION full_disk()",
+            false => "DROP TRIGGER full_disk ON %I",
+        };
+        self.server().ask(&format!(
+            "CREATE OR REPLACE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$; \
+             DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables \
+             WHERE schemaname = 'public' LOOP EXECUTE format('{each}', name); END LOOP; END $$"
+        ));
+    }
+
     /// Responses that have not ended, as the database itself tells it; only of a store that others can look into.
     pub(crate) fn unfinished(&self) -> usize {
         let count = self.server().ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");

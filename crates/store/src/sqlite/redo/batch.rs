@@ -171,6 +171,8 @@ fn checksum(identity: i64, bytes: &[u8]) -> u32 {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'b> {
     pub(super) number: Sequence,
+    /// All of it.
+    pub(super) bytes: &'b [u8],
     parts: Parts<'b>,
 }
 
@@ -187,7 +189,7 @@ impl<'b> Found<'b> {
         let mut head = Parts(bytes);
         let (length, _, number) = (head.u32()? as usize, head.u32()?, head.i64()?);
         let parts = Parts(bytes.get(HEAD..length)?);
-        Some((Self { number, parts }, length))
+        Some((Self { number, bytes: bytes.get(..length)?, parts }, length))
     }
 
     /// Hands on every statement; `None` where the batch is not in order.

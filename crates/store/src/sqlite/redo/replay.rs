@@ -34,6 +34,17 @@ pub(in crate::sqlite) fn recover(path: &Path, redo: &RedoFile) -> Result<(), Fai
     Ok(redo.clear()?)
 }
 
+/// The batches that the database at `path` lacks, to be run again later, and the number of the last one.
+pub(in crate::sqlite) fn unapplied(path: &Path, redo: &RedoFile, known: Known) -> Result<(Vec<u8>, Sequence), Failure> {
+    let segments = redo.segments(path)?;
+    let (follow, apart) = newer(known, &segments);
+    if apart > 0 {
+        return Err(Failure::Refused("its redo log does not continue it, and there is no room to set that aside"));
+    }
+    let last = follow.last().map_or(known.applied, |batch| batch.number);
+    Ok((follow.into_iter().flat_map(|batch| batch.bytes).copied().collect(), last))
+}
+
 /// The batches that follow the last one that the database holds, in order and without a gap; and how many there are that
 /// follow nothing.
 fn newer<'s>(known: Known, segments: &'s [Vec<u8>; 2]) -> (Vec<Found<'s>>, usize) {
