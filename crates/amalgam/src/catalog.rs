@@ -8,6 +8,7 @@ use std::{
 
 use amalgam_core::{BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, OwnTerms, Route, Scope};
 use amalgam_models::Registry;
+use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
 use crate::config::{self, Choice as _, Config};
 
@@ -152,12 +153,20 @@ impl Names {
             remembered.insert(name.to_owned(), route.clone());
             return Some(route);
         }
-        for (upstream, _) in &self.upstreams {
-            if self.registry.serves(upstream, name).await {
+        let mut lists = self.lists();
+        while let Some((upstream, models)) = lists.next().await {
+            if models.iter().any(|model| model == name) {
                 return self.direct(name, upstream, name);
             }
         }
         None
+    }
+
+    /// What each upstream serves, in the order of the configuration. All are asked at the same time, so that the slowest
+    /// one decides how long it takes.
+    fn lists(&self) -> FuturesOrdered<impl Future<Output = (&str, Arc<[String]>)>> {
+        let list = async |upstream| (upstream, self.registry.listed(upstream).await);
+        self.upstreams.iter().map(|(upstream, _)| list(upstream.as_str())).collect()
     }
 }
 
@@ -201,10 +210,11 @@ impl Catalog for Names {
         Box::pin(async move {
             let mut cards: Vec<ModelCard> = self.configured.values().map(|route| (*route.card).clone()).collect();
             cards.sort_by(|one, other| one.id.cmp(&other.id));
-            for (upstream, _) in &self.upstreams {
-                for name in self.registry.listed(upstream).await {
-                    if !cards.iter().any(|card| card.id == name) {
-                        cards.push(self.listed_card(&name, upstream));
+            let mut lists = self.lists();
+            while let Some((upstream, models)) = lists.next().await {
+                for name in models.iter() {
+                    if !cards.iter().any(|card| card.id == *name) {
+                        cards.push(self.listed_card(name, upstream));
                     }
                 }
             }

@@ -97,19 +97,11 @@ impl Registry {
     }
 
     /// The models that an upstream serves: as configured, else as it says itself, remembered for a while. An upstream
-    /// that does not say serves none by name.
-    pub async fn listed(&self, upstream: &str) -> Vec<String> {
+    /// that does not say serves none by name. Takes five seconds at most.
+    pub async fn listed(&self, upstream: &str) -> Arc<[String]> {
         match self.find(upstream) {
-            Some(found) => found.listing.read(&found.name, <[String]>::to_vec).await,
-            None => Vec::new(),
-        }
-    }
-
-    /// Whether an upstream serves a model of this name, by the same list.
-    pub async fn serves(&self, upstream: &str, model: &str) -> bool {
-        match self.find(upstream) {
-            Some(found) => found.listing.read(&found.name, |names| names.iter().any(|name| name == model)).await,
-            None => false,
+            Some(found) => found.listing.names().await,
+            None => Arc::default(),
         }
     }
 

@@ -63,8 +63,8 @@ async fn upstreams_are_found_by_name_in_the_operators_order() {
     assert_eq!(registry.names().collect::<Vec<_>>(), ["z", "a", "m", "d"]);
     assert!(registry.names().all(|name| registry.get(name).is_some()));
     assert!(registry.get("other").is_none());
-    assert_eq!(registry.listed("d").await, ["demo"]);
-    assert_eq!(registry.listed("other").await, Vec::<String>::new());
+    assert_eq!(*registry.listed("d").await, ["demo"]);
+    assert!(registry.listed("other").await.is_empty());
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn configured_models_are_listed_without_asking() {
     let upstream = Scripted::start();
     let configured =
         UpstreamSettings { models: vec!["m1".to_owned()], ..settings("u", responses(), upstream.base_url()) };
-    assert_eq!(registry(vec![configured]).listed("u").await, ["m1"]);
+    assert_eq!(*registry(vec![configured]).listed("u").await, ["m1"]);
     assert_eq!(upstream.connections(), 0);
 }
 
@@ -90,8 +90,24 @@ async fn an_upstream_is_asked_once_and_callers_share_the_answer() {
     });
     let again = registry.listed("u").await;
     assert_eq!((one, two), (again.clone(), again.clone()));
-    assert_eq!(again, ["m1", "m2"]);
+    assert_eq!(*again, ["m1", "m2"]);
     assert_eq!((upstream.requests().len(), upstream.unscripted().len()), (1, 0));
+}
+
+// right E5
+#[tokio::test]
+async fn a_request_for_the_list_survives_the_caller_that_started_it() {
+    let gate = Gate::new();
+    let upstream = Scripted::start();
+    upstream.enqueue_for("/models", Reply::json(json!({"data": [{"id": "m1"}]})).hold_after(0, &gate));
+    let registry = registry(vec![settings("u", responses(), upstream.base_url())]);
+    tokio::select! {
+        names = registry.listed("u") => panic!("the upstream has not answered: {names:?}"),
+        _ = upstream.wait_for_requests(1) => {}
+    }
+    gate.open();
+    assert_eq!(*registry.listed("u").await, ["m1"]);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -99,8 +115,8 @@ async fn an_upstream_that_does_not_say_is_not_asked_at_once_again() {
     let upstream = Scripted::start();
     upstream.enqueue_for("/models", Reply::status(500));
     let registry = registry(vec![settings("u", responses(), upstream.base_url())]);
-    assert_eq!(registry.listed("u").await, Vec::<String>::new());
-    assert_eq!(registry.listed("u").await, Vec::<String>::new());
+    assert!(registry.listed("u").await.is_empty());
+    assert!(registry.listed("u").await.is_empty());
     assert_eq!(upstream.requests().len(), 1);
 }
 
@@ -109,7 +125,7 @@ async fn a_messages_upstream_is_asked_in_its_own_way() {
     let upstream = Scripted::start();
     upstream.enqueue_for("/models", Reply::json(json!({"data": [{"id": "claude"}]})));
     let kind = UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 10 };
-    assert_eq!(registry(vec![settings("u", kind, upstream.base_url())]).listed("u").await, ["claude"]);
+    assert_eq!(*registry(vec![settings("u", kind, upstream.base_url())]).listed("u").await, ["claude"]);
     let request = upstream.request(0);
     let sent = ["x-api-key", "anthropic-version", "authorization"].map(|name| request.header(name));
     assert_eq!(sent, [Some("sk-1"), Some("2023-06-01"), None]);

@@ -27,6 +27,7 @@ mod images;
 mod isolation;
 mod keys;
 mod knowledge;
+mod listing;
 mod literal_dialect;
 mod mcp_tools;
 mod models;

@@ -1,12 +1,19 @@
 //! Which models an upstream serves, asked at most once in a while.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use amalgam_core::{Fault, ModelError};
 use amalgam_protocol::Raw;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
 use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     settings::{UpstreamKind, UpstreamSettings},
@@ -16,38 +23,59 @@ use crate::{
 const PATH: &str = "/models";
 /// How long an answer is good for.
 const FRESH: Duration = Duration::from_secs(60);
-/// How long no answer is good for.
+/// How long a failure is remembered. Until then nothing is asked.
 const FRESH_FAILURE: Duration = Duration::from_secs(10);
-/// A request may be waiting for the list to find its model: no time for tries and patience.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The deadline of one request, from connecting to the last byte. A turn may be waiting for the list to find its model.
+const DEADLINE: Duration = Duration::from_secs(5);
 /// The one model of the demo.
 const DEMO: &str = "demo";
 
+/// The names of an upstream's models.
+type ModelNames = Arc<[String]>;
+
 /// Where an upstream's list comes from.
 pub(super) enum Listing {
-    Fixed(Vec<String>),
-    Asked(Box<Asked>),
+    Fixed(ModelNames),
+    Remote(Box<Remote>),
 }
 
-pub(super) struct Asked {
+pub(super) struct Remote {
+    upstream: Arc<Source>,
+    state: Mutex<State>,
+}
+
+struct Source {
+    name: String,
     transport: Transport,
     version: Option<HeaderValue>,
-    /// Held while asking, so that callers who come meanwhile share the answer.
-    known: Mutex<Option<Known>>,
 }
 
-struct Known {
-    names: Vec<String>,
-    until: Instant,
+#[derive(Default)]
+struct State {
+    cached: Option<Cached>,
+    request: Option<Request>,
+}
+
+struct Cached {
+    names: ModelNames,
+    fresh_until: Instant,
+}
+
+/// A request under way. All callers that wait for the list drive the same one, so that it survives the caller that
+/// started it: callers that hang up early do not keep a failure from being noticed.
+#[derive(Clone)]
+struct Request {
+    started_at: Instant,
+    answer: Shared<BoxFuture<'static, Option<ModelNames>>>,
 }
 
 impl Listing {
     pub(super) fn new(settings: &UpstreamSettings) -> Result<Self, Fault> {
         if !settings.models.is_empty() {
-            return Ok(Self::Fixed(settings.models.clone()));
+            return Ok(Self::Fixed(settings.models.as_slice().into()));
         }
         let version = match &settings.kind {
-            UpstreamKind::Demo { .. } => return Ok(Self::Fixed(vec![DEMO.to_owned()])),
+            UpstreamKind::Demo { .. } => return Ok(Self::Fixed([DEMO.to_owned()].into())),
             UpstreamKind::Anthropic { version, .. } => Some(version),
             UpstreamKind::Responses { .. } | UpstreamKind::Chat { .. } => None,
         };
@@ -56,44 +84,77 @@ impl Listing {
         })?;
         let mut settings = settings.clone();
         settings.retries = 0;
-        settings.first_byte_timeout = settings.first_byte_timeout.min(LONGEST_WAIT);
-        settings.idle_timeout = settings.idle_timeout.min(LONGEST_WAIT);
-        Ok(Self::Asked(Box::new(Asked { transport: Transport::new(&settings)?, version, known: Mutex::new(None) })))
+        let transport = Transport::new(&settings)?;
+        let upstream = Arc::new(Source { name: settings.name, transport, version });
+        Ok(Self::Remote(Box::new(Remote { upstream, state: Mutex::default() })))
     }
 
-    /// What `look` makes of the names.
-    pub(super) async fn read<T>(&self, upstream: &str, look: impl FnOnce(&[String]) -> T) -> T {
+    /// The names, from memory where they are fresh. Returns after [`DEADLINE`] at the latest.
+    pub(super) async fn names(&self) -> ModelNames {
         match self {
-            Self::Fixed(names) => look(names),
-            Self::Asked(asked) => asked.read(upstream, look).await,
+            Self::Fixed(names) => Arc::clone(names),
+            Self::Remote(remote) => remote.names().await,
         }
     }
 }
 
-impl Asked {
-    async fn read<T>(&self, upstream: &str, look: impl FnOnce(&[String]) -> T) -> T {
-        let mut known = self.known.lock().await;
-        let names = match known.take() {
-            Some(fresh) if fresh.until > Instant::now() => known.insert(fresh),
-            stale => {
-                let asked = match self.ask().await {
-                    Ok(names) => Known { names, until: Instant::now() + FRESH },
-                    Err(error) => {
-                        tracing::warn!(
-                            upstream.name = upstream,
-                            "upstream {upstream} does not list its models: {error}"
-                        );
-                        // What it said before is more likely true than nothing.
-                        let names = stale.map(|stale| stale.names).unwrap_or_default();
-                        Known { names, until: Instant::now() + FRESH_FAILURE }
-                    }
-                };
-                known.insert(asked)
+impl Remote {
+    async fn names(&self) -> ModelNames {
+        let request = {
+            let mut state = self.state();
+            let now = Instant::now();
+            if let Some(cached) = state.cached.as_ref().filter(|cached| cached.fresh_until > now) {
+                return Arc::clone(&cached.names);
             }
+            // Callers may have left a request that is too old to say anything about the upstream as it is now.
+            let current = state.request.take().filter(|request| request.failure_ends_at() > now);
+            state.request.insert(current.unwrap_or_else(|| Request::start(Arc::clone(&self.upstream)))).clone()
         };
-        look(&names.names)
+        let answer = request.answer.clone().await;
+        let mut state = self.state();
+        if state.request.as_ref().is_some_and(|current| current.answer.ptr_eq(&request.answer)) {
+            state.request = None;
+            let cached = match answer {
+                Some(names) => Cached { names, fresh_until: Instant::now() + FRESH },
+                None => {
+                    // The last list is more likely to be right than an empty one.
+                    let names = state.cached.take().map(|stale| stale.names).unwrap_or_default();
+                    Cached { names, fresh_until: request.failure_ends_at() }
+                }
+            };
+            state.cached = Some(cached);
+        }
+        state.cached.as_ref().map(|cached| Arc::clone(&cached.names)).unwrap_or_default()
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Request {
+    fn start(upstream: Arc<Source>) -> Self {
+        let started_at = Instant::now();
+        let answer = async move {
+            let error = match timeout_at(started_at + DEADLINE, upstream.ask()).await {
+                Ok(Ok(names)) => return Some(names.into()),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {} s", DEADLINE.as_secs()),
+            };
+            let name = &upstream.name;
+            tracing::warn!(upstream.name = name, "upstream {name} does not list its models: {error}");
+            None
+        };
+        Self { started_at, answer: answer.boxed().shared() }
+    }
+
+    /// How long the failure of this request is remembered.
+    fn failure_ends_at(&self) -> Instant {
+        self.started_at + DEADLINE + FRESH_FAILURE
+    }
+}
+
+impl Source {
     async fn ask(&self) -> Result<Vec<String>, ModelError> {
         let mut headers = Vec::new();
         if let Some(version) = &self.version {
