@@ -193,6 +193,11 @@ pub trait Model: Send + Sync {
         false
     }
 
+    /// Whether addresses of images and files in the history leave this process, and are checked before.
+    fn sends_addresses(&self) -> bool {
+        true
+    }
+
     /// The same request with the history's tool calls written as labelled text, if `error` says that the upstream lost a
     /// call that the history holds, and the operator allows it.
     fn recover(&self, _request: &ModelRequest<'_>, _error: &ModelError) -> Option<Result<Prepared, Fault>> {

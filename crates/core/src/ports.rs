@@ -37,6 +37,10 @@ impl Fetched {
 pub trait Fetch: Send + Sync {
     /// Gets `url`, reading at most `limit` bytes.
     fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>>;
+
+    /// Whether `url` may be handed to an upstream, which then fetches it from where it stands: `http` or `https`, and
+    /// neither a private address nor a name that leads to one, unless the operator allows it.
+    fn check<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), Fault>>;
 }
 
 /// Encrypts what leaves our hands and comes back, bound to the tenant that it belongs to.

@@ -10,7 +10,7 @@ use amalgam_protocol::CreateResponse;
 use bytes::Bytes;
 use tracing::{debug, warn};
 
-use crate::{calls::Calling, fitting::Fitting, remembering::Remembering, run::Engine};
+use crate::{calls::Calling, fitting::Fitting, images, remembering::Remembering, run::Engine};
 
 /// One call of a model, whichever of those that may answer takes it.
 #[derive(Debug)]
@@ -92,6 +92,12 @@ impl Engine {
             true => self.fetch_images(ask).await?,
             false => HashMap::new(),
         };
+        if model.sends_addresses() {
+            let handed_on = images::handed_on(ask, &images);
+            if !handed_on.is_empty() {
+                Box::pin(self.check_addresses(ask, &handed_on)).await?;
+            }
+        }
         let mut fitting = Fitting::new(ask, candidate, images);
         let mut prepared = fitting.prepare().await?;
         let mut recovered = false;

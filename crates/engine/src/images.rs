@@ -1,9 +1,10 @@
-//! Fetches images that a model needs as bytes, within what one prompt may have of them.
+//! Addresses in the history: images that a model needs as bytes are fetched, within what one prompt may have of them;
+//! what an upstream is to fetch itself is checked.
 
 use std::collections::HashMap;
 
 use amalgam_core::{Entry, Fault, FaultKind};
-use amalgam_protocol::{Content, Part, PartKind, Raw};
+use amalgam_protocol::{Content, JsonStr, PartKind, Raw};
 
 use crate::{ask::Question, run::Engine};
 
@@ -13,6 +14,9 @@ const IMAGE_BYTES: usize = 20 * 1024 * 1024;
 /// The most images that are fetched for one turn.
 const IMAGES_PER_TURN: usize = 32;
 
+/// The most addresses that one turn may hand to an upstream.
+const ADDRESSES_PER_TURN: usize = 1000;
+
 /// As deep as any body may be that is let in.
 const DEEPEST: usize = 128;
 
@@ -21,7 +25,7 @@ impl Engine {
     pub(crate) async fn fetch_images(&self, ask: &Question<'_>) -> Result<HashMap<String, String>, Fault> {
         let mut left = self.settings.upload_bytes;
         let mut images = HashMap::new();
-        for address in addresses(ask) {
+        for address in addresses(ask).into_iter().filter(|address| address.name == "image_url") {
             if images.contains_key(&address.url) {
                 continue;
             }
@@ -48,11 +52,35 @@ impl Engine {
         }
         Ok(images)
     }
+
+    /// Refuses addresses that an upstream must not be sent to.
+    pub(crate) async fn check_addresses(&self, ask: &Question<'_>, addresses: &[Address<'_>]) -> Result<(), Fault> {
+        if addresses.len() > ADDRESSES_PER_TURN {
+            return Err(Fault::invalid("input", format!("At most {ADDRESSES_PER_TURN} addresses can be named.")));
+        }
+        // Each look-up of a name takes a while, so they run at the same time.
+        let checks = addresses.iter().map(|address| async {
+            self.fetch.check(&address.url).await.map_err(|fault| match fault.kind {
+                FaultKind::Invalid => fault.param(address.path(ask)),
+                _ => fault,
+            })
+        });
+        futures_util::future::try_join_all(checks).await.map(drop)
+    }
 }
 
-/// Where an image is, and where the caller says so.
-struct Address<'a> {
+/// The addresses that an upstream is to fetch itself: all but those that were fetched here.
+pub(crate) fn handed_on<'a>(ask: &Question<'a>, fetched: &HashMap<String, String>) -> Vec<Address<'a>> {
+    let mut addresses = addresses(ask);
+    addresses.retain(|address| !fetched.contains_key(&address.url));
+    addresses
+}
+
+/// Where an image or a file is, and where the caller says so.
+pub(crate) struct Address<'a> {
     url: String,
+    /// `image_url` or `file_url`.
+    name: &'static str,
     /// The item that names it, if it came as one.
     item: Option<Raw<'a>>,
     /// Which of its parts does; none for an output that is a screenshot and nothing else.
@@ -72,8 +100,8 @@ impl Address<'_> {
             Some(format!("{list}[{index}].{}", self.field))
         };
         match (place("input").or_else(|| place("instructions")), self.part) {
-            (Some(content), Some(part)) => format!("{content}[{part}].image_url"),
-            (Some(output), None) => format!("{output}.image_url"),
+            (Some(content), Some(part)) => format!("{content}[{part}].{}", self.name),
+            (Some(output), None) => format!("{output}.{}", self.name),
             (None, _) => "input".to_owned(),
         }
     }
@@ -86,9 +114,9 @@ fn addresses<'a>(ask: &Question<'a>) -> Vec<Address<'a>> {
         let (content, item, field) = match entry {
             Entry::Message { content, item, .. } => (content, *item, "content"),
             Entry::Output(output) => {
-                if let Some(url) = output.screenshot() {
-                    let url = url.decode().into_owned();
-                    addresses.push(Address { url, item: Some(output.item), part: None, field: "output" });
+                if let Some(url) = output.screenshot().and_then(remote) {
+                    let item = Some(output.item);
+                    addresses.push(Address { url, name: "image_url", item, part: None, field: "output" });
                 }
                 (&output.content, Some(output.item), "output")
             }
@@ -96,17 +124,22 @@ fn addresses<'a>(ask: &Question<'a>) -> Vec<Address<'a>> {
         };
         let Content::Parts(parts) = content else { continue };
         addresses.extend(parts.iter().enumerate().filter_map(|(part, named)| {
-            let url = address_of(named)?;
-            Some(Address { url, item, part: Some(part), field })
+            let (name, url) = match &named.kind {
+                PartKind::Image(image) | PartKind::Screenshot(image) => ("image_url", image.url?.0),
+                PartKind::File(file) => ("file_url", file.url?),
+                _ => return None,
+            };
+            Some(Address { url: remote(url)?, name, item, part: Some(part), field })
         }));
     }
-    addresses.retain(|address| !address.url.starts_with("data:"));
     addresses
 }
 
-fn address_of(part: &Part<'_>) -> Option<String> {
-    match &part.kind {
-        PartKind::Image(image) | PartKind::Screenshot(image) => Some(image.url?.0.decode().into_owned()),
-        _ => None,
+/// The address, unless it is a `data:` URI. Those may be long, so that they are not decoded.
+fn remote(url: JsonStr<'_>) -> Option<String> {
+    let is_data = |text: &str| text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"));
+    if is_data(url.escaped()) {
+        return None;
     }
+    Some(url.decode().into_owned()).filter(|url| !is_data(url))
 }

@@ -61,6 +61,10 @@ impl Model for Demo {
         })
     }
 
+    fn sends_addresses(&self) -> bool {
+        false
+    }
+
     fn count(&self, prepared: &Prepared) -> TokenCount {
         let script: Script = serde_json::from_slice(&prepared.body.whole()).unwrap_or_default();
         TokenCount { text: script.input_tokens, media: 0 }

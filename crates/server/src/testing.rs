@@ -145,6 +145,10 @@ impl Fetch for Nothing {
     fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
         Box::pin(async { Err(Fault::internal("nothing is fetched here")) })
     }
+
+    fn check<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 impl Clock for Nothing {

@@ -29,6 +29,9 @@ pub use self::connect::{Resolve, SystemResolver};
 /// Requests under way at once. The next one waits, inside its own time limit; name look-ups take a thread each.
 const MAX_IN_FLIGHT: usize = 64;
 
+/// How long a name may take to be resolved where nothing is fetched.
+const RESOLVE: Duration = Duration::from_secs(2);
+
 /// Where callers may send us, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressConfig {
@@ -59,16 +62,18 @@ pub enum EgressError {
     /// The URL is not one, or not one that we use.
     #[error("unusable URL: {0}")]
     BadUrl(&'static str),
-    /// The host has an address that is neither public nor allowed.
-    #[error("`{host}` has the address {address}, which is not public")]
+    /// The host has an address that is neither public nor allowed. The text does not tell it: the administrator of a
+    /// tenant reads it, and the addresses of our network are not for tenants.
+    #[error("{}", no_public_address(host))]
     NotPublic {
         /// The host in the URL.
         host: String,
         /// The address that gave reason.
         address: IpAddr,
     },
-    /// The name has no address.
-    #[error("could not resolve `{host}`")]
+    /// The name has no address. The text is that of [`EgressError::NotPublic`], so that it does not tell which names
+    /// exist in our network.
+    #[error("{}", no_public_address(host))]
     Unresolved {
         /// The host in the URL.
         host: String,
@@ -103,6 +108,12 @@ pub enum EgressError {
     /// This machine has no certificates to check others by.
     #[error("could not load the system's root certificates")]
     NoRoots(#[source] io::Error),
+}
+
+fn no_public_address(host: &str) -> String {
+    format!(
+        "`{host}` is unknown or has no public address (`[egress] allow_private` lists the private targets that may be used)"
+    )
 }
 
 /// The guarded client.
@@ -164,22 +175,12 @@ impl Egress {
     /// One bad address condemns the name: nobody with good intentions mixes public and private ones, and which of
     /// them is tried must not depend on their order.
     async fn pin(&self, target: &Target) -> Result<Pinned, EgressError> {
-        let addresses = match &target.host {
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => self
-                .resolver
-                .resolve(name)
-                .await
-                .map_err(|source| EgressError::Unresolved { host: name.clone(), source })?,
-        };
+        let addresses = self.resolve(target).await?;
         for address in &addresses {
-            let listed = self.config.allow_private.iter().any(|allowed| allowed.matches(target, *address));
-            if listed {
+            if self.is_allowed(target, *address) {
                 continue;
             }
-            if !address::is_public(*address) {
-                return Err(EgressError::NotPublic { host: target.host.to_string(), address: *address });
-            }
+            self.require_public(target, *address)?;
             if !target.tls {
                 return Err(EgressError::BadUrl("only https is used"));
             }
@@ -189,6 +190,31 @@ impl Egress {
             }
         }
         Ok(Pinned::new(addresses, target.port))
+    }
+
+    async fn resolve(&self, target: &Target) -> Result<Vec<IpAddr>, EgressError> {
+        match &target.host {
+            Host::Address(address) => Ok(vec![*address]),
+            Host::Name(name) => self.resolver.resolve(name).await.map_err(|source| {
+                debug!(host = name, error = &source as &dyn std::error::Error, "a host could not be resolved");
+                EgressError::Unresolved { host: name.clone(), source }
+            }),
+        }
+    }
+
+    /// Whether the operator lists this target.
+    fn is_allowed(&self, target: &Target, address: IpAddr) -> bool {
+        self.config.allow_private.iter().any(|allowed| allowed.matches(target, address))
+    }
+
+    fn require_public(&self, target: &Target, address: IpAddr) -> Result<(), EgressError> {
+        if address::is_public(address) {
+            return Ok(());
+        }
+        let host = target.host.to_string();
+        // The log is the operator's, who may know where the name leads.
+        debug!(host, %address, "refused a target whose address is not public");
+        Err(EgressError::NotPublic { host, address })
     }
 
     async fn get(&self, url: &str, limit: usize) -> Result<Fetched, EgressError> {
@@ -208,6 +234,35 @@ impl Egress {
     }
 }
 
+impl Egress {
+    /// Whether another server may be sent to `url`. Where the name leads for that server is not known here, so that a
+    /// name that cannot be resolved is refused only if it looks like one of a private network.
+    async fn check_for_others(&self, url: &str) -> Result<(), EgressError> {
+        let target = Target::parse(url)?;
+        let _turn = Arc::clone(&self.in_flight).acquire_owned().await.expect("the semaphore is never closed");
+        let resolved = match timeout(RESOLVE, self.resolve(&target)).await {
+            Ok(resolved) => resolved,
+            Err(_) => {
+                Err(EgressError::Unresolved { host: target.host.to_string(), source: io::ErrorKind::TimedOut.into() })
+            }
+        };
+        match resolved {
+            Ok(addresses) => addresses
+                .into_iter()
+                .filter(|address| !self.is_allowed(&target, *address))
+                .try_for_each(|address| self.require_public(&target, address)),
+            Err(error) => match target.host.is_of_a_private_network() && !self.is_allowed_by_name(&target) {
+                true => Err(error),
+                false => Ok(()),
+            },
+        }
+    }
+
+    fn is_allowed_by_name(&self, target: &Target) -> bool {
+        self.config.allow_private.iter().any(|allowed| allowed.names(target))
+    }
+}
+
 impl Fetch for Egress {
     fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
         Box::pin(async move {
@@ -216,6 +271,10 @@ impl Fetch for Egress {
                 Fault::from(error)
             })
         })
+    }
+
+    fn check<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move { self.check_for_others(url).await.map_err(Fault::from) })
     }
 }
 
@@ -244,7 +303,15 @@ impl From<EgressError> for Fault {
             }
             EgressError::NoRoots(_) => return Self::internal(chain(&error)),
         };
-        Self::new(FaultKind::Invalid, message).code(code).detail(chain(&error))
+        let detail = match &error {
+            // The log is the operator's, who may know where a name leads.
+            EgressError::NotPublic { host, address } => {
+                format!("`{host}` has the address {address}, which is not public")
+            }
+            EgressError::Unresolved { host, source } => format!("could not resolve `{host}`: {source}"),
+            other => chain(other),
+        };
+        Self::new(FaultKind::Invalid, message).code(code).detail(detail)
     }
 }
 
@@ -269,10 +336,14 @@ impl From<EgressError> for ToolError {
     }
 }
 
-/// An error and its causes on one line, for the log.
+/// An error and its causes on one line, also for the administrator of a tool.
 fn chain(error: &EgressError) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
+    let mut cause = match error {
+        // What the resolver says tells an unknown name from a private one.
+        EgressError::Unresolved { .. } => None,
+        error => std::error::Error::source(error),
+    };
     while let Some(error) = cause {
         text.push_str(": ");
         text.push_str(&error.to_string());

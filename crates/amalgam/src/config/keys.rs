@@ -75,7 +75,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Upstreams, "tool_calls", Shape::Choice(ToolCalls::NAMES), Value("native"), "`constrained` asks for tool calls as structured output, for models that have no tool support.").for_kinds(&[Kind::Chat]),
     key(Upstreams, "system_role", Shape::Choice(SystemRole::NAMES), Value("system"), "The role that carries instructions.").for_kinds(&[Kind::Chat]),
     key(Upstreams, "replay_reasoning", Shape::Choice(ReplayReasoning::NAMES), Value("auto"), "Which reasoning of the model is sent back in the field that it came in (`reasoning_content`, `reasoning`): `auto` sends that of a tool turn that is under way, except to hosts that refuse the field; `always` also that of earlier turns; `never` none. What is left out is reported as a loss.").for_kinds(&[Kind::Chat]),
-    key(Upstreams, "image_urls", Shape::Choice(ImageUrls::NAMES), Value("pass"), "`pass` hands image addresses on; `fetch` fetches them here and sends the bytes.").for_kinds(REMOTE),
+    key(Upstreams, "image_urls", Shape::Choice(ImageUrls::NAMES), Value("pass"), "`pass` hands image addresses on, but no `file:` and no private ones; `fetch` fetches them here and sends the bytes.").for_kinds(REMOTE),
     key(Upstreams, "stream_usage", Shape::Boolean, Value("true"), "Ask for token counts at the end of a stream.").for_kinds(&[Kind::Chat]),
     key(Upstreams, "history_recovery", Shape::Boolean, Value("false"), "Try once more with a repaired history when the upstream finds no call for a tool result.").for_kinds(REMOTE),
     key(Upstreams, "anthropic_version", Shape::Text, Value("2023-06-01"), "The version header of the Messages API.").for_kinds(&[Kind::Anthropic]),
@@ -134,5 +134,5 @@ pub(crate) const KEYS: &[Key] = &[
     key(Retention, "transcripts", Shape::Duration { least: 0, most: YEARS }, Value("30d"), "How long the exact requests to models and their answers are kept; `0` keeps none."),
     key(Retention, "keep_transcripts", Shape::Choice(KeepTranscripts::NAMES), Value("stored"), "Of which turns they are kept: those that are stored, or none."),
 
-    key(Egress, "allow_private", Shape::Targets, Value(""), "Private targets that tools and image addresses may reach all the same: `127.0.0.1:9000`, `10.0.0.0/8`, `files.internal:80`."),
+    key(Egress, "allow_private", Shape::Targets, Value(""), "Private targets that tools and addresses of images and files may name all the same: `127.0.0.1:9000`, `10.0.0.0/8`, `files.internal:80`."),
 ];

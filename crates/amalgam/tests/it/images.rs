@@ -102,3 +102,71 @@ async fn fetched_images_share_the_bytes_that_a_turn_may_have() {
     assert_refused(&answer, 413, Some("input[1].content[3].image_url"), "request_too_large");
     assert_eq!(world.upstream(Wire::Chat).requests().len(), 1);
 }
+
+/// Addresses that no upstream may be sent to.
+fn private(port: u16) -> [String; 12] {
+    [
+        "file:///etc/passwd".to_owned(),
+        "FILE:///etc/passwd".to_owned(),
+        "/etc/passwd".to_owned(),
+        "gopher://example.com/a".to_owned(),
+        format!("http://127.0.0.1:{port}/a.png"),
+        format!("http://localhost:{port}/a.png"),
+        format!("http://0x7f000001:{port}/a.png"),
+        format!("http://[::ffff:127.0.0.1]:{port}/a.png"),
+        "http://169.254.169.254/latest/meta-data/".to_owned(),
+        "https://10.1.2.3/a.png".to_owned(),
+        "https://wiki/a.png".to_owned(),
+        "https://wiki.internal/a.png".to_owned(),
+    ]
+}
+
+#[tokio::test]
+async fn a_file_or_a_private_address_is_never_handed_to_an_upstream() {
+    // right E5
+    let gallery = gallery();
+    let world = World::start().await;
+    for wire in WIRES {
+        for url in private(gallery.address().port()) {
+            let answer = asked(&world, wire, &looking(&["data:image/png;base64,AA==".to_owned(), url.clone()])).await;
+            assert_refused(&answer, 400, Some("input[1].content[2].image_url"), "invalid_url");
+            let file = json!({"type": "input_file", "file_url": url});
+            let answer = asked(&world, wire, &json!({"input": [{"role": "user", "content": [file]}]})).await;
+            assert_refused(&answer, 400, Some("input[0].content[0].file_url"), "invalid_url");
+            let output = json!([{"type": "input_image", "image_url": url}]);
+            let answer = asked(
+                &world,
+                wire,
+                &json!({"input": [
+                    {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": "c", "output": output},
+                ]}),
+            )
+            .await;
+            assert_refused(&answer, 400, Some("input[1].output[0].image_url"), "invalid_url");
+        }
+        assert_eq!(world.upstream(wire).requests().len(), 0, "{wire:?}");
+    }
+    assert_eq!(gallery.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_public_address_and_an_allowed_private_one_are_handed_to_the_upstream_as_they_are() {
+    // right E5
+    let gallery = gallery();
+    let world = World::with(Setup::new().extra(&reaching(&gallery, "")), &[]).await;
+    let urls = [format!("{}/a.png", gallery.url()), "https://images.example.com/a.png".to_owned()];
+    for wire in WIRES {
+        world.whole(wire, &Script::text(&["A picture."]), &looking(&urls)).await;
+        let sent = world.sent(wire).to_string();
+        assert!(urls.iter().all(|url| sent.contains(url)), "{wire:?}: {sent}");
+    }
+    let other = format!("http://127.0.0.1:{}/a.png", Upstream::start().address().port());
+    assert_refused(
+        &asked(&world, Wire::Chat, &looking(&[other])).await,
+        400,
+        Some("input[1].content[1].image_url"),
+        "invalid_url",
+    );
+    assert_eq!(gallery.connections(), 0, "the upstream fetches it, not this server");
+}

@@ -217,6 +217,15 @@ impl Fetch for Found {
             Ok(Fetched { media_type: media_type.to_owned(), bytes: Bytes::from_static(b"A") })
         })
     }
+
+    fn check<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            match url.contains("private") {
+                true => Err(Fault::new(FaultKind::Invalid, "refused")),
+                false => Ok(()),
+            }
+        })
+    }
 }
 
 /// An engine over a store, as the process of this number.

@@ -219,4 +219,8 @@ impl Fetch for NoAddress {
     fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
         Box::pin(async { Err(Fault::new(FaultKind::Invalid, "nothing is fetched here")) })
     }
+
+    fn check<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async { Ok(()) })
+    }
 }

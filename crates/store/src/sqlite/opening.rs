@@ -45,7 +45,7 @@ fn fully(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
     let checkpointer = file::open_checkpointer(path).map_err(database)?;
     let reader = |_| file::open_reader(path).map(Some);
     let readers = (0..options.readers.max(1)).map(reader).collect::<Result<_, _>>().map_err(database)?;
-    let writer = writer.prepare(redo).map_err(|failure| OpenError::of(path, failure))?;
+    let writer = writer.start(redo).map_err(|failure| OpenError::of(path, failure))?;
     Ok(Opened { writer, readers, checkpointer: Some(checkpointer) })
 }
 
@@ -59,7 +59,7 @@ fn to_read(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
             taken => taken,
         },
     };
-    let start = writer.prepare_to_read(redo).map_err(|failure| OpenError::of(path, failure))?;
+    let start = writer.start_to_read(redo).map_err(|failure| OpenError::of(path, failure))?;
     schema::require(path, start.connection())?;
     writer.read_only.store(true, Ordering::Release);
     let readers = (0..options.readers.max(1)).map(|_| None).collect();

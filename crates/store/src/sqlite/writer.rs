@@ -84,7 +84,7 @@ impl Start {
 
 impl Writer {
     /// What the thread begins with, where the database has everything that was acknowledged.
-    pub(super) fn prepare(&self, redo: Option<RedoFile>) -> Result<Start, Failure> {
+    pub(super) fn start(&self, redo: Option<RedoFile>) -> Result<Start, Failure> {
         let flushes = Flushes::with(redo.as_ref());
         let desk = self.open(flushes)?;
         let known = Database::new(&desk.connection).redo()?;
@@ -94,7 +94,7 @@ impl Writer {
     }
 
     /// What the thread begins with on a disk without room.
-    pub(super) fn prepare_to_read(&self, redo: Option<RedoFile>) -> Result<Start, Failure> {
+    pub(super) fn start_to_read(&self, redo: Option<RedoFile>) -> Result<Start, Failure> {
         let flushes = Flushes::with(redo.as_ref());
         let desk = self.open_to_read()?;
         let known = Database::new(&desk.connection).redo()?;
@@ -527,7 +527,7 @@ mod tests {
             read_only: Arc::default(),
         };
         let taken = RedoFile::take(&path).unwrap().map(redo);
-        let mut start = writer.prepare(taken).unwrap();
+        let mut start = writer.start(taken).unwrap();
         start.desk.log = log.or(start.desk.log);
         let beaten = submit(&writer.jobs, done, |transaction| {
             let beat: [&dyn rusqlite::ToSql; 2] = [&&b"process of tests"[..], &7];

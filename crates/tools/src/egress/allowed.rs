@@ -34,6 +34,12 @@ impl Allowed {
         };
         placed && self.port.is_none_or(|port| port == target.port)
     }
+
+    /// Whether the exception is for the name in the URL, wherever that leads.
+    pub(super) fn names(&self, target: &Target) -> bool {
+        matches!((&self.place, &target.host), (Place::Name(name), Host::Name(asked)) if name == asked)
+            && self.port.is_none_or(|port| port == target.port)
+    }
 }
 
 impl From<SocketAddr> for Allowed {

@@ -66,6 +66,19 @@ impl Target {
     }
 }
 
+/// Ends of names that public servers do not have: RFC 6761, RFC 6762 with its appendix G, RFC 8375.
+const PRIVATE_ENDS: [&str; 9] =
+    ["localhost", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa"];
+
+impl Host {
+    /// Whether it is a name as private networks have them: a single word, or one with an end of theirs.
+    pub(super) fn is_of_a_private_network(&self) -> bool {
+        let Self::Name(name) = self else { return false };
+        let ends_in = |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.ends_with('.'));
+        !name.contains('.') || PRIVATE_ENDS.iter().any(ends_in)
+    }
+}
+
 impl fmt::Display for Host {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

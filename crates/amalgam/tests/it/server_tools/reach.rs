@@ -72,6 +72,31 @@ async fn no_tool_reaches_this_machine_in_any_spelling() {
 }
 
 #[tokio::test]
+async fn the_trial_of_a_tool_tells_neither_the_address_of_an_internal_name_nor_whether_it_exists() {
+    // right E5
+    let world = World::with(setup(), &[]).await;
+    let client = world.amalgam.client();
+    let tried = async |kind: &str, host: &str| {
+        let settings = match kind {
+            "http" => json!({"method": "GET", "url": format!("https://{host}/")}),
+            _ => json!({"server": format!("https://{host}/")}),
+        };
+        let answer =
+            put_tool(&client, "look", &json!({"description": "Looks.", "kind": kind, "settings": settings})).await;
+        assert!(answer.status.is_success(), "{}", answer.text());
+        let tried = client.post_json("/admin/tools/look/try", &json!({"arguments": {}})).await.json();
+        assert!(tried["error"]["code"].is_string(), "{tried}");
+        tried["error"].to_string().replace(host, "HOST")
+    };
+    for kind in ["http", "mcp"] {
+        let internal = tried(kind, "localhost").await;
+        assert!(!internal.contains("127.0.0.1") && !internal.contains("::1"), "{internal}");
+        assert_eq!(internal, tried(kind, "nobody.invalid").await);
+        assert!(internal.contains("[egress] allow_private"), "{internal}");
+    }
+}
+
+#[tokio::test]
 async fn what_the_operator_allows_is_one_address_and_one_port() {
     let workshop = Workshop::on(&stores()[0]).await;
     let canary = Upstream::always(says(json!("hush")));
