@@ -45,6 +45,8 @@ pub enum FaultKind {
     UpstreamCredential,
     /// The upstream refused what we sent, for a reason that the caller can mend.
     UpstreamRejected,
+    /// The upstream does not know the model that it was asked for.
+    UpstreamUnknownModel,
     /// The prompt is longer than the model takes.
     ContextLength,
     /// The upstream's safety system refused.

@@ -136,6 +136,8 @@ pub struct Note {
     pub model: String,
     /// Whom sealed content is bound to.
     pub seal_context: String,
+    /// Tokens of output that the upstream was allowed.
+    pub max_output_tokens: Option<u64>,
     /// The client asked for `reasoning.encrypted_content`.
     pub wants_sealed_reasoning: bool,
     /// The client asked for `message.output_text.logprobs`.
@@ -461,6 +463,11 @@ fn says_too_long(message: Option<&str>, code: Option<&str>) -> bool {
     code.is_some_and(|code| CODES.contains(&code)) || WORDS.iter().any(|words| said.contains(words))
 }
 
+/// Whether what an upstream says of something that it does not have is said of a model: not all of them have a code for it.
+fn names_model(message: Option<&str>) -> bool {
+    message.is_some_and(|message| message.to_ascii_lowercase().contains("model"))
+}
+
 /// Reads a refusal: what the caller can mend is told in the upstream's words, what it cannot is told in ours.
 fn refusal(
     status: u16,
@@ -490,6 +497,10 @@ fn refusal(
             fault
         }
         401 | 403 => Fault::new(FaultKind::UpstreamCredential, "The upstream refused our credential."),
+        404 if is("model_not_found") || names_model(message.as_deref()) => {
+            let fault = in_its_words(FaultKind::UpstreamUnknownModel, "The upstream does not know this model.");
+            if fault.param.is_some() { fault } else { fault.param("model") }
+        }
         404 => in_its_words(FaultKind::UpstreamRejected, "The upstream does not know this model."),
         429 if is("insufficient_quota") => Fault::new(FaultKind::UpstreamQuota, "The upstream's quota is used up."),
         429 => in_its_words(FaultKind::UpstreamBusy, "The upstream is rate limited.").retry_after(retry_after),

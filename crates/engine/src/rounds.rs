@@ -359,7 +359,10 @@ impl Run {
         rounds.said.push(output.get(rounds.from..).unwrap_or_default().to_vec());
         rounds.from = output.len();
         let used = self.emitter.usage().unwrap_or_default().output_tokens;
-        let left = self.output_tokens.map(|most| most.saturating_sub(used));
+        let left = match rounds.tooling.limit_each_call {
+            true => self.output_tokens,
+            false => self.output_tokens.map(|most| most.saturating_sub(used)),
+        };
         if left == Some(0) {
             return self.emitter.on(ModelEvent::Finish(Finish::Length));
         }

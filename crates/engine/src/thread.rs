@@ -83,6 +83,9 @@ fn usage(model: &str, response_id: &str, ending: &Ending, aside: &Aside) -> Meta
         writer.key("output_tokens").number(usage.output_tokens);
         writer.key("reasoning_tokens").number(usage.reasoning_tokens);
         writer.key("total_tokens").number(usage.total());
+        if let Some(reason) = &ending.told.incomplete_reason {
+            writer.key("incomplete_reason").string(reason);
+        }
     })
 }
 

@@ -62,6 +62,8 @@ pub struct Tooling {
     pub one_by_one: bool,
     /// The most rounds, where it is not the process's own limit.
     pub rounds: Option<u32>,
+    /// Whether the limit of output bounds every call of the model, instead of all calls of the turn together.
+    pub limit_each_call: bool,
     /// The most calls that the caller wants.
     pub max_calls: Option<u32>,
     /// What is shown of MCP servers: the label and a JSON array of tools.

@@ -8,6 +8,7 @@ mod door;
 mod guide;
 mod health;
 mod history;
+mod limits;
 mod mishaps;
 mod prompts;
 mod racing;

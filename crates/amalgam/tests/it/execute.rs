@@ -8,6 +8,7 @@ mod desk;
 mod guide;
 mod inputs;
 mod knowledge;
+mod limits;
 mod mishaps;
 mod sessions;
 mod streams;

@@ -2,6 +2,7 @@
 
 mod admin;
 mod agents_admin;
+mod answer_limits;
 mod approvals;
 mod assistant;
 mod auth;
@@ -48,5 +49,6 @@ mod tokens;
 mod tool_bank;
 mod transcripts;
 mod truncation;
+mod unknown_models;
 mod upstream_state;
 mod validation;

@@ -25,7 +25,7 @@ pub struct Identity {
 /// What an answer is, for a client that decides how to show it. Exactly one holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Text, with or without calls.
+    /// Text, with or without calls; or an answer that a limit has cut before its first word.
     Ok,
     /// Calls and no text.
     ToolOnly,
@@ -154,6 +154,8 @@ impl AgentExecuteResponse {
     pub fn kind(&self) -> Kind {
         match (&self.failure, &self.text, self.tool_calls.as_slice()) {
             (Some(_), _, _) => Kind::Error,
+            // A limit that was met before the first word ended the turn; the model did not leave its answer empty.
+            (None, None, []) if self.finish_reason.as_deref() == Some("length") => Kind::Ok,
             (None, None, []) => Kind::Empty,
             (None, None, _) => Kind::ToolOnly,
             (None, Some(_), _) => Kind::Ok,

@@ -203,6 +203,9 @@ fn a_finish_reason_is_derived_where_the_wire_has_none() {
         (json!([said("x"), call("c", "{}")]), json!({}), "tool_use"),
         (json!([said("x")]), incomplete(json!({"reason": "max_output_tokens"})), "length"),
         (json!([said("x")]), incomplete(json!({"reason": "content_filter"})), "content_filter"),
+        (json!([said("x")]), incomplete(json!({"reason": "max_tool_iterations"})), "tool_iterations"),
+        (json!([said("x")]), incomplete(json!({"reason": "max_tool_calls"})), "tool_iterations"),
+        (json!([said("x")]), incomplete(json!({"reason": "max_turn_tokens"})), "length"),
         (json!([said("x")]), incomplete(json!(null)), "length"),
         (json!([said("x")]), json!({"status": "failed", "error": {"code": "server_error", "message": "m"}}), "error"),
     ];
@@ -349,6 +352,7 @@ fn exactly_one_kind_applies() {
         (json!([]), json!({}), Kind::Empty),
         (json!([said(" ")]), json!({}), Kind::Empty),
         (json!([{"type": "reasoning"}]), json!({}), Kind::Empty),
+        (json!([]), json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}), Kind::Ok),
         (json!([said("x"), call("c", "{}")]), failed.clone(), Kind::Error),
         (json!([]), failed, Kind::Error),
         // The model's own trouble, told in its own words.
@@ -463,6 +467,7 @@ proptest! {
             (true, _, _) => "error",
             (false, true, _) => "ok",
             (false, false, true) => "tool-only",
+            (false, false, false) if status == "incomplete" => "ok",
             (false, false, false) => "empty",
         };
         prop_assert_eq!(&body["Kind"], expected);

@@ -191,6 +191,7 @@ fn derived_finish(response: Raw<'_>, calls: &[AgentToolCall], failed: bool) -> O
         _ if failed => "error",
         _ if !calls.is_empty() => "tool_use",
         ("incomplete", Some("content_filter")) => "content_filter",
+        ("incomplete", Some(reason)) if reason.starts_with("max_tool_") => "tool_iterations",
         // A limit of some kind is what an answer is incomplete for, unless it says otherwise.
         ("incomplete", _) => "length",
         _ => "stop",

@@ -64,6 +64,7 @@ impl Tooled<'_> {
             of_client: self.of_client.map(|names| names.into_iter().map(ToOwned::to_owned).collect()),
             one_by_one: self.one_by_one,
             rounds: None,
+            limit_each_call: false,
             max_calls: self.max_calls,
             listings: self.listings,
             decided: self.decided,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use amalgam_core::{
     Call, CallKind, Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, Delivery,
-    Entry, History, Losses, ModelRequest, Output, Payload, Prepared, literal_message,
+    Entry, History, Losses, ModelRequest, Note, Output, Payload, Prepared, literal_message,
 };
 use amalgam_protocol::{Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
 
@@ -64,7 +64,8 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
         losses: losses.into_list(),
         delivery: request.delivery,
         calls: Default::default(),
-        note: note(request),
+        // This dialect has no field for a limit.
+        note: Note { max_output_tokens: None, ..note(request) },
     }
 }
 

@@ -63,6 +63,7 @@ pub(super) fn note(request: &ModelRequest<'_>) -> Note {
     Note {
         model: request.model.to_owned(),
         seal_context: request.seal_context.to_owned(),
+        max_output_tokens: request.settings.max_output_tokens,
         wants_sealed_reasoning: asks_for_sealed(&request.settings.include),
         wants_logprobs: included("message.output_text.logprobs"),
         ..Note::default()

@@ -319,10 +319,12 @@ impl Decoder {
         self.begin(response, events);
         let output = response.get("output").map(Raw::elements);
         self.end_items(&output.into_iter().flatten().collect::<Vec<_>>(), whole, events)?;
-        if let Some(usage) = response.get("usage").filter(|usage| usage.fields().next().is_some()) {
-            events.push(ModelEvent::Usage(Usage::read(usage)));
-        }
-        let finish = self.finish(kind, response)?;
+        let usage = response.get("usage").filter(|usage| usage.fields().next().is_some()).map(Usage::read);
+        events.extend(usage.map(ModelEvent::Usage));
+        let finish = match self.finish(kind, response)? {
+            Finish::Stop if self.reached_limit(usage) => Finish::Length,
+            finish => finish,
+        };
         events.push(ModelEvent::Finish(finish));
         Ok(())
     }
@@ -361,6 +363,13 @@ impl Decoder {
             self.end_item(open, *item, whole, events)?;
         }
         Ok(())
+    }
+
+    /// Whether the answer took all tokens that it was allowed: some servers (llama.cpp) call an answer completed that the
+    /// limit has cut, and say so nowhere else.
+    fn reached_limit(&self, usage: Option<Usage>) -> bool {
+        let used = usage.map_or(0, |usage| usage.output_tokens);
+        self.note.max_output_tokens.is_some_and(|most| used >= most)
     }
 
     fn finish(&self, kind: Option<EventKind>, response: Raw<'_>) -> Result<Finish, ModelError> {

@@ -36,12 +36,12 @@ fn kind(code: &str, message: &str) -> FaultKind {
         "invalid_api_key" | "authentication_error" | "permission_error" | "invalid_authentication" => {
             FaultKind::UpstreamCredential
         }
+        "model_not_found" => FaultKind::UpstreamUnknownModel,
         "invalid_request_error"
         | "invalid_request"
         | "unsupported_parameter"
         | "invalid_value"
         | "not_found"
-        | "model_not_found"
         | "invalid_image"
         | "invalid_base64_image"
         | "invalid_image_url"

@@ -259,6 +259,7 @@ pub(super) fn assert_envelope(envelope: &Value) {
     assert!(usage.iter().all(|name| envelope["Usage"][name].is_u64()), "{envelope}");
     let expected = match (envelope["ErrorCode"].is_string(), envelope["Text"].is_string(), calls) {
         (true, _, _) => "error",
+        (false, false, 0) if envelope["FinishReason"] == "length" => "ok",
         (false, false, 0) => "empty",
         (false, false, _) => "tool-only",
         (false, true, _) => "ok",

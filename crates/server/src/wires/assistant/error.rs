@@ -89,6 +89,7 @@ fn words(fault: &Fault) -> (u16, &str) {
         | FaultKind::UpstreamQuota
         | FaultKind::UpstreamCredential
         | FaultKind::UpstreamRejected
+        | FaultKind::UpstreamUnknownModel
         | FaultKind::ContextLength
         | FaultKind::ContentPolicy
         | FaultKind::UpstreamDown

@@ -165,6 +165,7 @@ impl Turn {
             own_tools: Vec::new(),
             first_tool: first_tool(&agent, &asked),
             rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),
+            limit_each_call: true,
             model: agent.resolved.model.value.clone(),
             keeps: true,
         };
@@ -255,7 +256,8 @@ fn history(agent: &Agent, heard: &Heard) -> Vec<Json> {
     let said = window(&heard.history, messages, characters);
     let mut writer = Writer::default();
     writer.array(|writer| {
-        for (role, content) in said {
+        // An answer that was cut before its first word says nothing, and upstreams refuse a message without text.
+        for (role, content) in said.iter().filter(|(_, content)| !content.trim().is_empty()) {
             writer.object(|writer| {
                 writer.key("type").string("message");
                 writer.key("role").string(role);

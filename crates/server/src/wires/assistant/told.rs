@@ -55,6 +55,10 @@ fn write(writer: &mut Writer, message: &MessageRecord, numbers: Numbers) {
             writer.key("version").string(&text(prompt, "version"));
             writer.key("hash").string(&text(prompt, "hash"));
         });
+        let incomplete = text(usage, "incomplete_reason");
+        if !incomplete.is_empty() {
+            writer.key("incomplete_details").object(|writer| writer.key("reason").string(&incomplete));
+        }
         if of_kind("tool_call").next().is_some() {
             writer.key("tool_results").array(|writer| {
                 for call in of_kind("tool_call") {

@@ -65,6 +65,7 @@ impl Work {
                 own_tools: vec![change_mode(app, &session, &asked.turn_id, &speaker.modes)],
                 first_tool: None,
                 rounds: speaker.rounds(),
+                limit_each_call: true,
                 model: speaker.agent.resolved.model.value.clone(),
                 keeps: true,
             };

@@ -166,6 +166,7 @@ pub(super) fn is_of_turn(kind: FaultKind) -> bool {
         | FaultKind::UpstreamQuota
         | FaultKind::UpstreamCredential
         | FaultKind::UpstreamRejected
+        | FaultKind::UpstreamUnknownModel
         | FaultKind::ContextLength
         | FaultKind::ContentPolicy
         | FaultKind::UpstreamDown

@@ -39,6 +39,7 @@ fn table(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
         FaultKind::NotFound => (404, "invalid_request_error", Some("not_found")),
         FaultKind::MethodNotAllowed => (405, "invalid_request_error", Some("method_not_allowed")),
         FaultKind::RequestTimeout => (408, "invalid_request_error", Some("request_timeout")),
+        FaultKind::UpstreamUnknownModel => (404, "invalid_request_error", Some("model_not_found")),
         FaultKind::Conflict => (409, "invalid_request_error", Some("conflict")),
         FaultKind::TooLarge => (413, "invalid_request_error", Some("request_too_large")),
         FaultKind::UnsupportedMedia => (415, "invalid_request_error", Some("unsupported_media_type")),

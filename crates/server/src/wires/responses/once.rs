@@ -339,8 +339,13 @@ impl Claimed {
     /// Settles the claim of work that came to nothing. What an upstream has refused for good is told again, so that it is
     /// asked once; with anything else whoever comes back is the first again.
     async fn refuse(&mut self, fault: &Fault) {
-        let stays =
-            matches!(fault.kind, FaultKind::UpstreamRejected | FaultKind::ContextLength | FaultKind::ContentPolicy);
+        let stays = matches!(
+            fault.kind,
+            FaultKind::UpstreamRejected
+                | FaultKind::UpstreamUnknownModel
+                | FaultKind::ContextLength
+                | FaultKind::ContentPolicy
+        );
         let answer = stays.then(|| Answer::Body {
             status: error::status(fault),
             content_type: "application/json".to_owned(),

@@ -46,6 +46,8 @@ pub(super) async fn stand_in(
         own_tools: Vec::new(),
         first_tool: None,
         rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),
+        // The caller's own limit is one of the whole response; the profile's is one of each call.
+        limit_each_call: sent.max_output_tokens.is_none(),
         model: slug.to_owned(),
         keeps: false,
     };

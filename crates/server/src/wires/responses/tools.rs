@@ -126,7 +126,7 @@ impl Tools {
         app: &App,
         scope: &Scope,
         (max_calls, parallel): (Option<u64>, Option<bool>),
-        rounds: Option<u32>,
+        settled: Option<&Settled>,
         basis: Basis<'_>,
     ) -> Box<Tooling> {
         let plan = Plan {
@@ -151,7 +151,8 @@ impl Tools {
             tools: self.server,
             of_client: self.of_client,
             one_by_one: parallel == Some(false),
-            rounds,
+            rounds: settled.and_then(|settled| settled.rounds),
+            limit_each_call: settled.is_some_and(|settled| settled.limit_each_call),
             max_calls: max_calls.map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
             listings: self.listings,
             decided: self.decided,

@@ -64,6 +64,8 @@ pub(in crate::wires) struct Settled {
     pub(in crate::wires) first_tool: Option<String>,
     /// The most rounds of tools.
     pub(in crate::wires) rounds: Option<u32>,
+    /// Whether the request's limit of output bounds every call of the model, instead of the whole response.
+    pub(in crate::wires) limit_each_call: bool,
     /// The name that the caller asked for.
     pub(in crate::wires) model: String,
     /// Whether the response is kept even where the tenant's others are not. C-18
@@ -294,7 +296,7 @@ async fn run(
             losses: &losses,
             prompt: prompt.as_ref(),
         };
-        tools.tooling(app, scope, limits, settled.and_then(|settled| settled.rounds), basis)
+        tools.tooling(app, scope, limits, settled, basis)
     });
     let plan = tooling.as_ref().map(|tooling| Arc::clone(&tooling.plan));
     let mut offered: Option<Box<CreateResponse<'_>>> = None;

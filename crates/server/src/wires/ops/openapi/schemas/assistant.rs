@@ -60,6 +60,11 @@ fn answer() -> Value {
             "session_id": {"type": "integer"},
             "user_message_id": {"type": "integer"},
             "assistant_message_id": {"type": "integer"},
+            "incomplete_details": {
+                "type": "object",
+                "description": "Only where a limit ended the answer: which one, as `reason`.",
+                "properties": {"reason": {"type": "string"}},
+            },
             "message": text("The answer."),
             "model": text("The model that was asked for."),
             "response_id": text("The provider's id of its last answer."),

@@ -162,7 +162,7 @@ fn envelope() -> Value {
         "Mode": text("The mode that the session was in."),
         "ModelId": text_or_null("The model that answered."),
         "Text": text_or_null("Everything that was said, with a blank line between its parts."),
-        "FinishReason": text_or_null("`stop`, `tool_use`, `length`, `content_filter`, `error`."),
+        "FinishReason": text_or_null("`stop`, `tool_use`, `length`, `tool_iterations` (a bound of tool rounds or calls ended the turn), `content_filter`, `error`."),
         "Usage": object(
             "What it cost.",
             &["PromptTokens", "CompletionTokens", "TotalTokens"],
