@@ -73,3 +73,55 @@ async fn a_name_with_many_addresses_is_tried_at_a_few() {
     let hidden = [&addresses[..], &["127.0.0.1"]].concat();
     assert!(pinned("https://many.example/", &hidden, &[]).await.is_err());
 }
+
+/// Knows no name.
+struct Nothing;
+
+impl Resolve for Nothing {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Err(io::ErrorKind::NotFound.into()) })
+    }
+}
+
+async fn may_be_handed_on(resolver: Arc<dyn Resolve>, url: &str) -> bool {
+    let allow_private = vec!["10.0.0.7:9000".parse().unwrap(), "wiki.internal".parse().unwrap()];
+    let egress = Egress::with_resolver(EgressConfig { allow_private, ..EgressConfig::default() }, resolver);
+    egress.check(url).await.is_ok()
+}
+
+// right E5
+#[tokio::test]
+async fn another_server_is_sent_to_public_addresses_and_allowed_private_ones() {
+    for (url, address, expected) in [
+        ("https://public.example/a.png", "93.184.216.34", true),
+        ("http://public.example/a.png", "93.184.216.34", true),
+        ("https://leads-home.example/a.png", "10.0.0.1", false),
+        ("http://leads-home.example:9000/a.png", "10.0.0.7", true),
+        ("http://leads-home.example:9001/a.png", "10.0.0.7", false),
+        ("https://wiki.internal/a.png", "10.0.0.1", true),
+        ("https://other.internal/a.png", "10.0.0.1", false),
+        ("https://user:secret@public.example/", "93.184.216.34", false),
+        ("ftp://public.example/a.png", "93.184.216.34", false),
+    ] {
+        let resolver = Arc::new(Fixed(vec![address.parse().unwrap()]));
+        assert_eq!(may_be_handed_on(resolver, url).await, expected, "{url}");
+    }
+}
+
+// right E5
+#[tokio::test]
+async fn a_name_that_cannot_be_resolved_is_handed_on_unless_it_is_of_a_private_network() {
+    for (url, expected) in [
+        ("https://images.example.com/a.png", true),
+        ("https://wiki/a.png", false),
+        ("https://db.internal/a.png", false),
+        ("https://printer.local/a.png", false),
+        ("https://router.home.arpa./a.png", false),
+        ("https://localhost/a.png", false),
+        ("https://wiki.internal/a.png", true),
+        ("https://notlocal/a.png", false),
+        ("https://my-internal.example/a.png", true),
+    ] {
+        assert_eq!(may_be_handed_on(Arc::new(Nothing), url).await, expected, "{url}");
+    }
+}
