@@ -258,6 +258,8 @@ pub(crate) struct Limits {
     pub(crate) string_bytes: u64,
     pub(crate) file_bytes: u64,
     pub(crate) files_bytes_per_tenant: u64,
+    /// None: as much as the machine has room for.
+    pub(crate) request_bytes_total: Option<u64>,
     pub(crate) remembered_bytes: u64,
     pub(crate) max_queued: usize,
     pub(crate) max_queued_total: usize,

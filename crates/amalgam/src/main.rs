@@ -10,6 +10,7 @@ mod courses;
 mod desk;
 mod knowledge;
 mod logs;
+mod machine;
 mod progress;
 mod seeding;
 mod storage;

@@ -35,6 +35,7 @@ use tracing::error;
 use crate::{
     catalog::{Names, USUAL},
     config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Mcp, Reached, Secret, Speaks},
+    machine,
     storage::{self, For, Opened},
     tenancy::{self, Tenancy},
 };
@@ -303,6 +304,7 @@ fn limits(config: &Config) -> Limits {
         string_bytes: bytes(limits.string_bytes),
         file_bytes: bytes(limits.file_bytes),
         files_bytes_per_tenant: limits.files_bytes_per_tenant,
+        request_bytes_total: bytes(limits.request_bytes_total.unwrap_or_else(machine::request_bytes)),
         remembered_bytes: bytes(limits.remembered_bytes),
         queue: QueueLimits { of_tenant: limits.max_queued as u64, of_all: limits.max_queued_total as u64 },
     }

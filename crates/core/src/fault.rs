@@ -35,6 +35,8 @@ pub enum FaultKind {
     Mismatch,
     /// We have no room for this turn now.
     Overloaded,
+    /// Requests hold as much memory as they may.
+    OutOfMemory,
     /// The process is about to end.
     ShuttingDown,
     /// The upstream has no room for us now.

@@ -15,7 +15,8 @@ use crate::{
     auth::Auth,
     body::BodyLimits,
     origins::AllowedOrigins,
-    wires::{AssistantSettings, Budget, Checks, ExecuteSettings, Lines},
+    request_memory::RequestMemory,
+    wires::{AssistantSettings, Checks, ExecuteSettings, Lines},
 };
 
 /// The bounds of what is taken from outside.
@@ -43,7 +44,9 @@ pub struct Limits {
     pub file_bytes: usize,
     /// Bytes of all uploaded files of one tenant.
     pub files_bytes_per_tenant: u64,
-    /// Bytes of what all sockets together remember.
+    /// Bytes of everything that requests hold together.
+    pub request_bytes_total: usize,
+    /// Of those, bytes of what all sockets together remember.
     pub remembered_bytes: usize,
     /// Turns that wait for a process.
     pub queue: QueueLimits,
@@ -52,7 +55,12 @@ pub struct Limits {
 impl Limits {
     /// How large a body with images and files may be, and how slowly it may come.
     pub(crate) fn whole_body(&self) -> BodyLimits {
-        BodyLimits { bytes: self.body_bytes + self.media_bytes, pause: self.body_pause }
+        BodyLimits { bytes: self.body_bytes + self.media_bytes, ..self.text_body() }
+    }
+
+    /// The same for a body without images and files.
+    pub(crate) fn text_body(&self) -> BodyLimits {
+        BodyLimits { bytes: self.body_bytes, text_bytes: self.body_bytes, pause: self.body_pause }
     }
 }
 
@@ -100,8 +108,10 @@ pub struct App {
     pub(crate) checks: Checks,
     /// Who waits here to speak to an assistant.
     pub(crate) lines: Lines,
-    /// What sockets may remember.
-    pub(crate) remembering: Arc<Budget>,
+    /// What requests may hold.
+    pub(crate) memory: RequestMemory,
+    /// What of it sockets may remember.
+    pub(crate) remembering: RequestMemory,
     pub(crate) origins: AllowedOrigins,
     pub(crate) limits: Limits,
     ready: AtomicBool,
@@ -124,6 +134,7 @@ impl App {
             origins,
             limits,
         } = parts;
+        let memory = RequestMemory::new(limits.request_bytes_total);
         Self {
             engine,
             catalog,
@@ -137,7 +148,8 @@ impl App {
             execute,
             checks: Checks::default(),
             lines: Lines::default(),
-            remembering: Arc::new(Budget::new(limits.remembered_bytes)),
+            remembering: memory.part(limits.remembered_bytes),
+            memory,
             origins,
             limits,
             ready: AtomicBool::new(true),

@@ -6,32 +6,43 @@ use std::{pin::pin, time::Duration};
 
 use amalgam_core::{Fault, FaultKind};
 use axum::extract::Request;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
+use crate::{
+    request_memory::{RequestMemory, Reservation},
+    text_share::TextShare,
+};
+
 /// The most that is reserved on a caller's word about its length; beyond it the buffer grows with what arrives.
-const MAX_TRUSTED_LENGTH: usize = 1024 * 1024;
-/// Bytes a second that a body has to bring on average. Without it one byte in every pause would hold a
-/// connection for as long as the caller likes.
-const MIN_RATE: u64 = 1024;
+const MAX_TRUSTED_LENGTH: usize = 128 * 1024;
+/// Bytes a second that a body has to bring once its first moments are over. Without it one byte in every pause would hold
+/// a connection, and the memory behind it, for as long as the caller likes.
+const MIN_RATE: u64 = 16 * 1024;
 
 /// How large a body may be and how slowly it may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyLimits {
     /// The most bytes that are taken.
     pub bytes: usize,
-    /// The longest pause before a piece; also how far the whole may fall behind 1 KiB a second.
+    /// The most bytes that are not images and files in base64.
+    pub text_bytes: usize,
+    /// The longest pause before a piece. For so long a body may also come as slowly as it likes; then 16 KiB a second.
     pub pause: Duration,
 }
 
 /// Reads the body of a request whose content type was checked by [`expect_type`]; the head is handed back with it.
-pub(crate) async fn read_json(request: Request, limits: BodyLimits) -> Result<(Parts, Bytes), Fault> {
+pub(crate) async fn read_json(
+    request: Request,
+    limits: BodyLimits,
+    memory: &RequestMemory,
+) -> Result<(Parts, Bytes), Fault> {
     let (head, body) = request.into_parts();
-    Ok((head, read(body, limits).await?))
+    Ok((head, read(body, limits, memory).await?))
 }
 
 /// Checks that a request which has a body says what it is: JSON, or a form where `form` says so.
@@ -44,34 +55,34 @@ pub(crate) fn expect_type(request: &Request, form: bool) -> Result<(), Fault> {
     }
 }
 
-/// Collects a body. A body that came in one piece is handed on without a copy.
+/// Collects a body. A body that came in one piece is handed on without a copy. It counts in `memory` for as long as any part
+/// of it is held.
 ///
-/// A stated length beyond the limit is refused before anything is read. The faults are `TooLarge`,
+/// A stated length beyond the limit is refused before anything is read. The faults are `TooLarge`, `OutOfMemory`,
 /// `RequestTimeout`, and `Invalid` for a body that breaks off or is framed wrongly.
-pub async fn read<B>(body: B, limits: BodyLimits) -> Result<Bytes, Fault>
+pub async fn read<B>(body: B, limits: BodyLimits, memory: &RequestMemory) -> Result<Bytes, Fault>
 where
     B: Body<Data = Bytes>,
     B::Error: std::fmt::Display,
 {
     let stated = body.size_hint().lower();
     if stated > limits.bytes as u64 {
-        return Err(too_large(limits));
+        return Err(too_large(limits.bytes));
     }
     let mut pieces = pin!(body);
-    let mut waits_since = None;
-    let mut whole = Collected::Empty;
+    let mut pace = None;
+    let mut whole = Collected::new(limits, memory, usize::try_from(stated).unwrap_or(0));
     loop {
         // Most bodies come with their head: what is here already needs no timer.
         let next = match pieces.frame().now_or_never() {
             Some(next) => next,
             None => {
-                let now = Instant::now();
-                let behind = limits.pause + Duration::from_millis(whole.len() as u64 * 1000 / MIN_RATE);
-                let deadline = (*waits_since.get_or_insert(now) + behind).min(now + limits.pause);
-                let Ok(next) = timeout_at(deadline, pieces.frame()).await else {
-                    return Err(Fault::new(FaultKind::RequestTimeout, "The request body was not sent in time."));
-                };
-                next
+                let pace = pace.get_or_insert_with(|| Pace::new(limits.pause, Instant::now()));
+                match timeout_at(pace.deadline(whole.len(), Instant::now())?, pieces.frame()).await {
+                    Ok(next) => next,
+                    // Whether that was too slow is for the next round to say.
+                    Err(_) => continue,
+                }
             }
         };
         let Some(frame) = next else { return Ok(whole.into_bytes()) };
@@ -80,11 +91,55 @@ where
         })?;
         // Trailers say nothing that a wire reads.
         let Ok(piece) = frame.into_data() else { continue };
-        if piece.len() > limits.bytes - whole.len() {
-            return Err(too_large(limits));
-        }
-        whole = whole.with(piece, usize::try_from(stated).unwrap_or(0));
+        whole.push(piece)?;
     }
+}
+
+/// How fast a body, or a message, has to come.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    pause: Duration,
+    /// Bytes so far, and since when it is so many.
+    come: usize,
+    come_at: Instant,
+    /// By then there have to be so many bytes.
+    due_at: Instant,
+    due: usize,
+}
+
+impl Pace {
+    pub(crate) fn new(pause: Duration, now: Instant) -> Self {
+        Self { pause, come: 0, come_at: now, due_at: now + pause, due: 0 }
+    }
+
+    /// Until when to wait for more before asking again, with `come` bytes so far; `RequestTimeout` for what comes too
+    /// slowly.
+    pub(crate) fn deadline(&mut self, come: usize, now: Instant) -> Result<Instant, Fault> {
+        if come > self.come {
+            (self.come, self.come_at) = (come, now);
+        }
+        let window = self.pause / 2;
+        // Far beyond the end of a window it is this process that was not there to read.
+        let is_ours = now > self.due_at + self.pause;
+        if now >= self.due_at {
+            if come < self.due && !is_ours {
+                return Err(too_slow());
+            }
+            self.due_at = now + window;
+            // Bytes come in pieces: one that is under way when the window ends is not missed.
+            let counted = window - (window / 4).min(Duration::from_secs(1));
+            self.due = come.saturating_add((MIN_RATE as f64 * counted.as_secs_f64()) as usize);
+        }
+        let silent_until = self.come_at + self.pause;
+        match now >= silent_until {
+            true => Err(too_slow()),
+            false => Ok(silent_until.min(self.due_at)),
+        }
+    }
+}
+
+fn too_slow() -> Fault {
+    Fault::new(FaultKind::RequestTimeout, "The request body was not sent in time.")
 }
 
 /// Checks that the headers announce JSON in a form that we can read.
@@ -117,49 +172,104 @@ fn is_json(value: &HeaderValue) -> bool {
         && (subtype.eq_ignore_ascii_case(b"json") || suffix.eq_ignore_ascii_case(b"+json"))
 }
 
-fn too_large(limits: BodyLimits) -> Fault {
-    Fault::new(FaultKind::TooLarge, format!("The request body is larger than {} bytes.", limits.bytes))
+/// What is told of a body, or a message, beyond its limit.
+pub(crate) fn too_large(most: usize) -> Fault {
+    Fault::new(FaultKind::TooLarge, format!("The request body is larger than {most} bytes."))
 }
 
-/// What has arrived so far.
-enum Collected {
-    Empty,
+/// What has arrived so far of a body or a message, within its bounds.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    limits: BodyLimits,
+    stated: usize,
+    reservation: Reservation,
+    pieces: Pieces,
+    /// Counts text once there is more than text may be.
+    text: Option<TextShare>,
+}
+
+#[derive(Debug)]
+enum Pieces {
     One(Bytes),
-    Many(BytesMut),
+    Many(Vec<u8>),
+}
+
+impl Pieces {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::One(bytes) => bytes,
+            Self::Many(bytes) => bytes,
+        }
+    }
 }
 
 impl Collected {
-    fn len(&self) -> usize {
-        match self {
-            Self::Empty => 0,
-            Self::One(bytes) => bytes.len(),
-            Self::Many(bytes) => bytes.len(),
-        }
+    /// Nothing yet; `stated` is how many bytes the sender says will come.
+    pub(crate) fn new(limits: BodyLimits, memory: &RequestMemory, stated: usize) -> Self {
+        let pieces = Pieces::One(Bytes::new());
+        Self { limits, stated, reservation: memory.reservation(), pieces, text: None }
     }
 
-    fn with(self, piece: Bytes, stated: usize) -> Self {
-        match self {
-            Self::Empty => Self::One(piece),
-            Self::One(first) => {
-                let least = first.len() + piece.len();
-                let mut all = BytesMut::with_capacity(least.max(stated.min(MAX_TRUSTED_LENGTH)));
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.bytes().len()
+    }
+
+    /// Adds a piece, or says why it is one too many.
+    pub(crate) fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
+        let before = self.len();
+        let length = before + piece.len();
+        if length > self.limits.bytes {
+            return Err(too_large(self.limits.bytes));
+        }
+        if length > self.limits.text_bytes {
+            let text = self.text.get_or_insert_with(|| {
+                let mut text = TextShare::default();
+                text.take(self.pieces.bytes());
+                text
+            });
+            text.take(&piece);
+            if text.bytes() > self.limits.text_bytes {
+                let most = self.limits.text_bytes;
+                let message = format!("The request body has more than {most} bytes, images and files apart.");
+                return Err(Fault::new(FaultKind::TooLarge, message));
+            }
+        }
+        if before == 0 {
+            self.reservation.expect(length)?;
+            self.pieces = Pieces::One(piece);
+            return Ok(());
+        }
+        let mut all = match std::mem::replace(&mut self.pieces, Pieces::One(Bytes::new())) {
+            Pieces::Many(all) => all,
+            Pieces::One(first) => {
+                let capacity = length.max(self.stated.min(MAX_TRUSTED_LENGTH));
+                self.reservation.expect(capacity)?;
+                let mut all = Vec::with_capacity(capacity);
                 all.extend_from_slice(&first);
-                all.extend_from_slice(&piece);
-                Self::Many(all)
+                all
             }
-            Self::Many(mut all) => {
-                all.extend_from_slice(&piece);
-                Self::Many(all)
+        };
+        if length > all.capacity() {
+            // Twice as much as before, and no more than can come.
+            let most = if self.stated >= length { self.stated } else { self.limits.bytes };
+            let mut capacity = (all.capacity() * 2).min(most).max(length);
+            if !self.reservation.resize(capacity) {
+                self.reservation.expect(length)?;
+                capacity = length;
             }
+            all.reserve_exact(capacity - all.len());
         }
+        all.extend_from_slice(&piece);
+        self.pieces = Pieces::Many(all);
+        Ok(())
     }
 
-    fn into_bytes(self) -> Bytes {
-        match self {
-            Self::Empty => Bytes::new(),
-            Self::One(bytes) => bytes,
-            Self::Many(bytes) => bytes.freeze(),
-        }
+    pub(crate) fn into_bytes(self) -> Bytes {
+        let bytes = match self.pieces {
+            Pieces::One(bytes) => bytes,
+            Pieces::Many(bytes) => bytes.into(),
+        };
+        self.reservation.hold(bytes)
     }
 }
 

@@ -7,8 +7,10 @@ mod knowledge;
 mod layers;
 mod listener;
 mod origins;
+mod request_memory;
 #[cfg(test)]
 mod testing;
+mod text_share;
 mod wires;
 
 pub use app::{App, Limits, Parts};
@@ -21,6 +23,7 @@ pub use knowledge::{Forgetting, Knowledge, show_collection, show_document};
 pub use layers::Entrance;
 pub use listener::{DrainReport, ListenerConfig, Peer, serve};
 pub use origins::AllowedOrigins;
+pub use request_memory::RequestMemory;
 pub use wires::{
     AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo,
     Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router, settled, show_approval,

@@ -81,6 +81,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         string_bytes: 1024,
         file_bytes: 1024,
         files_bytes_per_tenant: 4096,
+        request_bytes_total: 1 << 20,
         remembered_bytes: 8192,
         queue: QueueLimits { of_tenant: 10, of_all: 20 },
     };

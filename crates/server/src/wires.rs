@@ -34,7 +34,6 @@ pub(crate) use assistant::{Checks, Lines};
 use execute::ExecuteError;
 pub use execute::ExecuteSettings;
 use ops::openapi::operations;
-pub(crate) use responses::Budget;
 pub use responses::QueueRunner;
 pub(crate) use responses::error::WireError;
 

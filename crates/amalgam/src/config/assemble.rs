@@ -306,6 +306,7 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
         string_bytes: reader.value(at, "string_bytes"),
         file_bytes: reader.value(at, "file_bytes"),
         files_bytes_per_tenant: reader.value(at, "files_bytes_per_tenant"),
+        request_bytes_total: reader.optional(at, "request_bytes_total"),
         remembered_bytes: reader.value(at, "remembered_bytes"),
         max_queued: reader.value(at, "max_queued"),
         max_queued_total: reader.value(at, "max_queued_total"),

@@ -44,7 +44,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Server, "allowed_origins", Shape::Origins, Value(""), "Origins of other sites whose web pages may call the server: `https://app.example.com`. Requests of all other pages are refused with 403."),
     key(Server, "max_connections", count(1, 1_000_000), Value("10000"), "Connections at once; more are answered with 503."),
     key(Server, "header_timeout", TIMEOUT, Value("10s"), "The time for a complete request head, and for a kept connection to stay idle."),
-    key(Server, "body_timeout", TIMEOUT, Value("10s"), "The time between two pieces of a request body."),
+    key(Server, "body_timeout", TIMEOUT, Value("10s"), "The longest pause inside a request body. For so long it may also come as slowly as it likes; then it has to bring 16 KiB a second."),
     key(Server, "drain_timeout", Shape::Duration { least: 0, most: DAY }, Value("30s"), "How long running requests may go on after a signal to stop."),
 
     key(Store, "url", Shape::StoreUrl, Unset("`sqlite:`, `amalgam.db` in the data folder"), "The database: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`; also `env:NAME` or `file:PATH`, since it may hold a password."),
@@ -119,7 +119,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(Limits, "string_bytes", Shape::Size { least: KIB, most: GIB }, Value("10MiB"), "The longest single text of a request."),
     key(Limits, "file_bytes", Shape::Size { least: KIB, most: GIB / 2 }, Value("32MiB"), "The largest file that can be uploaded."),
     key(Limits, "files_bytes_per_tenant", Shape::Size { least: 0, most: 1024 * GIB }, Value("1GiB"), "The most bytes of all uploaded files of one tenant."),
-    key(Limits, "remembered_bytes", Shape::Size { least: 0, most: 1024 * GIB }, Value("256MiB"), "The most bytes of responses that are not stored and that all WebSockets of this process remember together."),
+    key(Limits, "request_bytes_total", Shape::Size { least: 1024 * KIB, most: 1024 * GIB }, Unset("a quarter of the memory of the machine or container, at most `1GiB`"), "The most bytes that all requests of this process hold together: bodies, messages of WebSockets, uploads, remembered items. Beyond it callers get 503 with `Retry-After`."),
+    key(Limits, "remembered_bytes", Shape::Size { least: 0, most: 1024 * GIB }, Value("256MiB"), "The most of those bytes that are remembered items: responses that are not stored, and that WebSockets can go on from."),
 
     key(Limits, "tool_iterations", count(1, 100), Value("8"), "How often a turn may ask the model again with what tools gave; then it is asked once more without tools."),
     key(Limits, "tool_calls", count(1, 10_000), Value("64"), "The most calls of tools in one turn."),

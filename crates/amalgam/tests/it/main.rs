@@ -34,6 +34,7 @@ mod mcp_tools;
 mod models;
 mod outage;
 mod reasoning_replay;
+mod request_memory;
 mod requirements;
 mod responses_door;
 mod resume;

@@ -1,6 +1,5 @@
 //! `/v1/responses` as WebSocket, spoken by a client that is not ours.
 
-mod deflated;
 mod lifetimes;
 mod memory;
 

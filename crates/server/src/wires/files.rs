@@ -65,8 +65,9 @@ async fn upload(
     let boundary = multipart::expect_form(&head.headers)?;
     let key = once::key(&head.headers)?.map(str::to_owned);
     let most = app.limits.file_bytes;
-    let limits = BodyLimits { bytes: most.saturating_add(FORM_BYTES), pause: app.limits.body_pause };
-    let body = body::read(body, limits).await?;
+    let bytes = most.saturating_add(FORM_BYTES);
+    let limits = BodyLimits { bytes, text_bytes: bytes, pause: app.limits.body_pause };
+    let body = body::read(body, limits, &app.memory).await?;
     let upload = Upload::read(&body, boundary.as_deref(), most)?;
     let Some(key) = key else {
         return Ok(answer::json(keep(&app, &scope, upload).await?));

@@ -34,7 +34,6 @@ use axum::{
 use crate::app::App;
 
 pub use background::QueueRunner;
-pub(crate) use socket::Budget;
 
 pub(super) const CREATE: &str = "/v1/responses";
 

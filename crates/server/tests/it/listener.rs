@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use amalgam_server::{BodyLimits, DrainReport, ListenerConfig, Peer, read_body, serve};
+use amalgam_server::{BodyLimits, DrainReport, ListenerConfig, Peer, RequestMemory, read_body, serve};
 use axum::{
     Extension, Router,
     body::Body,
@@ -93,8 +93,8 @@ fn router(pieces: &Arc<Semaphore>, dropped: &Arc<Notify>) -> Router {
         .route(
             "/echo",
             post(|body: Body| async {
-                let limits = BodyLimits { bytes: 100_000, pause: Duration::from_millis(300) };
-                match read_body(body, limits).await {
+                let limits = BodyLimits { bytes: 100_000, text_bytes: 100_000, pause: Duration::from_millis(300) };
+                match read_body(body, limits, &RequestMemory::new(1 << 20)).await {
                     Ok(bytes) => bytes.into_response(),
                     Err(fault) => (StatusCode::IM_A_TEAPOT, format!("{:?}", fault.kind)).into_response(),
                 }

@@ -164,8 +164,8 @@ impl Fields {
 
 /// The body of a request, at most this large.
 pub(super) async fn body(app: &App, request: Request, largest: usize) -> Result<Bytes, Fault> {
-    let limits = BodyLimits { bytes: largest.min(app.limits.body_bytes), pause: app.limits.body_pause };
-    Ok(read_json(request, limits).await?.1)
+    let limits = BodyLimits { bytes: largest.min(app.limits.body_bytes), ..app.limits.text_body() };
+    Ok(read_json(request, limits, &app.memory).await?.1)
 }
 
 fn is_plain(text: &str, longest: usize) -> bool {

@@ -84,6 +84,7 @@ fn words(fault: &Fault) -> (u16, &str) {
         FaultKind::Mismatch => (422, &fault.message),
         FaultKind::Cancelled => (499, &fault.message),
         FaultKind::Overloaded
+        | FaultKind::OutOfMemory
         | FaultKind::ShuttingDown
         | FaultKind::UpstreamBusy
         | FaultKind::UpstreamQuota

@@ -57,7 +57,7 @@ pub(super) async fn respond(
     if !is_enabled(&app, &scope).await? {
         return Err(AssistantError::Disabled);
     }
-    let (head, body) = read_json(request, app.limits.whole_body()).await?;
+    let (head, body) = read_json(request, app.limits.text_body(), &app.memory).await?;
     let streamed = accepts(&head.headers, EVENT_STREAM);
     let Some(key) = once::key(&head.headers)? else {
         let turn = Turn::begin(&app, &scope, &body, streamed).await?;

@@ -19,7 +19,7 @@ pub(super) const MOST_ITEMS: usize = 20;
 
 /// Reads the body whole.
 pub(super) async fn read(app: &App, request: Request) -> Result<Bytes, Fault> {
-    Ok(read_json(request, app.limits.whole_body()).await?.1)
+    Ok(read_json(request, app.limits.whole_body(), &app.memory).await?.1)
 }
 
 /// Checks that the body is JSON; an empty one says nothing, like an empty object.

@@ -187,6 +187,7 @@ pub(super) fn is_of_turn(kind: FaultKind) -> bool {
         | FaultKind::Conflict
         | FaultKind::Mismatch
         | FaultKind::Overloaded
+        | FaultKind::OutOfMemory
         | FaultKind::ShuttingDown
         | FaultKind::StoreDown
         | FaultKind::Internal => false,

@@ -61,7 +61,7 @@ pub(super) async fn execute(
 }
 
 async fn answered(app: &Arc<App>, scope: &Scope, request: Request) -> Result<Response, ExecuteError> {
-    let (head, body) = read_json(request, app.limits.whole_body()).await?;
+    let (head, body) = read_json(request, app.limits.whole_body(), &app.memory).await?;
     let accepts = Format::accepted(&head.headers);
     let (answering, answer) = oneshot::channel();
     let (working, whose) = (Arc::clone(app), scope.clone());

@@ -41,7 +41,7 @@ pub(super) async fn open(
 }
 
 async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, ExecuteError> {
-    let (_, body) = read_json(request, app.limits.whole_body()).await?;
+    let (_, body) = read_json(request, app.limits.text_body(), &app.memory).await?;
     let raw = match body.is_empty() {
         true => None,
         false => Some(Raw::parse(&body).map_err(|error| syntax(&error))?),

@@ -62,7 +62,12 @@ async fn run(app: &App, turn: QueuedTurn) {
         Ok(Begun::Running(running)) => app.engine.run_in_background(running.run, error::object_in_stream).await,
         Ok(Begun::Queued { .. }) => warn!(response.id = response_id, "a turn that waited was put back into the queue"),
         // It has not begun, and can wait for somebody who has room, and a store.
-        Err(fault) if matches!(fault.kind, FaultKind::Overloaded | FaultKind::ShuttingDown | FaultKind::StoreDown) => {
+        Err(fault)
+            if matches!(
+                fault.kind,
+                FaultKind::Overloaded | FaultKind::OutOfMemory | FaultKind::ShuttingDown | FaultKind::StoreDown
+            ) =>
+        {
             app.engine.hand_over(&response_id).await;
         }
         Err(fault) => {

@@ -47,7 +47,7 @@ pub(super) async fn compact(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let (head, body) = read_json(request, app.limits.whole_body()).await?;
+    let (head, body) = read_json(request, app.limits.whole_body(), &app.memory).await?;
     let strict = is_strict(&head.headers);
     let compacted = |identity| compacted(&app, &scope, &body, strict, identity);
     let Compacted { object, losses } = match once::key(&head.headers)? {

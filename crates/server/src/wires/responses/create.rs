@@ -25,7 +25,7 @@ pub(super) async fn create(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let (head, body) = read_json(request, app.limits.whole_body()).await?;
+    let (head, body) = read_json(request, app.limits.whole_body(), &app.memory).await?;
     let strict = is_strict(&head.headers);
     if let Some(key) = once::key(&head.headers)? {
         // In a box: few requests have a key, and the others need no room for it.

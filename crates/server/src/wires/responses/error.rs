@@ -56,6 +56,7 @@ fn table(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
         FaultKind::UpstreamDown => (502, "server_error", Some("upstream_unavailable")),
         FaultKind::UpstreamBroken => (502, "server_error", Some("upstream_error")),
         FaultKind::ToolFailed => (502, "server_error", Some("tool_failed")),
+        FaultKind::OutOfMemory => (503, "server_error", Some("server_is_overloaded")),
         FaultKind::ShuttingDown => (503, "server_error", Some("server_is_shutting_down")),
         FaultKind::StoreDown => (503, "server_error", Some("store_unavailable")),
         FaultKind::UpstreamTimeout => (504, "timeout_error", Some("upstream_timeout")),

@@ -29,7 +29,7 @@ pub(super) async fn count(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let (_, body) = read_json(request, app.limits.whole_body()).await?;
+    let (_, body) = read_json(request, app.limits.whole_body(), &app.memory).await?;
     let tokens = tokens(&app, &scope, &body).await?;
     let mut writer = Writer::with_capacity(64);
     writer.object(|writer| {

@@ -4,7 +4,6 @@
 //! the connection itself remembers, for as long as it lives. A client that leaves takes its turn with it, and one that
 //! does not read makes it wait: nothing is queued in between.
 
-mod deflate;
 mod frame;
 mod handshake;
 mod line;
@@ -35,10 +34,8 @@ use tokio::{
 };
 use tracing::debug;
 
-use self::deflate::Agreed;
 use self::frame::code;
 use self::line::{Deaf, Heard, Line};
-pub(crate) use self::memory::Budget;
 use self::memory::Remembered;
 use self::message::{Create, Lane, events, in_lane, refusal};
 use super::{
@@ -66,7 +63,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Makes a socket of the connection.
 pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> Response {
     let switch = request.extensions_mut().remove::<Switch>();
-    let (answer, deflates) = match handshake::answer(request.headers()) {
+    let answer = match handshake::answer(request.headers()) {
         Ok(answered) => answered,
         Err(refused) => return layers::unread(&request, *refused),
     };
@@ -75,7 +72,7 @@ pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> R
         return layers::unread(&request, WireError(fault).into_response());
     };
     let (asked, _) = request.into_parts();
-    switch.to(move |Switched { stream, draining }| Connection::new(app, asked, stream, deflates, draining).run());
+    switch.to(move |Switched { stream, draining }| Connection::new(app, asked, stream, draining).run());
     answer
 }
 
@@ -117,21 +114,15 @@ enum Turn {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(
-        app: Arc<App>,
-        asked: http::request::Parts,
-        stream: S,
-        deflates: Option<Agreed>,
-        draining: watch::Receiver<bool>,
-    ) -> Self {
+    fn new(app: Arc<App>, asked: http::request::Parts, stream: S, draining: watch::Receiver<bool>) -> Self {
         let most = app.limits.whole_body();
         let now = Instant::now();
         Self {
             strict: is_strict(&asked.headers),
             asked: http::Request::from_parts(asked, ()),
-            line: Line::new(stream, most, deflates),
+            line: Line::new(stream, most, &app.memory),
             // No more than a request could have brought along instead.
-            memory: Remembered::new(most.bytes, Arc::clone(&app.remembering)),
+            memory: Remembered::new(most.bytes, &app.remembering),
             draining,
             over_at: now + LIFETIME,
             alarm: Box::pin(sleep_until(now + PING_AFTER)),
@@ -180,6 +171,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does what a message asks for.
     async fn respond(&mut self, message: Bytes) -> Result<(), Over> {
         let (lane, create) = message::read(&message, self.app.limits.json_depth);
+        // The request is a copy of the message, and counts in its place.
+        let mut reservation = self.app.memory.reservation();
+        let create = create.and_then(|create| {
+            reservation.expect(create.body.len())?;
+            Ok(Create { body: reservation.hold(create.body), ..create })
+        });
         drop(message);
         let create = match create {
             Ok(create) => create,
@@ -307,15 +304,14 @@ where
         Err(Deaf::Gone) => return Err(Over::Left),
         Err(Deaf::Wrong(why)) => return Err(Over::Close(code::PROTOCOL, why)),
         Err(Deaf::NotText) => return Err(Over::Close(code::NOT_TEXT, "a message is not UTF-8")),
-        Err(Deaf::Garbled) => return Err(Over::Close(code::NOT_TEXT, "a message cannot be inflated")),
-        Err(Deaf::TooLarge(most)) => (
-            Fault::new(FaultKind::TooLarge, format!("The message is larger than {most} bytes.")),
-            Over::Close(code::TOO_LARGE, "a message is too large"),
-        ),
-        Err(Deaf::TooSlow) => (
-            Fault::new(FaultKind::RequestTimeout, "The message was not sent in time."),
-            Over::Close(code::POLICY, "a message was not sent in time"),
-        ),
+        Err(Deaf::Refused(fault)) => {
+            let over = match fault.kind {
+                FaultKind::TooLarge => Over::Close(code::TOO_LARGE, "a message is too large"),
+                FaultKind::OutOfMemory => Over::Close(code::TRY_AGAIN, "there is no memory for a message"),
+                _ => Over::Close(code::POLICY, "a message was not sent in time"),
+            };
+            (fault, over)
+        }
     };
     tell(line, &fault, &None).await?;
     Err(over)

@@ -2,7 +2,6 @@
 
 use amalgam_core::TenantState;
 use futures_util::SinkExt;
-use miniz_oxide::deflate::compress_to_vec;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
@@ -25,34 +24,17 @@ struct Talk {
 
 impl Talk {
     async fn begin() -> Self {
-        Self::begin_with(None).await
-    }
-
-    /// The same where the two have agreed on compression.
-    async fn begin_deflating() -> Self {
-        let offer = (http::header::SEC_WEBSOCKET_EXTENSIONS, http::HeaderValue::from_static("permessage-deflate"));
-        let agreed = deflate::agree(&http::HeaderMap::from_iter([offer])).unwrap().0;
-        Self::begin_with(Some(agreed)).await
-    }
-
-    async fn begin_with(deflates: Option<Agreed>) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (drain, draining) = watch::channel(false);
         let (asked, ()) =
             http::Request::builder().header("authorization", format!("Bearer {KEY}")).body(()).unwrap().into_parts();
-        let served = Connection::new(testing::app(TenantState::Stored), asked, ours, deflates, draining).run();
+        let served = Connection::new(testing::app(TenantState::Stored), asked, ours, draining).run();
         let client = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
         Self { client, drain, served: JoinSet::from_iter([served]) }
     }
 
     async fn say(&mut self, message: Value) {
         self.client.send(Message::text(message.to_string())).await.unwrap();
-    }
-
-    /// Sends a text deflated, in one frame.
-    async fn say_deflated(&mut self, text: &[u8]) {
-        let payload = [&*compress_to_vec(text, 6), &[0]].concat();
-        self.say_in_frame(0xc1, &payload).await;
     }
 
     /// Sends a frame as it stands here; its mask hides nothing.
@@ -134,30 +116,9 @@ async fn a_message_beyond_the_limit_is_an_error_and_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deflated_message_is_read_like_any_other() {
-    let mut talk = Talk::begin_deflating().await;
-    talk.say_deflated(create().to_string().as_bytes()).await;
-    assert_eq!(talk.refusal().await, (404, "model_not_found".into()));
-    talk.say(create()).await;
-    assert_eq!(talk.refusal().await, (404, "model_not_found".into()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_message_that_inflates_beyond_the_limit_is_an_error_and_the_end() {
-    let mut talk = Talk::begin_deflating().await;
-    talk.say_deflated(&vec![b' '; 4_000_000]).await;
-    assert_eq!(talk.refusal().await, (413, "request_too_large".into()));
-    assert_eq!(talk.closed().await, 1009);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_message_that_cannot_be_inflated_is_the_end() {
-    let mut talk = Talk::begin_deflating().await;
-    talk.say_in_frame(0xc1, &[0xff; 200]).await;
-    assert_eq!(talk.closed().await, 1007);
-    // Nor is it read where nothing was agreed on.
+async fn a_compressed_message_is_the_end_since_nothing_was_agreed_on() {
     let mut talk = Talk::begin().await;
-    talk.say_deflated(b"{}").await;
+    talk.say_in_frame(0xc1, &[0xff; 200]).await;
     assert_eq!(talk.closed().await, 1002);
 }
 

@@ -40,9 +40,6 @@ impl Opcode {
     }
 }
 
-/// The reserved bit that says of a message that it is deflated.
-pub(super) const DEFLATED: u8 = 0x40;
-
 /// The most bytes that a control frame carries.
 pub(super) const CONTROL_BYTES: u64 = 125;
 
@@ -56,12 +53,14 @@ pub(super) mod code {
     pub(in super::super) const PROTOCOL: u16 = 1002;
     /// A kind of message that is not taken.
     pub(in super::super) const UNSUPPORTED: u16 = 1003;
-    /// Text that is not UTF-8, or cannot be inflated.
+    /// Text that is not UTF-8.
     pub(in super::super) const NOT_TEXT: u16 = 1007;
     /// Against the rules of this server.
     pub(in super::super) const POLICY: u16 = 1008;
     /// A message that is too large.
     pub(in super::super) const TOO_LARGE: u16 = 1009;
+    /// No room now.
+    pub(in super::super) const TRY_AGAIN: u16 = 1013;
 }
 
 /// The head of a frame that a client sent.
@@ -70,8 +69,6 @@ pub(super) struct Head {
     /// Whether it is the last one of its message.
     pub(super) last: bool,
     pub(super) opcode: Opcode,
-    /// Whether its message is deflated.
-    pub(super) deflated: bool,
     /// Bytes of its payload.
     pub(super) length: u64,
     pub(super) mask: [u8; 4],
@@ -81,18 +78,13 @@ pub(super) struct Head {
 pub(super) type Wrong = &'static str;
 
 impl Head {
-    /// Reads a head and says how many bytes it has; nothing while some of them are missing. `deflates` says whether the
-    /// two sides have agreed that messages may be deflated.
-    pub(super) fn read(bytes: &[u8], deflates: bool) -> Result<Option<(Self, usize)>, Wrong> {
+    /// Reads a head and says how many bytes it has; nothing while some of them are missing.
+    pub(super) fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Wrong> {
         let &[first, second, ref rest @ ..] = bytes else { return Ok(None) };
-        let deflated = first & DEFLATED != 0;
-        if first & 0x30 != 0 || (deflated && !deflates) {
+        if first & 0x70 != 0 {
             return Err("reserved bits are set that no extension was agreed on for");
         }
         let opcode = Opcode::of(first & 0x0f).ok_or("unknown opcode")?;
-        if deflated && !matches!(opcode, Opcode::Text | Opcode::Binary) {
-            return Err("only the first frame of a message says that it is deflated");
-        }
         let last = first & 0x80 != 0;
         if second & 0x80 == 0 {
             return Err("frames of a client have to be masked");
@@ -116,7 +108,7 @@ impl Head {
             return Err("a length has at most 63 bits");
         }
         let Some((mask, rest)) = rest.split_first_chunk() else { return Ok(None) };
-        Ok(Some((Self { last, opcode, deflated, length, mask: *mask }, bytes.len() - rest.len())))
+        Ok(Some((Self { last, opcode, length, mask: *mask }, bytes.len() - rest.len())))
     }
 }
 
@@ -139,16 +131,7 @@ pub(super) fn unmask(piece: &mut [u8], mask: [u8; 4], offset: usize) {
 
 /// Writes the head of a whole frame; a server's frames have no mask.
 pub(super) fn write_head(bytes: &mut Vec<u8>, opcode: Opcode, length: usize) {
-    write(bytes, 0x80 | opcode.bits(), length);
-}
-
-/// The same of a text that is deflated.
-pub(super) fn write_deflated_head(bytes: &mut Vec<u8>, length: usize) {
-    write(bytes, 0x80 | DEFLATED | Opcode::Text.bits(), length);
-}
-
-fn write(bytes: &mut Vec<u8>, first: u8, length: usize) {
-    bytes.push(first);
+    bytes.push(0x80 | opcode.bits());
     match length {
         0..=125 => bytes.push(length as u8),
         126..=0xffff => {
@@ -201,9 +184,9 @@ mod tests {
     #[test]
     fn the_masked_example_of_the_specification_is_read() {
         let mut bytes = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
-        let (head, size) = Head::read(&bytes, false).unwrap().unwrap();
+        let (head, size) = Head::read(&bytes).unwrap().unwrap();
         let mask = [0x37, 0xfa, 0x21, 0x3d];
-        assert_eq!((head, size), (Head { last: true, opcode: Opcode::Text, deflated: false, length: 5, mask }, 6));
+        assert_eq!((head, size), (Head { last: true, opcode: Opcode::Text, length: 5, mask }, 6));
         unmask(&mut bytes[size..], mask, 0);
         assert_eq!(&bytes[size..], b"Hello");
     }
@@ -212,33 +195,18 @@ mod tests {
     fn what_no_client_may_send_is_told_from_what_is_not_there_yet() {
         let mask = [1, 2, 3, 4];
         for first in [0xc1, 0xa1, 0x91, 0x83, 0x87, 0x8b, 0x8f, 0x09, 0x08] {
-            assert!(Head::read(&sent(first, b"", mask), false).is_err(), "{first:#x}");
+            assert!(Head::read(&sent(first, b"", mask)).is_err(), "{first:#x}");
         }
-        assert!(Head::read(&[0x81, 0x05], false).is_err(), "not masked");
-        assert!(Head::read(&sent(0x89, &[0; 126], mask), false).is_err(), "a long ping");
-        assert!(Head::read(&[0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4], false).is_err(), "64 bits of length");
+        assert!(Head::read(&[0x81, 0x05]).is_err(), "not masked");
+        assert!(Head::read(&sent(0x89, &[0; 126], mask)).is_err(), "a long ping");
+        assert!(Head::read(&[0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]).is_err(), "64 bits of length");
         for length in [0, 125, 126, 65_535, 65_536] {
             let bytes = sent(0x81, &vec![0; length], mask);
             let size = bytes.len() - length;
             for missing in 0..size {
-                assert_eq!(Head::read(&bytes[..missing], false), Ok(None));
+                assert_eq!(Head::read(&bytes[..missing]), Ok(None));
             }
-            assert_eq!(Head::read(&bytes, false).unwrap().unwrap().0.length, length as u64);
-        }
-    }
-
-    #[test]
-    fn that_a_message_is_deflated_is_said_once_and_only_where_it_was_agreed_on() {
-        let mask = [1, 2, 3, 4];
-        for first in [0xc1, 0x41, 0xc2] {
-            let bytes = sent(first, b"", mask);
-            assert!(Head::read(&bytes, true).unwrap().unwrap().0.deflated, "{first:#x}");
-            assert!(Head::read(&bytes, false).is_err(), "{first:#x}");
-        }
-        assert!(!Head::read(&sent(0x81, b"", mask), true).unwrap().unwrap().0.deflated);
-        // Parts that follow, control frames, and the other two bits.
-        for first in [0xc0, 0x40, 0xc8, 0xc9, 0xca, 0xa1, 0x91, 0xe1] {
-            assert!(Head::read(&sent(first, b"", mask), true).is_err(), "{first:#x}");
+            assert_eq!(Head::read(&bytes).unwrap().unwrap().0.length, length as u64);
         }
     }
 
@@ -258,7 +226,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_mask_comes_off_whatever_the_pieces(payload: Vec<u8>, mask: [u8; 4], cut in 0_usize..64) {
-            let mut bytes = sent(0x81, &payload, mask).split_off(Head::read(&sent(0x81, &payload, mask), false).unwrap().unwrap().1);
+            let mut bytes = sent(0x81, &payload, mask).split_off(Head::read(&sent(0x81, &payload, mask)).unwrap().unwrap().1);
             let cut = cut.min(bytes.len());
             let (first, second) = bytes.split_at_mut(cut);
             unmask(first, mask, 0);
@@ -269,8 +237,7 @@ mod tests {
         // P9
         #[test]
         fn no_bytes_make_the_reader_fall_over(bytes: Vec<u8>) {
-            let _ = Head::read(&bytes, false);
-            let _ = Head::read(&bytes, true);
+            let _ = Head::read(&bytes);
             let _ = close_code(&bytes);
         }
     }

@@ -6,7 +6,6 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-use super::deflate::{self, Agreed};
 use crate::wires::WireError;
 
 /// What the protocol adds to a client's key.
@@ -14,11 +13,10 @@ const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 const VERSION: &str = "13";
 
-/// The answer that turns a connection into a socket, and what it says about compression; or the one that says why it does
-/// not become one.
+/// The answer that turns a connection into a socket, or the one that says why it does not become one.
 ///
-/// Other extensions, and offers that cannot be met, are declined by leaving them out.
-pub(super) fn answer(headers: &HeaderMap) -> Result<(Response, Option<Agreed>), Box<Response>> {
+/// Extensions are declined by leaving them out.
+pub(super) fn answer(headers: &HeaderMap) -> Result<Response, Box<Response>> {
     let names = |header: HeaderName, wanted: &str| {
         let values = headers.get_all(header).iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case(wanted))
@@ -34,11 +32,7 @@ pub(super) fn answer(headers: &HeaderMap) -> Result<(Response, Option<Agreed>), 
     })?;
     let mut response = switching();
     response.headers_mut().insert(header::SEC_WEBSOCKET_ACCEPT, accept(key.as_bytes()));
-    let agreed = deflate::agree(headers).map(|(agreed, answer)| {
-        response.headers_mut().insert(header::SEC_WEBSOCKET_EXTENSIONS, answer);
-        agreed
-    });
-    Ok((response, agreed))
+    Ok(response)
 }
 
 fn switching() -> Response {
@@ -99,30 +93,17 @@ mod tests {
 
     fn status(changes: &[(&'static str, Option<&'static str>)]) -> u16 {
         match answer(&asking(changes)) {
-            Ok((response, _)) => response.status().as_u16(),
+            Ok(response) => response.status().as_u16(),
             Err(response) => response.status().as_u16(),
         }
     }
 
     #[test]
     fn the_example_of_the_specification_is_answered() {
-        let (response, agreed) = answer(&asking(&[])).unwrap();
+        let response = answer(&asking(&[])).unwrap();
         assert_eq!(response.status(), 101);
         assert_eq!(response.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-        assert_eq!(
-            response.headers()["sec-websocket-extensions"],
-            "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
-        );
-        assert!(agreed.is_some());
-    }
-
-    #[test]
-    fn compression_that_is_not_offered_or_cannot_be_had_is_left_out() {
-        for offer in [None, Some("permessage-bzip2"), Some("permessage-deflate; server_max_window_bits=16")] {
-            let (response, agreed) = answer(&asking(&[("sec-websocket-extensions", offer)])).unwrap();
-            assert_eq!((response.status().as_u16(), agreed), (101, None));
-            assert!(!response.headers().contains_key("sec-websocket-extensions"), "{offer:?}");
-        }
+        assert!(!response.headers().contains_key("sec-websocket-extensions"), "compression is declined");
     }
 
     #[test]

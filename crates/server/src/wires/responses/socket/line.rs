@@ -4,18 +4,18 @@
 
 use std::{io, time::Duration};
 
+use amalgam_core::Fault;
 use bytes::{Bytes, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    task::yield_now,
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{
-    deflate::{Agreed, Closed, Inflating},
-    frame::{Head, Opcode, Wrong, close_code, code, unmask, write_deflated_head, write_head},
+use super::frame::{Head, Opcode, Wrong, close_code, code, unmask, write_head};
+use crate::{
+    body::{BodyLimits, Collected, Pace, too_large},
+    request_memory::RequestMemory,
 };
-use crate::body::BodyLimits;
 
 /// Bytes that are read at once; more while a long message comes in.
 const READ_BYTES: usize = 4 * 1024;
@@ -23,9 +23,6 @@ const READ_MORE: usize = 64 * 1024;
 
 /// Room that is kept between two messages.
 const KEPT_BYTES: usize = 16 * 1024;
-
-/// Bytes a second that a message has to bring on average, as a body has to.
-const MIN_RATE: u64 = 1024;
 
 /// How long the client may take to answer a close, and what of its messages is thrown away meanwhile.
 const LINGER: Duration = Duration::from_secs(2);
@@ -58,56 +55,28 @@ pub(super) enum Deaf {
     /// Text that is none.
     #[error("a message is not UTF-8")]
     NotText,
-    /// A deflated message that cannot be inflated.
-    #[error("a message cannot be inflated")]
-    Garbled,
-    /// A message beyond the limit.
-    #[error("a message is larger than {0} bytes")]
-    TooLarge(usize),
-    /// A message that does not get on.
-    #[error("a message was not sent in time")]
-    TooSlow,
+    /// A message that is too large, comes too slowly, or finds no memory.
+    #[error("a message was refused: {0}")]
+    Refused(Fault),
 }
 
 /// One connection.
 pub(super) struct Line<S> {
     stream: S,
     limits: BodyLimits,
-    /// How messages may be deflated, if they may.
-    deflates: Option<Agreed>,
+    memory: RequestMemory,
     /// What was read and not understood yet.
     read: BytesMut,
     /// The frame whose payload is coming in.
     frame: Option<Frame>,
     /// The message so far.
-    message: Option<Message>,
-    /// When the message or frame began that is not whole yet.
-    begun_at: Option<Instant>,
+    message: Option<Collected>,
+    /// How fast the message or frame has to come that is not whole yet.
+    pace: Option<Pace>,
     /// When something was heard last, whatever it was.
     heard_at: Instant,
     /// What will be written next.
     write: Vec<u8>,
-}
-
-/// A message on its way in.
-enum Message {
-    Plain(BytesMut),
-    Deflated(Box<Inflating>),
-}
-
-impl Message {
-    /// Bytes that have come.
-    fn come(&self) -> usize {
-        match self {
-            Self::Plain(bytes) => bytes.len(),
-            Self::Deflated(inflating) => inflating.come(),
-        }
-    }
-
-    /// Whether there is more to do about what has come.
-    fn has_work(&self) -> bool {
-        matches!(self, Self::Deflated(inflating) if inflating.has_work())
-    }
 }
 
 /// A frame on its way in.
@@ -120,15 +89,15 @@ struct Frame {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
-    pub(super) fn new(stream: S, limits: BodyLimits, deflates: Option<Agreed>) -> Self {
+    pub(super) fn new(stream: S, limits: BodyLimits, memory: &RequestMemory) -> Self {
         Self {
             stream,
             limits,
-            deflates,
+            memory: memory.clone(),
             read: BytesMut::new(),
             frame: None,
             message: None,
-            begun_at: None,
+            pace: None,
             heard_at: Instant::now(),
             write: Vec::new(),
         }
@@ -145,18 +114,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             if let Some(heard) = self.understand()? {
                 return Ok(heard);
             }
-            if self.message.as_ref().is_some_and(Message::has_work) {
-                // What a message makes others wait is bounded, however much there is in it.
-                yield_now().await;
-                continue;
-            }
             let wanted = self.frame.as_ref().map_or(0, Frame::missing).clamp(READ_BYTES, READ_MORE);
             self.read.reserve(wanted);
-            let deadline = self.deadline();
+            // What was read and not taken yet has come, too.
+            let come = self.message.as_ref().map_or(0, Collected::len) + self.read.len();
+            let deadline = self.pace.as_mut().map(|pace| pace.deadline(come, Instant::now())).transpose();
+            let deadline = deadline.map_err(Deaf::Refused)?;
             let read = self.stream.read_buf(&mut self.read);
             let read = match deadline {
                 None => read.await,
-                Some(deadline) => timeout_at(deadline, read).await.map_err(|_| Deaf::TooSlow)?,
+                Some(deadline) => match timeout_at(deadline, read).await {
+                    Ok(read) => read,
+                    // Whether that was too slow is for the next round to say.
+                    Err(_) => continue,
+                },
             };
             match read {
                 Ok(0) | Err(_) => return Err(Deaf::Gone),
@@ -165,36 +136,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         }
     }
 
-    /// Until when more has to come; for ever between two messages.
-    fn deadline(&self) -> Option<Instant> {
-        let begun_at = self.begun_at?;
-        let come = self.message.as_ref().map_or(0, Message::come) as u64;
-        let slowest = begun_at + self.limits.pause + Duration::from_millis(come * 1000 / MIN_RATE);
-        Some(slowest.min(self.heard_at + self.limits.pause))
-    }
-
     /// Takes what it can from the bytes that were read.
     fn understand(&mut self) -> Result<Option<Heard>, Deaf> {
         let heard = self.frames();
         // A message, or a frame, that has begun and is not whole may not take for ever.
         match self.read.is_empty() && self.frame.is_none() && self.message.is_none() {
-            true => self.begun_at = None,
-            false => _ = self.begun_at.get_or_insert(self.heard_at),
+            true => self.pace = None,
+            false => _ = self.pace.get_or_insert_with(|| Pace::new(self.limits.pause, self.heard_at)),
         }
         heard
     }
 
     fn frames(&mut self) -> Result<Option<Heard>, Deaf> {
         loop {
-            if self.message.as_ref().is_some_and(Message::has_work) {
-                match self.inflate()? {
-                    None if self.message.as_ref().is_some_and(Message::has_work) => return Ok(None),
-                    None => {}
-                    heard => return Ok(heard),
-                }
-            }
             let Some(frame) = &mut self.frame else {
-                let head = Head::read(&self.read, self.deflates.is_some()).map_err(Deaf::Wrong)?;
+                let head = Head::read(&self.read).map_err(Deaf::Wrong)?;
                 let Some((head, size)) = head else { return Ok(None) };
                 let _ = self.read.split_to(size);
                 if let Some(heard) = self.begin(head)? {
@@ -206,17 +162,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             unmask(&mut piece, frame.head.mask, frame.come);
             frame.come += piece.len();
             match (&mut self.message, frame.head.opcode.is_control()) {
-                (_, true) => frame.control.unsplit(piece),
-                (Some(Message::Deflated(inflating)), false) => inflating.take(piece),
-                (Some(Message::Plain(message)), false) if !message.is_empty() => message.extend_from_slice(&piece),
-                // Most messages come in one piece, which is not copied.
-                (message, false) => *message = Some(Message::Plain(piece)),
+                (Some(message), false) => message.push(piece.freeze()).map_err(Deaf::Refused)?,
+                // Only control frames come outside of a message.
+                (_, _) => frame.control.unsplit(piece),
             }
             if frame.missing() > 0 {
-                match self.message.as_ref().is_some_and(Message::has_work) {
-                    true => continue,
-                    false => return Ok(None),
-                }
+                return Ok(None);
             }
             if let Some(frame) = self.frame.take()
                 && let Some(heard) = self.end(frame)?
@@ -226,36 +177,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         }
     }
 
-    /// Inflates a part of the message; hands it on when it is whole.
-    fn inflate(&mut self) -> Result<Option<Heard>, Deaf> {
-        let most = self.limits.bytes;
-        let told = |closed| match closed {
-            Closed::Garbled => Deaf::Garbled,
-            Closed::TooLarge => Deaf::TooLarge(most),
-        };
-        let Some(Message::Deflated(inflating)) = &mut self.message else { return Ok(None) };
-        inflating.step().map_err(told)?;
-        match self.message.take_if(|message| matches!(message, Message::Deflated(inflating) if inflating.is_done())) {
-            Some(Message::Deflated(inflating)) => Ok(Some(text(inflating.finish().map_err(told)?)?)),
-            Some(Message::Plain(_)) | None => Ok(None),
-        }
-    }
-
     /// A frame begins: whether it may is known from its head.
     fn begin(&mut self, head: Head) -> Result<Option<Heard>, Deaf> {
         match (head.opcode, &self.message) {
             (Opcode::Binary, _) => return Ok(Some(Heard::Binary)),
             (Opcode::Text, Some(_)) => return Err(Deaf::Wrong("a message begins inside another one")),
             (Opcode::Continuation, None) => return Err(Deaf::Wrong("nothing is continued")),
-            (Opcode::Text, None) if head.deflated => {
-                self.message = Some(Message::Deflated(Box::new(Inflating::new(self.limits.bytes))));
+            (Opcode::Text, None) => {
+                let length = usize::try_from(head.length).unwrap_or(usize::MAX);
+                self.message = Some(Collected::new(self.limits, &self.memory, length));
             }
-            (Opcode::Text, None) => self.message = Some(Message::Plain(BytesMut::new())),
             (Opcode::Continuation, Some(_)) | (Opcode::Ping | Opcode::Pong | Opcode::Close, _) => {}
         }
-        let come = self.message.as_ref().map_or(0, Message::come);
+        let come = self.message.as_ref().map_or(0, Collected::len);
         if !head.opcode.is_control() && head.length > (self.limits.bytes - come) as u64 {
-            return Err(Deaf::TooLarge(self.limits.bytes));
+            return Err(Deaf::Refused(too_large(self.limits.bytes)));
         }
         self.frame = Some(Frame { head, come: 0, control: BytesMut::new() });
         Ok(None)
@@ -265,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     fn end(&mut self, frame: Frame) -> Result<Option<Heard>, Deaf> {
         if frame.head.last && !(frame.head.opcode.is_control() && self.message.is_some()) {
             // What follows has its own time.
-            self.begun_at = None;
+            self.pace = None;
         }
         Ok(match frame.head.opcode {
             Opcode::Ping => Some(Heard::Ping(frame.control.freeze())),
@@ -273,12 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             Opcode::Close => Some(Heard::Close(close_code(&frame.control).map_err(Deaf::Wrong)?)),
             Opcode::Text | Opcode::Binary | Opcode::Continuation if !frame.head.last => None,
             Opcode::Text | Opcode::Binary | Opcode::Continuation => match self.message.take() {
-                Some(Message::Deflated(mut inflating)) => {
-                    inflating.end();
-                    self.message = Some(Message::Deflated(inflating));
-                    None
-                }
-                Some(Message::Plain(message)) => Some(text(message.freeze())?),
+                Some(message) => Some(text(message.into_bytes())?),
                 None => Some(Heard::Text(Bytes::new())),
             },
         })
@@ -286,11 +217,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
 
     /// Adds a text to what will be written, from pieces that follow one another.
     pub(super) fn say(&mut self, pieces: &[&[u8]]) {
-        if let Some(deflated) = self.deflates.and_then(|agreed| agreed.deflate(pieces)) {
-            write_deflated_head(&mut self.write, deflated.len());
-            self.write.extend_from_slice(&deflated);
-            return;
-        }
         write_head(&mut self.write, Opcode::Text, pieces.iter().map(|piece| piece.len()).sum());
         pieces.iter().for_each(|piece| self.write.extend_from_slice(piece));
     }

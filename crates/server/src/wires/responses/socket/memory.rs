@@ -3,42 +3,16 @@
 //! A line of turns is remembered as one: going on costs no more than what is new. Two turns that go on from the same one
 //! never see each other.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::collections::VecDeque;
 
 use amalgam_core::{no_items, store::ItemsOf};
 use amalgam_protocol::Json;
 
 use super::super::{gather::Memory, turn::Unkept};
+use crate::request_memory::{RequestMemory, Reservation};
 
 /// Lines of turns that are remembered at once; the one that was used least recently goes first.
 const MOST_LINES: usize = 8;
-
-/// The bytes that all connections together may remember.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    free: AtomicUsize,
-}
-
-impl Budget {
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self { free: AtomicUsize::new(bytes) }
-    }
-
-    fn take(&self, bytes: usize) -> bool {
-        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
-        taken.is_ok()
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.free.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
 
 /// The responses that a connection remembers.
 #[derive(Debug)]
@@ -46,9 +20,8 @@ pub(super) struct Remembered {
     /// The one used last is last.
     lines: VecDeque<Line>,
     most_bytes: usize,
-    budget: Arc<Budget>,
     /// What was taken from the budget.
-    taken: usize,
+    reservation: Reservation,
 }
 
 /// Turns that go on from one another.
@@ -67,8 +40,8 @@ struct Turn {
 
 impl Remembered {
     /// Remembers nothing yet, and never more than so many bytes of items, or than the budget has left.
-    pub(super) fn new(most_bytes: usize, budget: Arc<Budget>) -> Self {
-        Self { lines: VecDeque::new(), most_bytes, budget, taken: 0 }
+    pub(super) fn new(most_bytes: usize, budget: &RequestMemory) -> Self {
+        Self { lines: VecDeque::new(), most_bytes, reservation: budget.reservation() }
     }
 
     /// Remembers a response that has ended well.
@@ -96,17 +69,7 @@ impl Remembered {
     /// Takes from the budget what is remembered; whether there was enough.
     fn pay(&mut self) -> bool {
         let bytes = self.bytes();
-        let enough = match bytes.checked_sub(self.taken) {
-            Some(more) => self.budget.take(more),
-            None => {
-                self.budget.give_back(self.taken - bytes);
-                true
-            }
-        };
-        if enough {
-            self.taken = bytes;
-        }
-        enough
+        self.reservation.resize(bytes)
     }
 
     /// Makes a response one that cannot be continued.
@@ -138,12 +101,6 @@ impl Remembered {
 
     fn bytes(&self) -> usize {
         self.lines.iter().map(|line| line.bytes).sum()
-    }
-}
-
-impl Drop for Remembered {
-    fn drop(&mut self) {
-        self.budget.give_back(self.taken);
     }
 }
 
@@ -185,7 +142,7 @@ mod tests {
     use super::*;
 
     fn remembered(most_bytes: usize) -> Remembered {
-        Remembered::new(most_bytes, Arc::new(Budget::new(usize::MAX)))
+        Remembered::new(most_bytes, &RequestMemory::new(usize::MAX))
     }
 
     fn json(text: &str) -> Json {
@@ -273,10 +230,10 @@ mod tests {
 
     #[test]
     fn all_connections_together_remember_no_more_than_the_budget() {
-        let budget = Arc::new(Budget::new(1000));
-        let free = || budget.free.load(Ordering::Relaxed);
-        let mut first = Remembered::new(10_000, Arc::clone(&budget));
-        let mut second = Remembered::new(10_000, Arc::clone(&budget));
+        let budget = RequestMemory::new(1000);
+        let free = || budget.free();
+        let mut first = Remembered::new(10_000, &budget);
+        let mut second = Remembered::new(10_000, &budget);
         first.remember("a".into(), None, says(&"x".repeat(400)), json("[]"));
         second.remember("b".into(), None, says(&"x".repeat(400)), json("[]"));
         // A connection makes room for what is new by what it has itself, and takes nothing from others.

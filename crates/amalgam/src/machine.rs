@@ -1,0 +1,80 @@
+//! What the machine, or the container, has for this process.
+
+use std::{fs, path::Path};
+
+/// The share of its memory that requests may hold, and the most of it.
+const SHARE: u64 = 4;
+const MOST: u64 = 1 << 30;
+/// The least, where little can be found out or little is there: one request with images fits into it.
+const LEAST: u64 = 64 << 20;
+
+/// How many bytes requests may hold where the configuration says nothing.
+pub(crate) fn request_bytes() -> u64 {
+    let known = [memory_of_machine(&read("/proc/meminfo")), memory_of_container(Path::new("/sys/fs/cgroup"))];
+    share(known.into_iter().flatten().min())
+}
+
+fn share(memory: Option<u64>) -> u64 {
+    memory.map_or(MOST, |memory| memory / SHARE).clamp(LEAST, MOST)
+}
+
+/// `MemTotal:       24682528 kB`
+fn memory_of_machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The limit of the control group that this process is in, and of those around it.
+fn memory_of_container(root: &Path) -> Option<u64> {
+    let groups = read("/proc/self/cgroup");
+    groups.lines().filter_map(|line| limit_of_group(root, line)).min()
+}
+
+/// `0::/system.slice/amalgam.service`, or `4:memory:/docker/1234` in the first version.
+fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next()?, parts.next()?);
+    let (root, file) = match controllers {
+        "" => (root.to_owned(), "memory.max"),
+        _ if controllers.split(',').any(|name| name == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
+        _ => return None,
+    };
+    // A group inside of a container may not be there under its full name; those around it count, too.
+    let group = root.join(path.trim_start_matches('/'));
+    let around = group.ancestors().take_while(|folder| folder.starts_with(&root));
+    around.filter_map(|folder| read(folder.join(file)).trim().parse().ok()).min()
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // right E2
+    #[test]
+    fn requests_get_a_quarter_of_the_memory_and_at_most_a_gibibyte() {
+        assert_eq!(share(Some(2 << 30)), 512 << 20);
+        assert_eq!(share(Some(24 << 30)), 1 << 30);
+        assert_eq!(share(None), 1 << 30);
+        assert_eq!(memory_of_machine("MemFree: 1 kB\nMemTotal:        2048 kB\n"), Some(2 << 20));
+        assert!((LEAST..=MOST).contains(&request_bytes()));
+    }
+
+    // right E2
+    #[test]
+    fn the_smallest_limit_of_the_groups_around_the_process_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("a/b");
+        fs::create_dir_all(&group).unwrap();
+        fs::create_dir_all(root.path().join("memory/docker")).unwrap();
+        fs::write(group.join("memory.max"), "max\n").unwrap();
+        fs::write(root.path().join("a/memory.max"), "1048576\n").unwrap();
+        fs::write(root.path().join("memory/docker/memory.limit_in_bytes"), "4096\n").unwrap();
+        assert_eq!(limit_of_group(root.path(), "0::/a/b"), Some(1 << 20));
+        assert_eq!(limit_of_group(root.path(), "7:cpu,memory:/docker/x"), Some(4096));
+        assert_eq!(limit_of_group(root.path(), "3:cpu:/a"), None);
+    }
+}
