@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use amalgam_core::assistant::settings::Settings as AssistantSettings;
+use amalgam_server::Network;
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
@@ -101,7 +102,12 @@ pub(crate) struct Server {
     pub(crate) public_url: Option<String>,
     /// Other origins whose web pages may call.
     pub(crate) allowed_origins: Vec<String>,
+    /// Who is believed about where requests come from.
+    pub(crate) trusted_proxies: Vec<Network>,
     pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_address: usize,
+    pub(crate) max_connections_per_key: usize,
+    pub(crate) websocket_idle_timeout: Duration,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) drain_timeout: Duration,
@@ -132,8 +138,11 @@ pub(crate) struct Jwt {
     pub(crate) secret: Option<SecretString>,
     pub(crate) jwks: Option<KeySetAt>,
     pub(crate) tenant_claim: String,
+    /// None: any.
     pub(crate) issuer: Option<String>,
+    /// None: any.
     pub(crate) audience: Option<String>,
+    pub(crate) max_lifetime: Duration,
 }
 
 /// Where the keys of an issuer are.

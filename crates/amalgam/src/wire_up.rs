@@ -21,7 +21,7 @@ use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, QueueLimit
 use amalgam_models::{Dialect, Key, Registry, ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_server::{
     AllowedOrigins, App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings,
-    Knowledge, Limits, ListenerConfig, Parts, Pepper, PepperError,
+    Knowledge, Limits, ListenerConfig, Parts, Pepper, PepperError, TrustedProxies,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
@@ -81,6 +81,8 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         configured,
         open,
         jwt: config.jwt.as_ref().map(jwt).transpose()?,
+        proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
+        max_connections_per_key: config.server.max_connections_per_key,
     });
     let admission = Admission::new(config.limits.max_in_flight);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
@@ -276,6 +278,7 @@ fn jwt(jwt: &config::Jwt) -> anyhow::Result<JwtSettings> {
         tenant_claim: jwt.tenant_claim.clone(),
         issuer: jwt.issuer.clone(),
         audience: jwt.audience.clone(),
+        max_lifetime: jwt.max_lifetime,
     })
 }
 
@@ -283,6 +286,8 @@ fn jwt(jwt: &config::Jwt) -> anyhow::Result<JwtSettings> {
 pub(crate) fn listener(config: &Config) -> ListenerConfig {
     ListenerConfig {
         max_connections: config.server.max_connections,
+        max_connections_per_address: config.server.max_connections_per_address,
+        proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
         header_timeout: config.server.header_timeout,
         drain_timeout: config.server.drain_timeout,
         ..ListenerConfig::default()
@@ -296,6 +301,7 @@ fn limits(config: &Config) -> Limits {
         body_bytes: bytes(limits.body_bytes),
         media_bytes: bytes(limits.media_bytes),
         body_pause: config.server.body_timeout,
+        websocket_idle: config.server.websocket_idle_timeout,
         json_depth: limits.json_depth,
         input_items: limits.input_items,
         content_parts: limits.content_parts,

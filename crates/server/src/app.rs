@@ -28,6 +28,8 @@ pub struct Limits {
     pub media_bytes: usize,
     /// The longest pause inside a body.
     pub body_pause: Duration,
+    /// How long a WebSocket stays open on which nothing is asked.
+    pub websocket_idle: Duration,
     /// Levels of JSON.
     pub json_depth: usize,
     /// Items of an input.

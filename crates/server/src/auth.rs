@@ -20,14 +20,17 @@ use amalgam_core::{
 };
 use http::{HeaderMap, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use self::attempts::Attempts;
 use self::cache::{Cache, Hash, Known};
 use self::identity::Identity;
 use self::jwt::Jwt;
 use self::uses::Uses;
-use crate::listener::Peer;
+use crate::{
+    listener::{ConnectionKey, KeyPlaces, Peer},
+    proxies::TrustedProxies,
+};
 
 pub use self::identity::is_user;
 pub use self::jwt::{JwksPlace, JwtSettings};
@@ -35,6 +38,9 @@ pub use self::keys::{Issued, KeyOrder, Pepper, PepperError, SEALED_MEMORIES, iss
 
 /// How long the store may take to say who somebody is.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Lookups at once for addresses that have tried too many unknown keys.
+const GUESSES_AT_ONCE: usize = 4;
 
 /// A key that stands in the configuration.
 #[derive(Debug, Clone)]
@@ -61,6 +67,10 @@ pub struct AuthParts {
     pub open: Option<TenantRecord>,
     /// Which tokens are believed.
     pub jwt: Option<JwtSettings>,
+    /// Who is believed about where requests come from.
+    pub proxies: TrustedProxies,
+    /// The most connections of one key.
+    pub max_connections_per_key: usize,
 }
 
 /// Tells callers apart. Cheap to clone.
@@ -78,6 +88,10 @@ struct Inner {
     jwt: Option<Jwt>,
     cache: Cache,
     attempts: Attempts,
+    /// Lookups for addresses that have guessed too much: few at once, so that guessing costs the store little.
+    guesses: Semaphore,
+    proxies: TrustedProxies,
+    key_places: KeyPlaces,
     uses: Uses,
 }
 
@@ -111,7 +125,7 @@ enum Source {
 impl Auth {
     /// Knows the configured keys, and whom to ask about the others.
     pub fn new(parts: AuthParts) -> Self {
-        let AuthParts { store, clock, pepper, configured, open, jwt } = parts;
+        let AuthParts { store, clock, pepper, configured, open, jwt, proxies, max_connections_per_key } = parts;
         let (cache, now) = (Cache::new(), Instant::now());
         let mut known = HashMap::new();
         // Tenants as they are now are as good as asked for.
@@ -128,7 +142,23 @@ impl Auth {
             hash
         });
         let (attempts, uses, jwt) = (Attempts::default(), Uses::default(), jwt.map(Jwt::new));
-        Self(Arc::new(Inner { store, clock, pepper, configured: known, open, jwt, cache, attempts, uses }))
+        let guesses = Semaphore::new(GUESSES_AT_ONCE);
+        let key_places = KeyPlaces::new(max_connections_per_key);
+        let configured = known;
+        Self(Arc::new(Inner {
+            store,
+            clock,
+            pepper,
+            configured,
+            open,
+            jwt,
+            cache,
+            attempts,
+            guesses,
+            proxies,
+            key_places,
+            uses,
+        }))
     }
 
     /// The caller's scope, by its credential and the user that it names.
@@ -200,7 +230,11 @@ impl Auth {
         let now = Instant::now();
         let inner = &self.0;
         let (known, stale) = match inner.cache.get(&hash, now) {
-            Known::Good(identity) => return Admission::Now(inner.let_in(&identity, request.headers(), door)),
+            Known::Good(identity) => {
+                let connection = request.extensions().get::<Peer>().map(|peer| &peer.key);
+                let scope = inner.let_in(&identity, request.headers(), door);
+                return Admission::Now(scope.and_then(|scope| inner.count(connection, &hash).map(|()| scope)));
+            }
             Known::Bad => return Admission::Now(Err(unknown())),
             Known::Renew(identity, until) => (Some((identity, until)), None),
             Known::Once(identity) => (None, Some(identity)),
@@ -213,19 +247,15 @@ impl Auth {
             None if inner.jwt.is_some() && jwt::is_token(credential) => Source::Token(credential.into()),
             None => return Admission::Now(Err(unknown())),
         };
-        let peer = request.extensions().get::<Peer>().map(|Peer(address)| address.ip());
-        // Whoever had a good key once is not guessing.
-        if known.is_none()
-            && stale.is_none()
-            && let Some(wait) = inner.attempts.wait(peer, now)
-        {
-            return Admission::Now(Err(too_many(wait)));
-        }
-        let asking = Asking { hash, source, peer, asked_at: now, known, stale };
+        let peer = request.extensions().get::<Peer>();
+        let address = peer.map(|peer| inner.proxies.client(peer.address.ip(), request.headers()));
+        let asking = Asking { hash, source, address, asked_at: now, known, stale };
         let (inner, headers) = (Arc::clone(inner), request.headers().clone());
+        let connection = peer.map(|peer| peer.key.clone());
         Admission::Later(Box::pin(async move {
             let identity = inner.ask(asking).await?;
-            inner.let_in(&identity, &headers, door)
+            let scope = inner.let_in(&identity, &headers, door)?;
+            inner.count(connection.as_ref(), &hash).map(|()| scope)
         }))
     }
 }
@@ -234,7 +264,8 @@ impl Auth {
 struct Asking {
     hash: Hash,
     source: Source,
-    peer: Option<IpAddr>,
+    /// Where it comes from.
+    address: Option<IpAddr>,
     asked_at: Instant,
     /// Still good where the store does not answer, until then.
     known: Option<(Arc<Identity>, Instant)>,
@@ -244,9 +275,18 @@ struct Asking {
 
 impl Inner {
     async fn ask(&self, asking: Asking) -> Result<Arc<Identity>, Fault> {
-        let Asking { hash, source, peer, asked_at, known, stale } = asking;
+        let Asking { hash, source, address, asked_at, known, stale } = asking;
         let configured = matches!(source, Source::Configured { .. });
-        let found = match tokio::time::timeout(PATIENCE, self.look_up(hash, source)).await {
+        // A credential that was good before is no guess.
+        let is_guess = known.is_none() && stale.is_none() && self.attempts.wait(address, asked_at).is_some();
+        let looking = async {
+            let _turn = match is_guess {
+                true => self.guesses.acquire().await.ok(),
+                false => None,
+            };
+            self.look_up(hash, source).await
+        };
+        let found = match tokio::time::timeout(PATIENCE, looking).await {
             Ok(found) => found,
             Err(_) => Err(StoreError::Unavailable("it has not said in time who the caller is".to_owned())),
         };
@@ -254,9 +294,9 @@ impl Inner {
             Ok(found) => {
                 let found = found.map(Arc::new);
                 self.cache.put(hash, found.clone(), asked_at);
-                found.ok_or_else(|| {
-                    self.attempts.failed(peer, asked_at);
-                    unknown()
+                found.ok_or_else(|| match self.attempts.failed(address, asked_at) {
+                    Some(wait) => too_many(wait),
+                    None => unknown(),
                 })
             }
             Err(error) => match (known, stale) {
@@ -299,6 +339,19 @@ impl Inner {
                 let tenant = self.store.tenant(operator, claims.tenant_id).await?;
                 Ok(tenant.and_then(|tenant| Identity::of_subject(&claims.subject, &tenant, claims.expires_at_ms)))
             }
+        }
+    }
+
+    /// Counts the caller's connection for its key, if it has one.
+    fn count(&self, connection: Option<&ConnectionKey>, hash: &Hash) -> Result<(), Fault> {
+        match connection {
+            Some(connection) if self.open != Some(*hash) && !self.key_places.take(connection, hash) => {
+                let message =
+                    "Your API key has as many connections as it may. Close some of them, or try again shortly.";
+                let wait = Some(Duration::from_secs(1));
+                Err(Fault::new(FaultKind::Overloaded, message).code("too_many_connections").retry_after(wait))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -137,6 +137,8 @@ impl World {
             configured: if open { Vec::new() } else { vec![configured] },
             open: open.then(|| tenant(1)),
             jwt: None,
+            proxies: TrustedProxies::default(),
+            max_connections_per_key: 10,
         });
         Self { store, clock, auth }
     }
@@ -157,7 +159,9 @@ impl World {
             request = request.header(header::AUTHORIZATION, *value);
         }
         let mut request = request.body(()).unwrap();
-        request.extensions_mut().insert(Peer("192.0.2.1:1".parse().unwrap()));
+        request
+            .extensions_mut()
+            .insert(Peer { address: "192.0.2.1:1".parse().unwrap(), key: ConnectionKey::default() });
         let admitted = match self.auth.admit(&request, door) {
             Admission::Now(admitted) => admitted,
             Admission::Later(asking) => asking.await,
@@ -311,6 +315,8 @@ async fn with_another_master_key_only_keys_of_the_store_are_closed_and_none_is_c
         configured: vec![ConfiguredKey { key: CONFIGURED.into(), tenant, rights: Rights::USE }],
         open: None,
         jwt: None,
+        proxies: TrustedProxies::default(),
+        max_connections_per_key: 10,
     });
     assert_eq!(world.ask(&[&key]).await, Err(FaultKind::StoreDown));
     assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2);

@@ -13,7 +13,7 @@ use std::{
 
 use amalgam_core::{BoxFuture, Fault, IdKind, Ids, Scope};
 use axum::{Router, body::Body, extract::Request, response::Response, routing::future::RouteFuture};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use http_body::Body as _;
 use tower::Service;
 
@@ -83,7 +83,7 @@ impl Service<Request<Body>> for Entrance {
         let id = request_id(request.headers());
         let path = request.uri().path();
         let is_public = wires::is_public(path);
-        let page = match self.app.origins.check(&request, is_public) {
+        let page = match expect_host(&request).and_then(|()| self.app.origins.check(&request, is_public)) {
             Ok(page) => page,
             Err(fault) => return Entered { id: Some(id), page: Page::Own, step: self.refuse(&request, fault) },
         };
@@ -173,6 +173,18 @@ impl Future for Entered {
         std::mem::replace(&mut self.page, Page::Own).mark(response.headers_mut());
         Poll::Ready(Ok(response))
     }
+}
+
+/// Refuses a request that names no host, or several: RFC 9112, section 3.2. Older clients than HTTP/1.1 may name none.
+fn expect_host(request: &Request) -> Result<(), Fault> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let message = match (hosts.next(), hosts.next()) {
+        (Some(_), None) => return Ok(()),
+        (None, _) if request.version() < Version::HTTP_11 => return Ok(()),
+        (None, _) => "The request has no Host header.",
+        (Some(_), Some(_)) => "The request has more than one Host header.",
+    };
+    Err(Fault::invalid("Host", message).code("malformed_request"))
 }
 
 /// An answer to a request whose body nobody has read: the connection cannot be used again, and the answer says so.

@@ -7,6 +7,7 @@ mod knowledge;
 mod layers;
 mod listener;
 mod origins;
+mod proxies;
 mod request_memory;
 #[cfg(test)]
 mod testing;
@@ -21,8 +22,9 @@ pub use auth::{
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use knowledge::{Forgetting, Knowledge, show_collection, show_document};
 pub use layers::Entrance;
-pub use listener::{DrainReport, ListenerConfig, Peer, serve};
+pub use listener::{ConnectionKey, DrainReport, ListenerConfig, Peer, serve};
 pub use origins::AllowedOrigins;
+pub use proxies::{Network, NotANetwork, TrustedProxies};
 pub use request_memory::RequestMemory;
 pub use wires::{
     AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo,

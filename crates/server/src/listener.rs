@@ -5,27 +5,34 @@
 //! gives in `reply`.
 
 mod connection;
+mod head_guard;
+mod key_place;
+mod places;
 mod reply;
 mod socket;
 mod switch;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
-    task::{JoinError, JoinSet},
+    task::{AbortHandle, Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 use tracing::{debug, error, info, warn};
 
 use self::connection::{Connections, Serves};
+use self::places::{Activity, Places};
 use self::reply::Refusal;
+use crate::proxies::TrustedProxies;
 
 pub use self::connection::Peer;
+pub use self::key_place::ConnectionKey;
+pub(crate) use self::key_place::KeyPlaces;
 pub(crate) use self::switch::{Switch, Switched};
 
-/// How many refused connections may wait for their client to hang up. Beyond it a refusal is a closed socket.
+/// How many connections without a place are dealt with at once: health checks, and refusals whose client has not hung up.
 const MAX_REFUSALS: usize = 256;
 /// The first pause after the system had no socket to give, doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -34,8 +41,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// What the listener allows one client, and all of them together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// Connections served at once; the next one is answered 503 and closed.
+    /// Connections served at once; the next one takes the place of a silent one, or is answered 503 and closed.
     pub max_connections: usize,
+    /// The same for the connections of one address.
+    pub max_connections_per_address: usize,
+    /// Machines that speak for many clients: the limit for one address is not theirs.
+    pub proxies: TrustedProxies,
     /// The largest request head; a larger one is answered 431. At least 8 KiB.
     pub max_head_bytes: usize,
     /// Time for a complete request head, for the first byte of a connection, and between two requests.
@@ -50,6 +61,8 @@ impl Default for ListenerConfig {
     fn default() -> Self {
         Self {
             max_connections: 10_000,
+            max_connections_per_address: 2_000,
+            proxies: TrustedProxies::default(),
             max_head_bytes: 64 * 1024,
             header_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(12),
@@ -104,20 +117,25 @@ async fn serve_from(
     let connections = Arc::new(Connections::new(service, &config, draining));
     // A task set owns every connection: dropping it, or the future that holds it, ends them all.
     let mut open = JoinSet::new();
-    let mut door = Door { source, refusals: JoinSet::new(), pause: None, max_head_bytes: config.max_head_bytes };
+    let mut door = Door { source, refusals: JoinSet::new(), oldest: VecDeque::new(), pause: None };
+    let mut places = Places::new(&config);
 
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(ended) = open.join_next() => note_end(ended),
-            (stream, peer) = door.next() => {
-                if open.len() < config.max_connections {
-                    open.spawn(Arc::clone(&connections).run(stream, peer));
-                } else {
-                    debug!(connections = open.len(), "connection refused: the cap is reached");
-                    door.refuse(stream, Refusal::Full);
+            Some(ended) = open.join_next_with_id() => places.end(note_end(ended)),
+            (stream, peer) = door.next() => match places.make_room(peer) {
+                Ok(()) => {
+                    let activity = Arc::new(Activity::new());
+                    let connection = open.spawn(Arc::clone(&connections).run(stream, peer, Arc::clone(&activity)));
+                    places.take(connection, peer, activity);
+                }
+                Err(refusal) => {
+                    debug!(connections = open.len(), %peer, "connection refused: {refusal:?}");
+                    let connections = Arc::clone(&connections);
+                    door.turn_away(async move { connections.check_or_refuse(stream, peer, refusal).await });
                 }
             }
         }
@@ -131,9 +149,15 @@ async fn serve_from(
     while !open.is_empty() {
         tokio::select! {
             biased;
-            Some(ended) = open.join_next() => note_end(ended),
+            Some(ended) = open.join_next_with_id() => {
+                note_end(ended);
+            }
             () = &mut deadline => break,
-            (stream, _) = door.next() => door.refuse(stream, Refusal::ShuttingDown),
+            (stream, _) = door.next() => {
+                let max_head_bytes = config.max_head_bytes;
+                let refusing = connection::refuse(stream, Refusal::ShuttingDown, max_head_bytes);
+                door.turn_away(refusing);
+            }
         }
     }
     let dropped = open.len();
@@ -142,21 +166,28 @@ async fn serve_from(
 }
 
 /// A panic in a handler takes its connection with it and nothing else; it is told here, once.
-fn note_end(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        error!(%error, "a connection ended in a panic");
+fn note_end(ended: Result<(Id, ()), JoinError>) -> Id {
+    match ended {
+        Ok((id, ())) => id,
+        Err(error) => {
+            let id = error.id();
+            if error.is_panic() {
+                error!(%error, "a connection ended in a panic");
+            }
+            id
+        }
     }
 }
 
 /// The place where connections come in, and where some are turned away.
 struct Door<A> {
     source: A,
+    /// Connections that have no place: health checks, and clients that are told so.
     refusals: JoinSet<()>,
+    /// The first of them came first.
+    oldest: VecDeque<AbortHandle>,
     /// After the system had no socket to give: how long to wait, and until when.
     pause: Option<(Duration, Instant)>,
-    max_head_bytes: usize,
 }
 
 impl<A: Accept> Door<A> {
@@ -186,12 +217,16 @@ impl<A: Accept> Door<A> {
         }
     }
 
-    fn refuse(&mut self, stream: TcpStream, refusal: Refusal) {
+    /// Deals with a connection that has no place. Of too many of them the one that came first is dropped.
+    fn turn_away(&mut self, dealing: impl Future<Output = ()> + Send + 'static) {
         while self.refusals.try_join_next().is_some() {}
-        if self.refusals.len() < MAX_REFUSALS {
-            let max_head_bytes = self.max_head_bytes;
-            self.refusals.spawn(async move { connection::refuse(stream, refusal, max_head_bytes).await });
+        self.oldest.retain(|one| !one.is_finished());
+        while self.oldest.len() >= MAX_REFUSALS {
+            if let Some(oldest) = self.oldest.pop_front() {
+                oldest.abort();
+            }
         }
+        self.oldest.push_back(self.refusals.spawn(dealing));
     }
 }
 

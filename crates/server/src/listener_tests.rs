@@ -55,8 +55,8 @@ async fn pauses_between_failed_accepts_grow_and_stay_bounded() {
     let mut door = Door {
         source: Exhausted { listener, failures: 10 },
         refusals: JoinSet::new(),
+        oldest: VecDeque::new(),
         pause: None,
-        max_head_bytes: 65_536,
     };
     let started = Instant::now();
     let (accepted, _client) = tokio::join!(door.next(), client);

@@ -30,6 +30,7 @@ use crate::{
     auth::{Auth, AuthParts, ConfiguredKey, Pepper},
     layers::Entrance,
     origins::AllowedOrigins,
+    proxies::TrustedProxies,
     wires::{AssistantSettings, router},
 };
 
@@ -68,11 +69,14 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         }],
         open: None,
         jwt: None,
+        proxies: TrustedProxies::default(),
+        max_connections_per_key: 10,
     });
     let limits = Limits {
         body_bytes: 4096,
         media_bytes: 1024,
         body_pause: second,
+        websocket_idle: Duration::from_secs(2 * 3600),
         json_depth: 16,
         input_items: 10,
         content_parts: 100,
@@ -112,6 +116,7 @@ pub(crate) struct Told {
 /// Asks a server once.
 pub(crate) async fn ask(server: Entrance, method: &Method, path: &str, key: Option<&str>, body: &str) -> Told {
     let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    request = request.header("host", "localhost");
     if let Some(key) = key {
         request = request.header("authorization", format!("Bearer {key}"));
     }

@@ -174,7 +174,11 @@ impl Client {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Result<EventStream, String> {
-        let mut request = http::Request::builder().method(method).uri(path).header("host", &self.authority);
+        let mut request = http::Request::builder().method(method).uri(path);
+        let names_host = |name: &str| name.eq_ignore_ascii_case("host");
+        if !self.headers.iter().any(|(name, _)| names_host(name)) && !headers.iter().any(|(name, _)| names_host(name)) {
+            request = request.header("host", &self.authority);
+        }
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let overridden = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         for (name, value) in own.filter(|(name, _)| !overridden(name)).chain(headers.iter().copied()) {

@@ -113,7 +113,7 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let now_ms = now_ms();
     let expires_at_ms = args.expires.as_deref().map(|text| expiry(text, now_ms)).transpose()?;
     if args.user.as_deref().is_some_and(|user| !is_user(user)) {
-        bail!("a user has 1 to 256 visible characters");
+        bail!("a user has 1 to 256 visible characters and does not begin with `key:`");
     }
     if args.label.as_deref().is_some_and(|label| label.chars().count() > 200 || label.chars().any(char::is_control)) {
         bail!("a label has at most 200 characters that can be seen");

@@ -126,7 +126,11 @@ fn server(reader: &mut Reader<'_>) -> Server {
         admin_listen: reader.value(at, "admin_listen"),
         public_url: reader.optional(at, "public_url"),
         allowed_origins: reader.value(at, "allowed_origins"),
+        trusted_proxies: reader.value(at, "trusted_proxies"),
         max_connections: reader.value(at, "max_connections"),
+        max_connections_per_address: reader.value(at, "max_connections_per_address"),
+        max_connections_per_key: reader.value(at, "max_connections_per_key"),
+        websocket_idle_timeout: reader.value(at, "websocket_idle_timeout"),
         header_timeout: reader.value(at, "header_timeout"),
         body_timeout: reader.value(at, "body_timeout"),
         drain_timeout: reader.value(at, "drain_timeout"),
@@ -181,9 +185,23 @@ fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
         }),
     });
     let tenant_claim = reader.value(at, "jwt_tenant_claim");
-    let (issuer, audience) = (reader.optional(at, "jwt_issuer"), reader.optional(at, "jwt_audience"));
-    (secret.is_some() || jwks.is_some()).then_some(Jwt { secret, jwks, tenant_claim, issuer, audience })
+    let max_lifetime = reader.value(at, "jwt_max_lifetime");
+    let [issuer, audience] = ["jwt_issuer", "jwt_audience"].map(|key| reader.optional::<String>(at, key));
+    if secret.is_none() && jwks.is_none() {
+        return None;
+    }
+    for (key, value) in [("jwt_issuer", &issuer), ("jwt_audience", &audience)] {
+        if value.is_none() {
+            let message = format!("{key} is not set: tokens need it; \"*\" accepts any");
+            reader.fault(reader.origin(at, if jwks.is_some() { "jwks" } else { "jwt_secret" }), message);
+        }
+    }
+    let [issuer, audience] = [issuer, audience].map(|value| value.filter(|value| value != ANY));
+    Some(Jwt { secret, jwks, tenant_claim, issuer, audience, max_lifetime })
 }
+
+/// Switches off the check of an issuer or an audience.
+const ANY: &str = "*";
 
 /// As many bytes as the hash has, which RFC 7518 asks for.
 const SHORTEST_JWT_SECRET: usize = 32;

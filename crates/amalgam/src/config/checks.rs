@@ -96,7 +96,8 @@ fn tokens(config: &Config, reader: &mut Reader<'_>) {
     }
     if jwt.jwks.is_some() && jwt.issuer.is_none() && jwt.audience.is_none() {
         let origin = reader.origin(&at, "jwks");
-        reader.warn(&origin, "tokens that the issuer made for other services are accepted too; set jwt_audience");
+        reader
+            .warn(&origin, "tokens of any issuer, made for any service, are accepted; set jwt_issuer or jwt_audience");
     }
 }
 

@@ -128,6 +128,8 @@ fn takes(key: &Key) -> String {
         Shape::Duration { least, most } => format!("duration, {} to {}", milliseconds(least), milliseconds(most)),
         Shape::Size { least, most } => format!("size, {} to {}", size_to_text(least), size_to_text(most)),
         Shape::Address => "address with port".to_owned(),
+        Shape::Network => "network".to_owned(),
+        Shape::Networks => "list of networks".to_owned(),
         Shape::Origin => "origin".to_owned(),
         Shape::Target => "target".to_owned(),
         Shape::Origins => "list of origins".to_owned(),
@@ -149,7 +151,10 @@ fn takes(key: &Key) -> String {
 }
 
 fn default(key: &Key) -> String {
-    let list = matches!(key.shape, Shape::Secrets | Shape::Origins | Shape::Targets | Shape::Names | Shape::Choices(_));
+    let list = matches!(
+        key.shape,
+        Shape::Secrets | Shape::Networks | Shape::Origins | Shape::Targets | Shape::Names | Shape::Choices(_)
+    );
     match key.preset {
         Preset::Required => "**needed**".to_owned(),
         Preset::Unset(meaning) => meaning.to_owned(),

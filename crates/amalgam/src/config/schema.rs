@@ -143,6 +143,10 @@ pub(crate) enum Shape {
     Target,
     Targets,
     BaseUrl,
+    /// Networks, or addresses.
+    Networks,
+    /// One of them.
+    Network,
     /// Origins of web pages: scheme, host and, where it is not the usual one, port.
     Origins,
     /// One of them.

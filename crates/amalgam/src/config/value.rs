@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use amalgam_server::Network;
 use amalgam_tools::Allowed;
 use serde_json::json;
 use toml::de::DeValue;
@@ -89,6 +90,7 @@ from_value! {
     Duration: Value::Duration(duration) => Some(duration), else Duration::ZERO;
     SocketAddr: Value::Address(address) => Some(address), else SocketAddr::from(([127, 0, 0, 1], 0));
     Allowed: Value::Text(text) => text.parse().ok(), else Allowed::from(SocketAddr::from(([127, 0, 0, 1], 1)));
+    Network: Value::Text(text) => text.parse().ok(), else Network::any();
     Secret: Value::Secret(secret) => Some(secret), else Secret::Missing { name: String::new() };
     StoreUrl: Value::StoreUrl(url) => Some(url), else StoreUrl::Sqlite(PathBuf::new());
     BTreeMap<String, Secret>: Value::Headers(headers) => Some(headers), else BTreeMap::new();
@@ -112,6 +114,7 @@ pub(crate) fn parse(key: &Key, at: &At, located: &Located, environment: &Environ
     let parser = Parser { key, at, environment };
     match key.shape {
         Shape::Secrets => parser.list(located, Shape::Secret),
+        Shape::Networks => parser.list(located, Shape::Network),
         Shape::Origins => parser.list(located, Shape::Origin),
         Shape::Targets => parser.list(located, Shape::Target),
         Shape::Names => parser.list(located, Shape::Text),
@@ -346,6 +349,10 @@ fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
             Err(error) => Err(error.to_string()),
         },
         Shape::BaseUrl => base_url(text),
+        Shape::Network => match text.parse::<Network>() {
+            Ok(_) => Ok(Value::Text(text.to_owned())),
+            Err(error) => Err(format!("{error}, found {}", shortened(text))),
+        },
         Shape::Origin => origin(text),
         Shape::Url => server_url(text),
         Shape::Argument if text.contains('\0') => Err("expected a text, found one with a NUL in it".to_owned()),

@@ -65,6 +65,8 @@ async fn everything_speaks(store: &TestStore) -> Vec<String> {
         .env("AMALGAM_BOOTSTRAP_KEY", BOOT)
         .env("AMALGAM_SECRET_KEY", MASTER)
         .env("AMALGAM_AUTH_JWT_SECRET", TOKENS)
+        .env("AMALGAM_AUTH_JWT_ISSUER", "us")
+        .env("AMALGAM_AUTH_JWT_AUDIENCE", "amalgam")
         .env("AMALGAM_LOG", "trace");
     let headers = json!({"x-extra": HEADER}).to_string().replace(':', "=");
     let options = [("headers", headers.as_str())];
@@ -77,7 +79,9 @@ async fn everything_speaks(store: &TestStore) -> Vec<String> {
     let cli = Cli::beside(&world.amalgam, store)
         .env("AMALGAM_SECRET_KEY", MASTER)
         .env("AMALGAM_BOOTSTRAP_KEY", BOOT)
-        .env("AMALGAM_AUTH_JWT_SECRET", TOKENS);
+        .env("AMALGAM_AUTH_JWT_SECRET", TOKENS)
+        .env("AMALGAM_AUTH_JWT_ISSUER", "us")
+        .env("AMALGAM_AUTH_JWT_AUDIENCE", "amalgam");
     let mut said: Vec<(String, Vec<u8>)> = Vec::new();
 
     // Keys are made in both ways; the answer to that is the one place where one may stand.

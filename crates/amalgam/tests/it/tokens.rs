@@ -60,6 +60,10 @@ async fn a_token_acts_for_its_user_in_its_tenant_and_may_use_but_not_administer(
             (claims.clone(), "another-secret-of-more-than-thirty-two"),
             (with("company", json!(99)), SECRET),
             (with("exp", json!(now() - 1)), SECRET),
+            // right E5
+            (with("exp", json!(now() + 30 * 24 * 3600)), SECRET),
+            (with("exp", json!(1e300)), SECRET),
+            (with("iat", json!(now() - 25 * 3600)), SECRET),
             (with("iss", json!("them")), SECRET),
             (with("aud", json!("else")), SECRET),
             (with("sub", json!("key:config")), SECRET),
@@ -90,13 +94,14 @@ impl Issuer {
         let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
         let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
         let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": x}]});
-        let claims = json!({"sub": "ada", "tenant": "1", "aud": ["amalgam"], "exp": now() + 600});
+        let claims = json!({"sub": "ada", "tenant": "1", "iss": "us", "aud": ["amalgam"], "exp": now() + 600});
         Self { pair, set, claims }
     }
 
     /// A server that believes the keys at this place.
     fn believed_at(place: &str) -> Setup {
-        Setup::new().extra(&format!("[auth]\njwks = {}\njwt_audience = \"amalgam\"\n", json!(place)))
+        Setup::new()
+            .extra(&format!("[auth]\njwks = {}\njwt_issuer = \"us\"\njwt_audience = \"amalgam\"\n", json!(place)))
     }
 
     /// What a token with this header gets.

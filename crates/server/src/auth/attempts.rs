@@ -1,7 +1,8 @@
 //! How many unknown keys an address may try.
 //!
-//! A budget for each address that refills slowly. Only lookups that found nothing are taken from it, so that a client
-//! with a good key never meets it, and one that repeats the same bad key is answered from memory.
+//! A budget for each address that refills slowly. Only lookups that found nothing are taken from it. It decides how a
+//! failure is answered, and never whether a key is looked up: a good key works at once, whatever else came from its
+//! address. A bad key that is sent again is answered from memory.
 
 use std::{
     collections::HashMap,
@@ -11,6 +12,8 @@ use std::{
 };
 
 use tokio::time::Instant;
+
+use crate::proxies;
 
 /// Unknown keys that may be tried at once.
 const BUDGET: f64 = 20.0;
@@ -32,7 +35,7 @@ struct Budget {
 }
 
 impl Attempts {
-    /// How long this address has to wait before it may try another unknown key, if it has to.
+    /// How long it takes until this address may try another unknown key; nothing when it may now.
     pub(super) fn wait(&self, address: Option<IpAddr>, now: Instant) -> Option<Duration> {
         let budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let budget = match budgets.get(&network(address)) {
@@ -43,8 +46,11 @@ impl Attempts {
         (left < 1.0).then(|| Duration::from_secs_f64((1.0 - left) / REFILL))
     }
 
-    /// Notes that a key of this address was unknown.
-    pub(super) fn failed(&self, address: Option<IpAddr>, now: Instant) {
+    /// Notes that a key of this address was unknown; how long to wait where there were too many.
+    pub(super) fn failed(&self, address: Option<IpAddr>, now: Instant) -> Option<Duration> {
+        if let Some(wait) = self.wait(address, now) {
+            return Some(wait);
+        }
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut network = network(address);
         if budgets.len() >= ADDRESSES && !budgets.contains_key(&network) {
@@ -55,6 +61,7 @@ impl Attempts {
         }
         let budget = budgets.entry(network).or_insert(Budget { left: BUDGET, at: now });
         *budget = Budget { left: (budget.left(now) - 1.0).max(0.0), at: now };
+        None
     }
 }
 
@@ -68,13 +75,9 @@ impl Budget {
 /// Callers whose address is not told apart.
 const STRANGERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// Who has a budget of its own: an address, and of version 6 a network, since one client has all addresses of it.
+/// Who has a budget of its own.
 fn network(address: Option<IpAddr>) -> IpAddr {
-    match address.map(|address| address.to_canonical()) {
-        None => STRANGERS,
-        Some(IpAddr::V4(address)) => IpAddr::V4(address),
-        Some(IpAddr::V6(address)) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-    }
+    address.map_or(STRANGERS, proxies::network)
 }
 
 #[cfg(test)]
@@ -90,8 +93,9 @@ mod tests {
         let (attempts, now) = (Attempts::default(), Instant::now());
         for _ in 0..20 {
             assert_eq!(attempts.wait(address("192.0.2.1"), now), None);
-            attempts.failed(address("192.0.2.1"), now);
+            assert_eq!(attempts.failed(address("192.0.2.1"), now), None);
         }
+        assert_eq!(attempts.failed(address("192.0.2.1"), now), Some(Duration::from_millis(500)));
         assert_eq!(attempts.wait(address("192.0.2.1"), now), Some(Duration::from_millis(500)));
         assert_eq!(attempts.wait(address("::ffff:192.0.2.1"), now), Some(Duration::from_millis(500)));
         assert_eq!(attempts.wait(address("192.0.2.2"), now), None);
@@ -101,7 +105,9 @@ mod tests {
     #[test]
     fn all_addresses_of_one_network_share_a_budget() {
         let (attempts, now) = (Attempts::default(), Instant::now());
-        (0..20).for_each(|index| attempts.failed(address(&format!("2001:db8::{index}")), now));
+        for index in 0..20 {
+            attempts.failed(address(&format!("2001:db8::{index}")), now);
+        }
         assert!(attempts.wait(address("2001:db8::ffff"), now).is_some());
         assert!(attempts.wait(address("2001:db8:0:1::1"), now).is_none());
     }

@@ -68,7 +68,7 @@ impl Identity {
 
     /// The subject of a signed token; nothing for a name that no user can have.
     pub(super) fn of_subject(subject: &str, tenant: &TenantRecord, expires_at_ms: u64) -> Option<Self> {
-        if !is_user(subject) || subject.starts_with(KEY_OWNER) {
+        if !is_user(subject) {
             return None;
         }
         let scope = authenticated(tenant, subject.into(), Rights::USE);
@@ -95,11 +95,15 @@ impl Identity {
         if values.next().is_some() {
             return wrong("More than one X-Amalgam-User header was sent.");
         }
-        let Some(user) = std::str::from_utf8(value.as_bytes()).ok().filter(|user| is_user(user)) else {
-            return wrong("X-Amalgam-User must have 1 to 256 visible characters.");
-        };
+        let user = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
         if user == self.scope.user() {
             return Ok(self.scope.clone());
+        }
+        if user.starts_with(KEY_OWNER) {
+            return Err(Fault::new(FaultKind::Forbidden, "What a key keeps for itself belongs to that key alone."));
+        }
+        if !is_user(user) {
+            return wrong("X-Amalgam-User must have 1 to 256 visible characters.");
         }
         match self.acts_for {
             ActsFor::Anybody => Ok(named(&self.scope, user)),
@@ -121,9 +125,10 @@ pub(super) fn tenant_for_tests(id: i64, state: TenantState) -> TenantRecord {
     TenantRecord { id, name: "test".to_owned(), state, ai_agent_enabled: true, created_at_ms: 0 }
 }
 
-/// Whether a text can name a user: visible characters, not too many.
+/// Whether a text can name a user: visible characters, not too many, and not the name of a key's own user.
 pub fn is_user(text: &str) -> bool {
     !text.is_empty()
+        && !text.starts_with(KEY_OWNER)
         && text.chars().count() <= LONGEST_USER
         && !text.chars().any(|character| character.is_control() || character.is_whitespace())
 }
@@ -168,6 +173,17 @@ mod tests {
         let key = key(None);
         assert_eq!(key.scope(&headers(&[])).unwrap().user(), "key:key_1");
         assert_eq!(key.scope(&headers(&["ada@example.org"])).unwrap().user(), "ada@example.org");
+    }
+
+    // right E5
+    #[test]
+    fn no_key_names_the_own_user_of_another_key() {
+        let key = key(None);
+        assert_eq!(key.scope(&headers(&["key:key_1"])).unwrap().user(), "key:key_1");
+        for other in ["key:key_2", "key:config", "key:"] {
+            assert_eq!(key.scope(&headers(&[other])).unwrap_err().kind, FaultKind::Forbidden, "{other}");
+        }
+        assert!(!is_user("key:key_2") && is_user("keyboard"));
     }
 
     #[test]

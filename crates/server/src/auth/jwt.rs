@@ -4,6 +4,8 @@
 //! are right. Which algorithm a key is used with is a matter of the key; a token that names another one is refused, and
 //! so is one without a signature.
 
+use std::time::Duration;
+
 use amalgam_core::StoreError;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::hmac;
@@ -31,6 +33,8 @@ pub struct JwtSettings {
     pub issuer: Option<String>,
     /// What `aud` has to be or to hold.
     pub audience: Option<String>,
+    /// The longest that a token may be good.
+    pub max_lifetime: Duration,
 }
 
 /// Checks tokens.
@@ -40,6 +44,7 @@ pub(super) struct Jwt {
     tenant_claim: String,
     issuer: Option<String>,
     audience: Option<String>,
+    max_lifetime_ms: u64,
 }
 
 /// What a good token says.
@@ -57,9 +62,10 @@ pub(super) fn is_token(text: &str) -> bool {
 
 impl Jwt {
     pub(super) fn new(settings: JwtSettings) -> Self {
-        let JwtSettings { secret, jwks, tenant_claim, issuer, audience } = settings;
+        let JwtSettings { secret, jwks, tenant_claim, issuer, audience, max_lifetime } = settings;
+        let max_lifetime_ms = u64::try_from(max_lifetime.as_millis()).unwrap_or(u64::MAX);
         let secret = secret.map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret.expose_secret().as_bytes()));
-        Self { secret, jwks: jwks.map(Jwks::new), tenant_claim, issuer, audience }
+        Self { secret, jwks: jwks.map(Jwks::new), tenant_claim, issuer, audience, max_lifetime_ms }
     }
 
     /// What the token says, if it is to be believed; an error only where the issuer's keys cannot be had.
@@ -84,7 +90,16 @@ impl Jwt {
     fn claims(&self, claims: &Map<String, Value>, now_ms: u64) -> Option<Claims> {
         let expires_at_ms = time(claims.get("exp")?)?;
         let begins_at_ms = claims.get("nbf").map_or(Some(0), time)?;
-        if expires_at_ms <= now_ms || begins_at_ms > now_ms.saturating_add(CLOCK_SKEW_MS) {
+        let soon_ms = now_ms.saturating_add(CLOCK_SKEW_MS);
+        if expires_at_ms <= now_ms || begins_at_ms > soon_ms {
+            return None;
+        }
+        // Its whole life where the token says when it began, else what is left of it.
+        let issued_at_ms = claims.get("iat").map_or(Some(now_ms), time)?;
+        let begins_at_ms = issued_at_ms.min(soon_ms);
+        if issued_at_ms > soon_ms
+            || expires_at_ms - begins_at_ms.min(expires_at_ms) > self.max_lifetime_ms.saturating_add(CLOCK_SKEW_MS)
+        {
             return None;
         }
         if let Some(issuer) = &self.issuer
@@ -111,14 +126,19 @@ impl Jwt {
     }
 }
 
-/// Seconds since 1970, possibly with a fraction, as milliseconds.
+/// Seconds since 1970, possibly with a fraction, as milliseconds; nothing for a time that no calendar has.
 fn time(value: &Value) -> Option<u64> {
     match value.as_u64() {
         Some(seconds) => seconds.checked_mul(1000),
-        // A cast ends at the bounds of the type, which is right for a time.
-        None => value.as_f64().filter(|seconds| *seconds >= 0.0).map(|seconds| (seconds * 1000.0) as u64),
+        None => {
+            let milliseconds = value.as_f64()? * 1000.0;
+            (0.0..LATEST_MS).contains(&milliseconds).then_some(milliseconds as u64)
+        }
     }
 }
+
+/// The year 10000, which no token lives to see.
+const LATEST_MS: f64 = 253_402_300_800_000.0;
 
 /// A token taken apart, not yet believed.
 struct Parts<'a> {

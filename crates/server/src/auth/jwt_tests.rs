@@ -25,6 +25,7 @@ fn settings() -> JwtSettings {
         tenant_claim: "tenant".to_owned(),
         issuer: Some("https://issuer".to_owned()),
         audience: Some("amalgam".to_owned()),
+        max_lifetime: Duration::from_secs(24 * 60 * 60),
     }
 }
 
@@ -67,6 +68,36 @@ async fn a_token_that_is_signed_and_in_its_time_is_believed() {
         let mut claims = claims();
         claims[name] = value.clone();
         assert!(check(&signed(&claims)).await.is_some(), "{name} {value}");
+    }
+}
+
+// right E5
+#[tokio::test]
+async fn a_token_that_lives_too_long_or_for_ever_is_not_believed() {
+    const DAY: u64 = 24 * 60 * 60;
+    let with = |changes: &[(&str, Value)]| {
+        let mut claims = claims();
+        for (name, value) in changes {
+            claims[*name] = value.clone();
+        }
+        signed(&claims)
+    };
+    for good in
+        [with(&[("exp", json!(NOW + DAY))]), with(&[("iat", json!(NOW - DAY + 100)), ("exp", json!(NOW + 100))])]
+    {
+        assert!(check(&good).await.is_some());
+    }
+    for changes in [
+        &[("exp", json!(NOW + DAY + 3600))][..],
+        &[("exp", json!(NOW + 600)), ("iat", json!(NOW - DAY))],
+        &[("exp", json!(1e300))],
+        &[("exp", json!(u64::MAX))],
+        &[("exp", json!(u64::MAX / 1000))],
+        &[("iat", json!(NOW + 3600))],
+        &[("iat", json!("yesterday"))],
+        &[("iat", json!(1e300))],
+    ] {
+        assert_eq!(check(&with(changes)).await, None, "{changes:?}");
     }
 }
 
@@ -239,11 +270,11 @@ async fn a_new_key_of_the_issuer_is_found_without_a_restart_and_not_looked_for_a
     issuer.publish("two");
     let new = issuer.ed25519(&json!({"alg": "EdDSA", "kid": "two-ed"}));
     assert_eq!(jwt.check(&new, NOW_MS).await.unwrap(), None, "not within a minute of the last look");
-    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
     assert!(jwt.check(&new, NOW_MS).await.unwrap().is_some());
     // A set that cannot be read any more leaves the one that is known.
     std::fs::write(&issuer.path, "{}").unwrap();
-    tokio::time::advance(std::time::Duration::from_secs(3600)).await;
+    tokio::time::advance(Duration::from_secs(3600)).await;
     assert!(jwt.check(&new, NOW_MS).await.unwrap().is_some());
 }
 

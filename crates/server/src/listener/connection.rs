@@ -12,7 +12,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{Request, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,6 +26,8 @@ use tower::Service;
 use tracing::debug;
 
 use super::ListenerConfig;
+use super::key_place::ConnectionKey;
+use super::places::Activity;
 use super::reply::Refusal;
 use super::socket::Socket;
 use super::switch::{Switch, Switched, SwitchedStream};
@@ -39,9 +41,24 @@ const LINGER_BYTES: usize = 16 * 1024 * 1024;
 /// one piece and need not be put together; a client that does not read costs no more than this.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The address of the client, found among the extensions of every request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub SocketAddr);
+/// How long a connection that has no place may take to ask for a health check, and to be done with it.
+const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+const CHECK_TIME: Duration = Duration::from_secs(5);
+
+/// What is asked for by those who want to know whether the server lives: it has an answer when every place is taken.
+const CHECKS: [&[u8]; 4] = [b"GET /healthz ", b"GET /readyz ", b"HEAD /healthz ", b"HEAD /readyz "];
+
+/// Answers below this size are in the socket soon; of larger ones it is noted when they have left.
+const LONG_ANSWER: u64 = 64 * 1024;
+
+/// The client, found among the extensions of every request.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The key that its connection counts for.
+    pub key: ConnectionKey,
+}
 
 /// What all connections share.
 pub(super) struct Connections<S> {
@@ -63,13 +80,14 @@ impl<S: Serves> Connections<S> {
     }
 
     /// Serves one client until it leaves, is let go, or the server drains.
-    pub(super) async fn run(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+    pub(super) async fn run(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>) {
         // Without it a stream of small events waits for the client's acknowledgements. It fails only on a socket
         // that is already gone, which the first read will tell.
         let _ = stream.set_nodelay(true);
-        let exchange = Arc::new(Exchange::default());
+        let exchange = Arc::new(Exchange::new(activity));
         let socket = Socket::new(stream, self.write_timeout, self.max_head_bytes);
-        let handler = Handler { service: self.service.clone(), peer, exchange: Arc::clone(&exchange) };
+        let client = Peer { address: peer, key: ConnectionKey::default() };
+        let handler = Handler { service: self.service.clone(), peer: client, exchange: Arc::clone(&exchange) };
         let mut connection = self.http.serve_connection(TokioIo::new(socket), handler);
 
         let mut draining = self.draining.clone();
@@ -117,6 +135,34 @@ impl<S: Serves> Connections<S> {
             linger(socket.get_mut()).await;
         }
     }
+
+    /// Answers a connection that found no place: a health check, and everything else with a refusal.
+    pub(super) async fn check_or_refuse(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, refusal: Refusal) {
+        match timeout(CHECK_PATIENCE, is_check(&stream)).await {
+            Ok(true) => {
+                // One that takes longer wants more than to know whether the server lives.
+                let _ = timeout(CHECK_TIME, self.run(stream, peer, Arc::new(Activity::new()))).await;
+            }
+            Ok(false) | Err(_) => refuse(stream, refusal, self.max_head_bytes).await,
+        }
+    }
+}
+
+/// Whether a connection begins with a health check; nothing is taken from it.
+async fn is_check(stream: &TcpStream) -> bool {
+    let mut beginning = [0; 16];
+    loop {
+        let Ok(come @ 1..) = stream.peek(&mut beginning).await else { return false };
+        let beginning = beginning.get(..come).unwrap_or_default();
+        if CHECKS.iter().any(|check| beginning.starts_with(check)) {
+            return true;
+        }
+        if !CHECKS.iter().any(|check| check.starts_with(beginning)) {
+            return false;
+        }
+        // Half of it: peeking would come back with the same at once.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Waits for the drain to begin.
@@ -156,16 +202,21 @@ async fn linger(stream: &mut TcpStream) {
 }
 
 /// What the end of a connection has to know about its requests.
-#[derive(Default)]
 struct Exchange {
     asked: AtomicBool,
     body_unread: AtomicBool,
     switch: Switch,
+    activity: Arc<Activity>,
 }
 
 // One task reads and writes the flags; atomics only because its parts are shared.
 impl Exchange {
+    fn new(activity: Arc<Activity>) -> Self {
+        Self { asked: AtomicBool::new(false), body_unread: AtomicBool::new(false), switch: Switch::default(), activity }
+    }
+
     fn begin(&self, body: &Incoming) {
+        self.activity.begin();
         self.asked.store(true, Ordering::Relaxed);
         self.body_unread.store(!http_body::Body::is_end_stream(body), Ordering::Relaxed);
     }
@@ -185,12 +236,16 @@ impl Exchange {
 
 /// What a connection's requests are handed to: a router, or something around one. Always ready, and cheap to clone.
 pub trait Serves:
-    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + Unpin>
+    + Clone
+    + Send
+    + Sync
+    + 'static
 {
 }
 
 impl<S> Serves for S where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + Unpin>
         + Clone
         + Send
         + Sync
@@ -201,18 +256,18 @@ impl<S> Serves for S where
 /// The service as hyper calls it.
 struct Handler<S> {
     service: S,
-    peer: SocketAddr,
+    peer: Peer,
     exchange: Arc<Exchange>,
 }
 
 impl<S: Serves> hyper::service::Service<Request<Incoming>> for Handler<S> {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = S::Future;
+    type Future = Answering<S::Future>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.exchange.begin(request.body());
-        request.extensions_mut().insert(Peer(self.peer));
+        request.extensions_mut().insert(self.peer.clone());
         if request.headers().contains_key(header::UPGRADE) {
             request.extensions_mut().insert(self.exchange.switch.clone());
         }
@@ -222,7 +277,70 @@ impl<S: Serves> hyper::service::Service<Request<Incoming>> for Handler<S> {
         } else {
             Body::new(RequestBody { incoming, exchange: Arc::clone(&self.exchange) })
         };
-        self.service.clone().call(Request::from_parts(parts, body))
+        let answering = self.service.clone().call(Request::from_parts(parts, body));
+        Answering { answering, exchange: Arc::clone(&self.exchange) }
+    }
+}
+
+/// An answer on its way; notes when the request is done with.
+struct Answering<F> {
+    answering: F,
+    exchange: Arc<Exchange>,
+}
+
+impl<F: Future<Output = Result<Response<Body>, Infallible>> + Unpin> Future for Answering<F> {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = match ready!(Pin::new(&mut self.answering).poll(context)) {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        // From here on the connection speaks another protocol, and is at work for as long as it lives.
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Poll::Ready(Ok(response));
+        }
+        let is_short = http_body::Body::size_hint(response.body()).upper().is_some_and(|most| most <= LONG_ANSWER);
+        let done = Done(Arc::clone(&self.exchange.activity));
+        Poll::Ready(Ok(match is_short {
+            true => response,
+            false => response.map(|body| Body::new(ResponseBody { body, _done: done })),
+        }))
+    }
+}
+
+/// Notes when it is dropped that nothing runs any more.
+struct Done(Arc<Activity>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A response body that takes time.
+struct ResponseBody {
+    body: Body,
+    _done: Done,
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        http_body::Body::is_end_stream(&self.body)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        http_body::Body::size_hint(&self.body)
     }
 }
 

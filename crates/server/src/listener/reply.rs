@@ -12,6 +12,7 @@ pub(super) enum Refusal {
     UriTooLong,
     HeadTooLarge,
     Full,
+    FullForAddress,
     ShuttingDown,
 }
 
@@ -21,7 +22,7 @@ impl Refusal {
         let status = self.status_line();
         let body = self.body(max_head_bytes);
         let retry = match self {
-            Self::Full | Self::ShuttingDown => "retry-after: 1\r\n",
+            Self::Full | Self::FullForAddress | Self::ShuttingDown => "retry-after: 1\r\n",
             Self::BadHead | Self::HeadTimeout | Self::UriTooLong | Self::HeadTooLarge => "",
         };
         let length = body.len();
@@ -37,7 +38,7 @@ impl Refusal {
             Self::HeadTimeout => "408 Request Timeout",
             Self::UriTooLong => "414 URI Too Long",
             Self::HeadTooLarge => "431 Request Header Fields Too Large",
-            Self::Full | Self::ShuttingDown => "503 Service Unavailable",
+            Self::Full | Self::FullForAddress | Self::ShuttingDown => "503 Service Unavailable",
         }
     }
 
@@ -61,6 +62,11 @@ impl Refusal {
                 "The server has as many connections as it can serve. Try again shortly.".into(),
                 "server_error",
                 "server_is_overloaded",
+            ),
+            Self::FullForAddress => (
+                "Your address has as many connections as it may. Close some of them, or try again shortly.".into(),
+                "server_error",
+                "too_many_connections",
             ),
             Self::ShuttingDown => {
                 ("The server is shutting down. Try again shortly.".into(), "server_error", "server_is_shutting_down")
@@ -104,12 +110,13 @@ pub(super) fn automatic(slices: &[IoSlice<'_>]) -> Option<Refusal> {
 mod tests {
     use super::*;
 
-    const ALL: [Refusal; 6] = [
+    const ALL: [Refusal; 7] = [
         Refusal::BadHead,
         Refusal::HeadTimeout,
         Refusal::UriTooLong,
         Refusal::HeadTooLarge,
         Refusal::Full,
+        Refusal::FullForAddress,
         Refusal::ShuttingDown,
     ];
 

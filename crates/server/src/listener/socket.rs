@@ -14,7 +14,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::reply;
+use super::{head_guard::HeadGuard, reply};
 
 /// A socket that gives up on a client which does not read.
 pub(super) struct Socket {
@@ -24,6 +24,7 @@ pub(super) struct Socket {
     /// Runs while a write waits for the client; any progress ends it.
     stuck: Option<Pin<Box<Sleep>>>,
     reply: Reply,
+    heads: HeadGuard,
 }
 
 /// Whether hyper's answer to an unreadable head is being replaced by ours.
@@ -35,7 +36,7 @@ enum Reply {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, write_timeout: Duration, max_head_bytes: usize) -> Self {
-        Self { stream, write_timeout, max_head_bytes, stuck: None, reply: Reply::None }
+        Self { stream, write_timeout, max_head_bytes, stuck: None, reply: Reply::None, heads: HeadGuard::new() }
     }
 
     /// Whether the client was told that its request head cannot be read.
@@ -86,7 +87,10 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        self.heads.look(buffer.filled_mut().get_mut(before..).unwrap_or_default());
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -88,7 +88,7 @@ fn router(pieces: &Arc<Semaphore>, dropped: &Arc<Notify>) -> Router {
     let (pieces, streams, endless) = (Arc::clone(pieces), Arc::clone(dropped), Arc::clone(dropped));
     Router::new()
         .route("/", get(|| async { "here" }))
-        .route("/peer", get(|Extension(Peer(peer)): Extension<Peer>| async move { peer.ip().to_string() }))
+        .route("/peer", get(|Extension(peer): Extension<Peer>| async move { peer.address.ip().to_string() }))
         .route("/panic", get(|| async { panic!("on purpose") as StatusCode }))
         .route(
             "/echo",
@@ -365,8 +365,8 @@ async fn a_connection_beyond_the_cap_is_answered_503_and_the_next_one_fits_again
     let mut held = Vec::new();
     for _ in 0..2 {
         let mut client = server.connect().await;
-        client.send("GET / HTTP/1.1\r\n\r\n").await;
-        client.read_until("here").await;
+        client.send("GET /stream HTTP/1.1\r\n\r\n").await;
+        client.read_until("\r\n\r\n").await;
         held.push(client);
     }
 

@@ -74,7 +74,7 @@ fn the_database_is_named_by_file_or_server_and_its_password_stays_secret() {
 #[test]
 fn tokens_need_a_long_secret_or_a_set_of_keys_over_a_safe_way() {
     let secret = "0123456789abcdef0123456789abcdef";
-    let good = format!("[auth]\njwt_secret = '{secret}'\njwt_issuer = 'me'");
+    let good = format!("[auth]\njwt_secret = '{secret}'\njwt_issuer = 'me'\njwt_audience = '*'");
     let jwt = load(&good, &[]).unwrap().config.jwt.unwrap();
     assert_eq!((jwt.tenant_claim.as_str(), jwt.issuer.as_deref(), jwt.audience), ("tenant", Some("me"), None));
     assert!(load("", &[]).unwrap().config.jwt.is_none());
@@ -85,12 +85,18 @@ fn tokens_need_a_long_secret_or_a_set_of_keys_over_a_safe_way() {
         ("jwks = 'https://me:hush@issuer/keys'", "has a user or password in it"),
         ("jwks = '/nowhere/keys.json'", "cannot open the set of keys /nowhere/keys.json"),
     ] {
-        let faults = faults(&format!("[auth]\n{text}"));
+        let faults = faults(&format!("[auth]\njwt_issuer = 'me'\njwt_audience = 'us'\n{text}"));
         assert!(faults.len() == 1 && faults[0].contains(expected) && !faults[0].contains("hush"), "{faults:?}");
     }
-    let loaded = load("[auth]\njwks = 'https://issuer/keys'", &[]).unwrap();
+    // right E5
+    let unbound = faults(&format!("[auth]\njwt_secret = '{secret}'\njwt_issuer = 'me'"));
+    assert!(unbound.len() == 1 && unbound[0].contains("jwt_audience is not set"), "{unbound:?}");
+    let unbound = faults("[auth]\njwks = 'https://issuer/keys'");
+    assert!(unbound.len() == 2 && unbound[1].contains("jwt_issuer is not set"), "{unbound:?}");
+    let open = "[auth]\njwks = 'https://issuer/keys'\njwt_issuer = '*'\njwt_audience = '*'";
+    let loaded = load(open, &[]).unwrap();
     assert_eq!(loaded.config.jwt.unwrap().jwks, Some(KeySetAt::Url("https://issuer/keys".to_owned())));
-    assert!(loaded.warnings[0].contains("set jwt_audience"), "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("set jwt_issuer or jwt_audience"), "{:?}", loaded.warnings);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn order(scope: &Scope, fields: &Fields, now_ms: u64) -> Result<KeyOrder, Fault>
     }
     let user = fields.text("user", 256)?;
     if user.is_some_and(|user| !auth::is_user(user)) {
-        return Err(fields::wrong("user", "must have 1 to 256 visible characters"));
+        return Err(fields::wrong("user", "must have 1 to 256 visible characters and not begin with `key:`"));
     }
     let expires_at_ms = match fields.number("expires_at")? {
         None => None,

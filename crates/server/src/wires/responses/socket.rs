@@ -54,11 +54,11 @@ use crate::{
 /// The longest that a connection lives; a response that runs by then may end.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-/// Silence after which the client is asked for a sign of life, and asked again. It also keeps those between us awake.
-const PING_AFTER: Duration = Duration::from_secs(30);
+/// Silence after which the client is pinged. It also keeps those between us awake.
+const PING_AFTER: Duration = Duration::from_secs(15);
 
-/// Silence after which the client is taken for dead. Long: some look at their socket only while they wait for something.
-const DEAD_AFTER: Duration = Duration::from_secs(10 * 60);
+/// How long the client may take to answer a ping.
+const PONG_WITHIN: Duration = Duration::from_secs(15);
 
 /// Makes a socket of the connection.
 pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> Response {
@@ -151,7 +151,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The next message, while no response runs.
     async fn next(&mut self) -> Result<Bytes, Over> {
-        let Self { line, alarm, draining, over_at, .. } = self;
+        let Self { line, alarm, draining, over_at, app, .. } = self;
+        let idle_at = Instant::now() + app.limits.websocket_idle;
         loop {
             let heard = select! {
                 biased;
@@ -160,6 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     tell(line, &too_old(), &None).await?;
                     return Err(Over::Close(code::AWAY, "the connection is too old"));
                 }
+                () = sleep_until(idle_at) => return Err(Over::Close(code::AWAY, "nothing was asked for too long")),
                 heard = listen(line, alarm) => heard,
             };
             if let Some(message) = attend(line, alarm, heard).await? {
@@ -343,14 +345,21 @@ where
 {
     let now = Instant::now();
     let silent = now.duration_since(line.heard_at());
-    if silent >= DEAD_AFTER {
-        return Err(Over::Left);
+    if silent < PING_AFTER {
+        alarm.as_mut().reset(line.heard_at() + PING_AFTER);
+        return Ok(());
     }
-    let asks = silent >= PING_AFTER;
-    alarm.as_mut().reset(if asks { now } else { line.heard_at() } + PING_AFTER);
-    match asks {
-        true => line.ping().await.map_err(|_| Over::Left),
-        false => Ok(()),
+    match line.pinged_at().filter(|at| *at > line.heard_at()) {
+        // Anything that came since is a sign of life, too.
+        Some(at) if now >= at + PONG_WITHIN => Err(Over::Close(code::POLICY, "a ping was not answered in time")),
+        Some(at) => {
+            alarm.as_mut().reset(at + PONG_WITHIN);
+            Ok(())
+        }
+        None => {
+            alarm.as_mut().reset(now + PONG_WITHIN);
+            line.ping().await.map_err(|_| Over::Left)
+        }
     }
 }
 

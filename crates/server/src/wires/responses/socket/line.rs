@@ -75,6 +75,8 @@ pub(super) struct Line<S> {
     pace: Option<Pace>,
     /// When something was heard last, whatever it was.
     heard_at: Instant,
+    /// When the client was pinged last.
+    pinged_at: Option<Instant>,
     /// What will be written next.
     write: Vec<u8>,
 }
@@ -99,6 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             message: None,
             pace: None,
             heard_at: Instant::now(),
+            pinged_at: None,
             write: Vec::new(),
         }
     }
@@ -106,6 +109,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// When something was heard last.
     pub(super) fn heard_at(&self) -> Instant {
         self.heard_at
+    }
+
+    /// When the client was pinged last.
+    pub(super) fn pinged_at(&self) -> Option<Instant> {
+        self.pinged_at
     }
 
     /// The next thing that the client says. Nothing is lost when this is dropped.
@@ -237,6 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
 
     /// Asks for a sign of life. Has to be awaited to its end.
     pub(super) async fn ping(&mut self) -> io::Result<()> {
+        self.pinged_at = Some(Instant::now());
         self.control(Opcode::Ping, b"").await
     }
 
