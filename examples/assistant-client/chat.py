@@ -57,7 +57,8 @@ class Chat:
             return f"! {error}"
         self.session_id = answer["session_id"]
         results = [one["output"] for one in answer.get("tool_results", []) if one["name"] == "get_course_recommendation"]
-        self.next_page = results[-1].get("next") if results else None
+        found = [output for output in results if isinstance(output, dict) and "error" not in output]
+        self.next_page = found[-1].get("next") if found else None
         self.note({"user": message, **answer})
         return render(answer)
 

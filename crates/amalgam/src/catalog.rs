@@ -1,5 +1,7 @@
 //! Model names: what the configuration calls by name, what an upstream is asked for by its own name, what it lists.
 
+mod default_model;
+
 use std::{
     collections::HashMap,
     future::ready,
@@ -11,6 +13,7 @@ use amalgam_models::Registry;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
 use crate::config::{self, Choice as _, Config};
+use default_model::DefaultModel;
 
 /// Resolves names: configured name, then `UPSTREAM/model`, then an upstream that lists it.
 pub(crate) struct Names {
@@ -18,6 +21,7 @@ pub(crate) struct Names {
     /// Upstreams in the order in which they are asked, with the wire that each speaks.
     upstreams: Vec<(String, &'static str)>,
     configured: HashMap<String, Route>,
+    default: DefaultModel,
     /// Names with their upstream that were asked for lately: nothing about them changes.
     direct: RwLock<HashMap<String, Route>>,
     started_at: u64,
@@ -38,7 +42,8 @@ impl Names {
     pub(crate) fn new(config: &Config, registry: Arc<Registry>, started_at: u64) -> Self {
         let upstreams =
             config.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.kind().name())).collect();
-        let mut names = Self { registry, upstreams, configured: HashMap::new(), direct: RwLock::default(), started_at };
+        let (configured, direct) = (HashMap::new(), RwLock::default());
+        let mut names = Self { registry, upstreams, configured, default: DefaultModel::of(config), direct, started_at };
         names.configured = config
             .models
             .iter()
@@ -170,6 +175,35 @@ impl Names {
     }
 }
 
+impl Names {
+    /// What answers to a name on terms of the tenant's own.
+    async fn on_terms(&self, terms: OwnTerms<'_>) -> Result<Option<Route>, Fault> {
+        let route = match terms.upstream {
+            Some(upstream) => self.direct(terms.name, upstream, terms.name),
+            None => match self.anywhere(terms.name).await {
+                // A name that no upstream here has is asked of OpenAI, if there is a key for it.
+                None if self.asks_usual(terms.key) => self.direct(terms.name, USUAL, terms.name),
+                found => found,
+            },
+        };
+        let Some(route) = route else { return Ok(None) };
+        let key = terms.key.map(|key| key.0.as_str());
+        let on_own_terms = |(place, candidate): (usize, &Candidate)| -> Result<Option<Candidate>, Fault> {
+            // The credential is for the upstream that was meant, and none behind it sees it. S14
+            let key = key.filter(|_| place == 0);
+            let model = self.registry.get_on(&candidate.upstream, key, terms.patience)?;
+            Ok(model.map(|model| Candidate { model, ..candidate.clone() }))
+        };
+        let candidates: Vec<Candidate> = route
+            .candidates
+            .iter()
+            .enumerate()
+            .filter_map(|one| on_own_terms(one).transpose())
+            .collect::<Result<_, _>>()?;
+        Ok((!candidates.is_empty()).then(|| Route { candidates: candidates.into(), card: route.card }))
+    }
+}
+
 impl Catalog for Names {
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         match self.known(name) {
@@ -179,31 +213,11 @@ impl Catalog for Names {
     }
 
     fn resolve_on<'a>(&'a self, _scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
-        Box::pin(async move {
-            let route = match terms.upstream {
-                Some(upstream) => self.direct(terms.name, upstream, terms.name),
-                None => match self.anywhere(terms.name).await {
-                    // A name that nobody here has is asked of whoever it is usually from.
-                    None => self.direct(terms.name, USUAL, terms.name),
-                    found => found,
-                },
-            };
-            let Some(route) = route else { return Ok(None) };
-            let key = terms.key.map(|key| key.0.as_str());
-            let on_own_terms = |(place, candidate): (usize, &Candidate)| -> Result<Option<Candidate>, Fault> {
-                // The credential is for the upstream that was meant, and none behind it sees it. S14
-                let key = key.filter(|_| place == 0);
-                let model = self.registry.get_on(&candidate.upstream, key, terms.patience)?;
-                Ok(model.map(|model| Candidate { model, ..candidate.clone() }))
-            };
-            let candidates: Vec<Candidate> = route
-                .candidates
-                .iter()
-                .enumerate()
-                .filter_map(|one| on_own_terms(one).transpose())
-                .collect::<Result<_, _>>()?;
-            Ok((!candidates.is_empty()).then(|| Route { candidates: candidates.into(), card: route.card }))
-        })
+        Box::pin(self.on_terms(terms))
+    }
+
+    fn default_model<'a>(&'a self, upstream: Option<&'a str>) -> BoxFuture<'a, Option<String>> {
+        Box::pin(self.default_on(upstream))
     }
 
     fn list<'a>(&'a self, _scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>> {

@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Chat(cmd::chat::ChatArgs),
     /// Bring the store's schema up to date
     Migrate(cmd::migrate::MigrateArgs),
-    /// Remove what turns have written, or everything
+    /// Remove what turns have written, with what assistants are made of, or everything
     Reset(cmd::reset::ResetArgs),
     /// Check the configuration and show every effective value with its origin
     Check(cmd::check::CheckArgs),

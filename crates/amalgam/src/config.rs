@@ -75,6 +75,12 @@ pub(crate) struct Config {
     pub(crate) egress: Egress,
     /// What is set about the assistants of all tenants.
     pub(crate) assistant: AssistantSettings,
+    /// Whether upstreams were configured, rather than the built-in demo standing in for them.
+    pub(crate) has_upstreams: bool,
+    /// `[assistant] model`. Where `AI_AGENT_MODEL` is not set, `assistant` has it too.
+    pub(crate) assistant_model: Option<String>,
+    /// Whether tenant 1 of an empty store gets the sample assistant.
+    pub(crate) seed_demo: bool,
 }
 
 /// A configuration with what there is to say about it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use amalgam_core::{Clock as _, Operator, Rights, Scope, Store, TenantState};
 use amalgam_server::Pepper;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Sources};
@@ -24,10 +24,24 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Reads the configuration and opens its store; what is odd about either is told.
+    /// Reads the configuration and opens its store, to change something. A store that does not exist yet is created, and
+    /// its schema is brought up to date.
     pub(crate) async fn open(args: ConfigArgs) -> anyhow::Result<Self> {
+        Self::with(configuration(args)?, For::Command).await
+    }
+
+    /// The same for commands that only read: nothing is created or migrated, and standard error names the store.
+    pub(crate) async fn look(args: ConfigArgs) -> anyhow::Result<Self> {
         let config = configuration(args)?;
-        let Opened { store, warnings, .. } = storage::open(&config.store, config.pool, For::Command).await?;
+        if !storage::exists(&config.store, config.pool).await? {
+            bail!("there is no database at {} yet; the first start of the server creates it", config.store);
+        }
+        tell(format_args!("store: {}", config.store));
+        Self::with(config, For::Looking).await
+    }
+
+    async fn with(config: Config, purpose: For) -> anyhow::Result<Self> {
+        let Opened { store, warnings, .. } = storage::open(&config.store, config.pool, purpose).await?;
         for warning in warnings {
             tell(format_args!("warning: {warning}"));
         }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use anyhow::Context as _;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::config::{Log, LogFormat};
 
@@ -19,7 +19,33 @@ pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
     .context("starting the log")
 }
 
-/// Whether a filter can be read.
+/// Whether a filter can be read. `EnvFilter` takes a single word that is no level for the name of a target and then logs
+/// next to nothing; here such a word has to be one of our crates.
 pub(crate) fn can_read(filter: &str) -> bool {
-    EnvFilter::builder().parse(filter).is_ok()
+    let is_known = |directive: &str| {
+        let is_level = directive.parse::<LevelFilter>().is_ok();
+        let is_crate =
+            directive.split("::").next().is_some_and(|name| name == "amalgam" || name.starts_with("amalgam_"));
+        is_level || is_crate || directive.contains(['=', '['])
+    };
+    let mut directives = filter.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    directives.all(is_known) && EnvFilter::builder().parse(filter).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_neither_a_level_nor_a_crate_of_ours_cannot_be_read() {
+        // right D
+        for good in
+            ["info", "WARN", "off", "info,amalgam=debug", "amalgam_engine", "amalgam::cmd", "hyper=trace,info", ""]
+        {
+            assert!(can_read(good), "{good}");
+        }
+        for wrong in ["verbose", "info,verbos", "amalgam=loud", "debugg", "yes"] {
+            assert!(!can_read(wrong), "{wrong}");
+        }
+    }
 }

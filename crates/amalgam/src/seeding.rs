@@ -11,11 +11,8 @@ use amalgam_core::{
 use amalgam_server::Configs;
 use anyhow::{Context as _, bail};
 
-use crate::config::{Config, Kind};
+use crate::config::Config;
 use crate::courses::{self, Format};
-
-/// The model that is always there.
-const DEMO_MODEL: &str = "demo";
 
 /// What became of something that was seeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,15 +102,11 @@ pub(crate) async fn profile(
     }))
 }
 
-/// What tenants' settings are filled with. Where nobody else could answer, the demo does.
+/// What tenants' settings are filled with. A model only where the installation's settings name one: otherwise the tenant
+/// follows the installation's default, also when that changes.
 pub(crate) fn config_values(config: &Config) -> Settings {
-    let mut values = config_seed(&Settings::defaults(), &config.assistant);
-    let set = &config.assistant;
-    let others = config.upstreams.iter().any(|upstream| upstream.kind() != Kind::Demo);
-    if set.api_key.is_none() && set.model.is_none() && set.upstream.is_none() && !others {
-        values.model = Some(DEMO_MODEL.to_owned());
-    }
-    values
+    let values = config_seed(&Settings::defaults(), &config.assistant);
+    Settings { model: config.assistant.model.clone(), ..values }
 }
 
 /// Fills a tenant's settings, never its key; the names of what is different now. Nothing when there is no such tenant.

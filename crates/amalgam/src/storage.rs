@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amalgam_core::Store;
 use amalgam_store::{
-    migrate::MigrationStatus,
+    migrate::{MigrationError, MigrationStatus},
     postgres::{self, Postgres},
     sqlite::{self, Sqlite},
 };
@@ -98,6 +98,11 @@ pub(crate) async fn status(url: &StoreUrl, pool: Pool) -> anyhow::Result<Vec<Mig
     status.with_context(|| format!("looking at the store {url}"))
 }
 
+/// Whether there is a database with any of our tables; creates nothing.
+pub(crate) async fn exists(url: &StoreUrl, pool: Pool) -> anyhow::Result<bool> {
+    Ok(status(url, pool).await?.iter().any(|migration| migration.applied))
+}
+
 /// What a look at the store shows.
 #[derive(Debug)]
 pub(crate) enum Look {
@@ -126,7 +131,8 @@ pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (Look, Option<Arc<dyn St
     if pending == status.len() {
         return (Look::Absent, None);
     }
-    if pending > 0 {
+    // A schema that does not fit is refused when the store is opened, whatever it lacks.
+    if pending > 0 && status.iter().all(|migration| migration.problem.is_none()) {
         return (Look::Behind { pending }, None);
     }
     match open(url, pool, For::Looking).await {
@@ -138,6 +144,31 @@ pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (Look, Option<Arc<dyn St
             Err(error) => (Look::Unusable(error.into()), None),
         },
         Err(error) => (Look::Unusable(error), None),
+    }
+}
+
+/// What to do about a store that cannot be used.
+pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
+    let sqlite = error.downcast_ref::<sqlite::OpenError>();
+    let schema = match (sqlite, error.downcast_ref::<postgres::OpenError>()) {
+        (Some(sqlite::OpenError::Schema { source, .. }), _) | (_, Some(postgres::OpenError::Schema(source))) => {
+            Some(source)
+        }
+        _ => None,
+    };
+    match schema {
+        Some(MigrationError::Newer { .. }) => {
+            "a newer amalgam has used this database: run that version, or restore a backup from before the upgrade"
+        }
+        Some(MigrationError::Changed { .. } | MigrationError::Gap { .. }) => {
+            "run the amalgam that this schema is from, or restore a backup; 'amalgam migrate --status' lists the migrations"
+        }
+        Some(MigrationError::Pending { .. }) => "run 'amalgam migrate'; make a backup first",
+        None if sqlite.is_some_and(sqlite::OpenError::is_corrupt) => {
+            "the file is damaged or no SQLite database: stop the server, keep a copy, and restore a backup; without one, \
+             'sqlite3 FILE .recover' may save a part, and moving the file away makes the next start begin with an empty store"
+        }
+        None => "check store.url and whether the database can be reached",
     }
 }
 

@@ -43,8 +43,11 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
     let was_empty = store.tenants(operator, None, 1).await?.is_empty();
     let mut configured = Vec::new();
     let mut open = None;
+    // Of several processes that start at once, the one that made the tenant sets it up and tells the key.
+    let mut made_first = false;
     for tenant in config.tenants.iter().filter(|tenant| tenant.declared) {
-        let Some(record) = configure(store, tenant, now_ms).await? else { continue };
+        let Some((record, made)) = configure(store, tenant, now_ms).await? else { continue };
+        made_first |= made && record.id == FIRST;
         let rights = Rights::USE.and(Rights::ADMIN);
         configured.extend(tenant.keys.iter().map(|key| ConfiguredKey {
             key: key.clone(),
@@ -58,12 +61,8 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
     let mut first_key = None;
     if !declared || config.bootstrap_key.is_some() {
         let (record, made) = first_tenant(store, now_ms).await?;
-        // Of several processes that start at once, the one that made the tenant sets it up and tells the key.
-        let first = made && was_empty && !declared;
-        if first {
-            seeding::everything(store, config, record.id, now_ms).await.context("setting up the first tenant")?;
-        }
-        if first && config.bootstrap_key.is_none() {
+        made_first |= made;
+        if made && was_empty && !declared && config.bootstrap_key.is_none() {
             let order = KeyOrder {
                 tenant_id: record.id,
                 rights: every_right(),
@@ -79,6 +78,9 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
         }
         open.get_or_insert(record);
     }
+    if was_empty && made_first && config.seed_demo {
+        seeding::everything(store, config, FIRST, now_ms).await.context("setting up the first tenant")?;
+    }
     Ok(Tenancy { configured, open: open.filter(|_| !config.needs_key() && config.is_local()), first_key })
 }
 
@@ -86,9 +88,13 @@ fn every_right() -> Rights {
     Rights::USE.and(Rights::ADMIN).and(Rights::OPERATOR)
 }
 
-/// A tenant of the file, made or brought in line; what the file does not say stays as it is. None if it is not there and
-/// cannot be made now.
-async fn configure(store: &dyn Store, tenant: &Tenant, now_ms: u64) -> Result<Option<TenantRecord>, StoreError> {
+/// A tenant of the file, made or brought in line, and whether it was made; what the file does not say stays as it is. None if
+/// it is not there and cannot be made now.
+async fn configure(
+    store: &dyn Store,
+    tenant: &Tenant,
+    now_ms: u64,
+) -> Result<Option<(TenantRecord, bool)>, StoreError> {
     let operator = Operator::of_this_process();
     let state = tenant.state.map(|state| match state {
         State::Stored => TenantState::Stored,
@@ -99,10 +105,10 @@ async fn configure(store: &dyn Store, tenant: &Tenant, now_ms: u64) -> Result<Op
         && record.name == tenant.name
         && state.is_none_or(|state| state == record.state)
     {
-        return Ok(found);
+        return Ok(found.map(|record| (record, false)));
     }
     match write(store, tenant, state, now_ms).await {
-        Ok(record) => Ok(Some(record)),
+        Ok(written) => Ok(Some(written)),
         // A full disk does not keep the server from starting. What the file says holds for this process.
         Err(StoreError::Unavailable(why)) => {
             match &found {
@@ -116,7 +122,7 @@ async fn configure(store: &dyn Store, tenant: &Tenant, now_ms: u64) -> Result<Op
                 state: state.unwrap_or(record.state),
                 ..record
             };
-            Ok(found.map(as_configured))
+            Ok(found.map(|record| (as_configured(record), false)))
         }
         Err(error) => Err(error),
     }
@@ -127,15 +133,15 @@ async fn write(
     tenant: &Tenant,
     state: Option<TenantState>,
     now_ms: u64,
-) -> Result<TenantRecord, StoreError> {
+) -> Result<(TenantRecord, bool), StoreError> {
     let operator = Operator::of_this_process();
     let created =
         store.create_tenant(operator, Some(tenant.id), &tenant.name, state.unwrap_or_default(), now_ms).await?;
     if let Some(record) = created {
-        return Ok(record);
+        return Ok((record, true));
     }
     let change = TenantChange { name: Some(tenant.name.clone()), state, ai_agent_enabled: None };
-    store.change_tenant(operator, tenant.id, change).await?.ok_or_else(vanished)
+    store.change_tenant(operator, tenant.id, change).await?.map(|record| (record, false)).ok_or_else(vanished)
 }
 
 /// The tenant with id 1, and whether it was made just now.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use amalgam_core::{
-    Clock, Embedder, Fetch, Retrieval, Seal, Store, Toolbox,
+    Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, Toolbox,
     assistant::settings::KEY_VARIABLE,
     execute::{
         envelope::Casing,
@@ -43,6 +43,7 @@ use crate::{
 /// The server, ready to listen.
 pub(crate) struct Joined {
     pub(crate) app: Arc<App>,
+    pub(crate) names: Arc<Names>,
     pub(crate) engine: Engine,
     /// The door that lets turns in.
     pub(crate) admission: Admission,
@@ -88,7 +89,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
     let app = App::new(Parts {
         engine: engine.clone(),
-        catalog: names,
+        catalog: Arc::clone(&names) as Arc<dyn Catalog>,
         auth: auth.clone(),
         store,
         clock,
@@ -106,7 +107,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         responses: config.retention.responses,
         alone,
     };
-    Ok(Joined { app: Arc::new(app), engine, admission, auth, tools, life, first_key })
+    Ok(Joined { app: Arc::new(app), names, engine, admission, auth, tools, life, first_key })
 }
 
 fn execute(config: &Config) -> ExecuteSettings {
@@ -260,6 +261,16 @@ pub(crate) fn sealer(config: &Config) -> anyhow::Result<Sealer> {
             let path = config.key_file();
             Sealer::following(&path).with_context(|| format!("opening the key in {}", path.display()))
         }
+    }
+}
+
+/// The same for commands that only read: where there is no key file yet, none is created, and a key that is forgotten
+/// again opens nothing.
+pub(crate) fn existing_sealer(config: &Config) -> anyhow::Result<Sealer> {
+    let path = config.key_file();
+    match config.secret_key.is_some() || path.exists() {
+        true => sealer(config),
+        false => Ok(Sealer::new(&KeyRing::temporary())),
     }
 }
 

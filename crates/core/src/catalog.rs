@@ -12,6 +12,12 @@ pub trait Catalog: Send + Sync {
     /// What answers to a name on terms of the tenant's own; nothing when nobody does.
     fn resolve_on<'a>(&'a self, scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
+    /// The model that assistants ask where nobody has named one: of this upstream, or of the whole installation. Nothing
+    /// where the built-in one counts; an empty name where upstreams are configured and none of them names a model.
+    fn default_model<'a>(&'a self, _upstream: Option<&'a str>) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Everything that this caller may ask for.
     fn list<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>>;
 }

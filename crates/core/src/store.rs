@@ -37,7 +37,7 @@ pub use files::{FileListing, FileRecord, FileStore};
 pub use knowledge::{
     Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
 };
-pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention};
+pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset, Retention};
 pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, StoredResponse, ToldStatus};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turns::{
@@ -86,6 +86,16 @@ pub enum StoreError {
     /// What it holds, or what it was told, cannot be.
     #[error("the store is wrong: {0}")]
     Broken(String),
+}
+
+impl StoreError {
+    /// What went wrong, without saying again that it concerns the store.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Unavailable(reason) | Self::Broken(reason) => reason,
+            Self::Busy => "too many calls wait for it",
+        }
+    }
 }
 
 impl From<StoreError> for Fault {

@@ -364,7 +364,7 @@ impl Turn {
         if let Err(faults) = faults {
             return told(Mishap::InvalidArguments, &format!("Not run: {faults}."));
         }
-        let seen = self.seen.entry(signature(call.name, &arguments)).or_default();
+        let seen = self.seen.entry(signature(call.name, &arguments, tool.parameters.raw())).or_default();
         *seen += 1;
         let seen = *seen;
         if self.has_results && seen > SAME_CALLS {
@@ -395,6 +395,7 @@ impl Turn {
         };
         let mut writer = Writer::default();
         writer.object(|writer| {
+            writer.key("error").string("Not run: this call was made before with the same arguments.");
             writer.key("suppressed").bool(true);
             writer.key("reason").string("repeat_tool_call_detected");
             writer.key("tool").string(name);

@@ -29,4 +29,5 @@ pub use request_memory::RequestMemory;
 pub use wires::{
     AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo,
     Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router, settled, show_approval,
+    with_default_model,
 };

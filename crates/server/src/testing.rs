@@ -11,7 +11,7 @@ use amalgam_core::{
     Store, TenantState,
     store::{
         Added, Answer, Buried, Cancelled, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
-        KeyRecord, Keyed, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, Pruned, QueuedTurn,
+        KeyRecord, Keyed, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset,
         ResponseStore, Retention, Stored, StoredResponse, TenancyStore, TenantChange, TenantRecord, TurnRecord,
         TurnStore, TurnWrite, Written,
     },
@@ -378,7 +378,7 @@ impl ProcessStore for Nothing {
         gives(Pruned::default())
     }
 
-    fn reset(&self, _: Operator, _: bool) -> Stored<'_, ()> {
+    fn reset(&self, _: Operator, _: Reset) -> Stored<'_, ()> {
         gives(())
     }
 }

@@ -29,7 +29,7 @@ pub use admin::{
     Bank, Configs, Draft, Kept, ListedMode, Modes, Trial, TrialMishap, Whose, approval_status, settled, show_approval,
 };
 use assistant::AssistantError;
-pub use assistant::AssistantSettings;
+pub use assistant::{AssistantSettings, with_default_model};
 pub(crate) use assistant::{Checks, Lines};
 use execute::ExecuteError;
 pub use execute::ExecuteSettings;

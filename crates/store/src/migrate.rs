@@ -37,6 +37,17 @@ pub struct MigrationStatus {
     pub name: String,
     /// Whether the database has it.
     pub applied: bool,
+    /// Why the database cannot be used because of it.
+    pub problem: Option<MigrationProblem>,
+}
+
+/// What is wrong with a migration that a database has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MigrationProblem {
+    /// Its checksum is not that of the migration in this binary.
+    Changed,
+    /// This binary does not know it.
+    Unknown,
 }
 
 /// Why the schema of a database does not fit this binary.
@@ -133,17 +144,22 @@ pub fn require_all(known: &[Migration], applied: &[Applied]) -> Result<(), Migra
 
 /// What a database has and lacks, in order; also what this binary does not know.
 pub fn status(known: &[Migration], applied: &[Applied]) -> Vec<MigrationStatus> {
-    let has = |version: u32| applied.iter().any(|applied| applied.version == version);
     let knows = |version: u32| known.iter().any(|migration| migration.version == version);
-    let ours = known.iter().map(|migration| MigrationStatus {
-        version: migration.version,
-        name: migration.name.to_owned(),
-        applied: has(migration.version),
+    let ours = known.iter().map(|migration| {
+        let applied = applied.iter().find(|applied| applied.version == migration.version);
+        let changed = applied.is_some_and(|applied| applied.checksum != migration.checksum());
+        MigrationStatus {
+            version: migration.version,
+            name: migration.name.to_owned(),
+            applied: applied.is_some(),
+            problem: changed.then_some(MigrationProblem::Changed),
+        }
     });
     let foreign = applied.iter().filter(|applied| !knows(applied.version)).map(|applied| MigrationStatus {
         version: applied.version,
         name: applied.name.clone(),
         applied: true,
+        problem: Some(MigrationProblem::Unknown),
     });
     ours.chain(foreign).collect()
 }
@@ -204,10 +220,20 @@ mod tests {
     #[test]
     fn the_status_lists_what_is_there_what_is_not_and_what_is_unknown() {
         let later = Applied { version: 7, name: "V007__later".into(), checksum: "?".into() };
-        let line = |version, name: &str, applied| MigrationStatus { version, name: name.to_owned(), applied };
+        let line = |version, name: &str, applied, problem| MigrationStatus {
+            version,
+            name: name.to_owned(),
+            applied,
+            problem,
+        };
+        let second = line(2, "V002__second", false, None);
+        let unknown = line(7, "V007__later", true, Some(MigrationProblem::Unknown));
         assert_eq!(
             status(KNOWN, &[applied(&KNOWN[0]), later]),
-            [line(1, "V001__first", true), line(2, "V002__second", false), line(7, "V007__later", true)]
+            [line(1, "V001__first", true, None), second.clone(), unknown]
         );
+        let edited = Applied { checksum: "other".into(), ..applied(&KNOWN[0]) };
+        let changed = line(1, "V001__first", true, Some(MigrationProblem::Changed));
+        assert_eq!(status(KNOWN, &[edited]), [changed, second]);
     }
 }

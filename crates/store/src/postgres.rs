@@ -100,8 +100,8 @@ pub enum OpenError {
     #[error("could not read the certificates of the authorities to trust")]
     Authorities(#[source] io::Error),
     /// The server cannot be reached, or refuses.
-    #[error("could not use the database")]
-    Database(#[source] StoreError),
+    #[error("{}", .0.reason())]
+    Database(StoreError),
     /// The server is too old.
     #[error("the PostgreSQL server is version {version}, which is older than 15")]
     TooOld {
@@ -109,17 +109,16 @@ pub enum OpenError {
         version: String,
     },
     /// A migration went wrong, and nothing of it was kept.
-    #[error("migration `{name}` failed")]
+    #[error("migration `{name}` failed: {}", reason.reason())]
     Migration {
         /// Which one.
         name: &'static str,
         /// Why.
-        #[source]
-        source: StoreError,
+        reason: StoreError,
     },
     /// The schema does not fit.
-    #[error("the database cannot be used")]
-    Schema(#[source] MigrationError),
+    #[error(transparent)]
+    Schema(MigrationError),
 }
 
 /// A store on a PostgreSQL server.
@@ -203,7 +202,7 @@ struct Driven {
 
 impl Driven {
     async fn open(connector: &Connector) -> Result<Self, OpenError> {
-        let (client, connection) = connector.open().await.map_err(OpenError::Database)?;
+        let (client, connection) = connector.open().await.map_err(|failure| OpenError::Database(failure.into()))?;
         let mut task = JoinSet::new();
         task.spawn(async move {
             let _ = connection.await;

@@ -34,6 +34,7 @@ pub struct Setup {
     home: Option<Home>,
     ignored: Option<String>,
     full_disk: bool,
+    seeded: bool,
 }
 
 /// A folder with a configuration and data, for as long as somebody uses it. Servers that follow each other, or that run
@@ -134,6 +135,13 @@ impl Setup {
         self
     }
 
+    /// Leaves `[seed] demo` at its default also where the configuration has tenants. Without this, tenants of the
+    /// configuration begin with nothing, so that a test sees only what it has made.
+    pub fn seeded(mut self) -> Self {
+        self.seeded = true;
+        self
+    }
+
     /// Starts it with a signal that it does not hear (`XFSZ`, which says that a file has become too large).
     pub fn deaf_to(mut self, signal: &str) -> Self {
         self.ignored = Some(signal.to_owned());
@@ -217,6 +225,9 @@ impl Amalgam {
             if ["AMALGAM_", "AI_AGENT_", "OPENAI_", "ANTHROPIC_"].iter().any(|prefix| text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
+        }
+        if !setup.seeded && setup.toml().contains("[tenants.") {
+            command.env("AMALGAM_SEED_DEMO", "false");
         }
         command.envs(setup.environment);
         let mut child = match command.spawn() {

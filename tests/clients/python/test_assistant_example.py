@@ -208,3 +208,27 @@ def test_the_chat_runs_as_its_readme_says(url, tmp_path):
         check=False,
     )
     assert "no more than 100 characters" in refused.stdout, refused
+
+
+@pytest.mark.parametrize("name", ["get_course_detail", "get_course_recommendation", "a_tool_of_the_tenant"])
+@pytest.mark.parametrize(
+    "output",
+    [
+        None,
+        5,
+        "text",
+        [],
+        {},
+        {"error": "Not run: this call was made before with the same arguments.", "suppressed": True},
+        {"course": None},
+        {"course": {"id": 1, "title": "Only a title"}},
+        {"results": "none"},
+        {"results": [None, {}, {"id": 1, "title": "Only a title", "description": None}]},
+    ],
+)
+def test_any_tool_result_is_rendered(name, output):
+    # right B2
+    drawn = render({"message": "Hello.", "tool_results": [{"id": "call_1", "name": name, "output": output}]})
+    assert drawn.startswith("Hello.")
+    if isinstance(output, dict) and "error" in output:
+        assert output["error"] in drawn

@@ -59,8 +59,8 @@ struct DecideArgs {
 #[derive(Debug, Args)]
 struct Common {
     /// The tenant, by its number
-    #[arg(long, value_name = "ID", alias = "tenant")]
-    company_id: i64,
+    #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
+    tenant_id: i64,
     #[command(flatten)]
     config: ConfigArgs,
     /// Print JSON
@@ -71,8 +71,8 @@ struct Common {
 pub(crate) async fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { pending, common } => {
-            let desk = Desk::open(common.config).await?;
-            let (scope, now_ms) = (desk.administrator(common.company_id).await?, now_ms());
+            let desk = Desk::look(common.config).await?;
+            let (scope, now_ms) = (desk.administrator(common.tenant_id).await?, now_ms());
             let approvals = all(&*desk.store, &scope, pending, now_ms).await?;
             match common.json {
                 true => say_list(approvals.iter().map(|one| show_approval(one, now_ms)))?,
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
 
 async fn decide(args: DecideArgs, approve: bool) -> anyhow::Result<()> {
     let desk = Desk::open(args.common.config).await?;
-    let (scope, now_ms) = (desk.administrator(args.common.company_id).await?, now_ms());
+    let (scope, now_ms) = (desk.administrator(args.common.tenant_id).await?, now_ms());
     let admin = scope.admin().context("the operator administers every tenant")?;
     let decision = Decision { approve, reason: args.reason, by: scope.user().to_owned(), at_ms: now_ms };
     let decided = desk.store.decide_as_admin(admin, &args.id, decision).await?;

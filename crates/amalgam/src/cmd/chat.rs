@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use http::StatusCode;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
@@ -44,6 +46,9 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
     let place = Place::read(&args.url)?;
     let asks = io::stdin().is_terminal() && !args.json;
     let mut screen = if args.json { Screen::data() } else { Screen::people() };
+    if let Some(agent) = &args.agent {
+        check_agent(&place, &args, agent).await?;
+    }
     let mut code = ExitCode::SUCCESS;
     loop {
         if asks {
@@ -68,6 +73,28 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
+/// Refuses an agent that the tenant does not have: the assistant's door would answer without any profile.
+async fn check_agent(place: &Place, args: &ChatArgs, agent: &str) -> anyhow::Result<()> {
+    let slug = utf8_percent_encode(agent, NON_ALPHANUMERIC);
+    let get = |path: String| async move { call::get(place, key(args), args.user.as_deref(), &path).await };
+    let (mut status, card) = get(format!("/v1/models/{slug}")).await?;
+    // A model goes before a profile of its name there; an administrator can tell whether there is one too.
+    if status == StatusCode::OK && card["capabilities"]["wire"] != "profile" {
+        (status, _) = get(format!("/admin/profiles/{slug}")).await?;
+    }
+    // Whatever else is wrong is told when something is said.
+    match status {
+        StatusCode::NOT_FOUND => {
+            bail!("the tenant has no active agent `{agent}`; `amalgam check --tenant ID` lists them")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn key(args: &ChatArgs) -> Option<&str> {
+    args.key.as_ref().map(|key| key.expose_secret()).filter(|key| !key.is_empty())
+}
+
 /// Says something, and shows the answer as it comes.
 async fn answer(place: &Place, args: &ChatArgs, message: &str, screen: &mut Screen) -> anyhow::Result<()> {
     let mut body = json!({"message": message});
@@ -77,8 +104,7 @@ async fn answer(place: &Place, args: &ChatArgs, message: &str, screen: &mut Scre
     if let Some(course_id) = args.course_id {
         body["metadata"] = json!({"course_id": course_id});
     }
-    let key = args.key.as_ref().map(|key| key.expose_secret()).filter(|key| !key.is_empty());
-    let mut call = Call::start(place, key, args.user.as_deref(), &body).await?;
+    let mut call = Call::start(place, key(args), args.user.as_deref(), &body).await?;
     while let Some(event) = call.next().await? {
         match event {
             Event::Delta(text) => screen.text(&text)?,
@@ -98,7 +124,7 @@ fn secret(text: &str) -> Result<SecretString, String> {
 }
 
 /// What a server says that did not take a message: `detail`, or what is wrong by field.
-fn refusal(status: http::StatusCode, body: &[u8]) -> String {
+fn refusal(status: StatusCode, body: &[u8]) -> String {
     let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
         return format!("the server answered {status}");
     };
@@ -118,8 +144,6 @@ fn refusal(status: http::StatusCode, body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
-
     use super::*;
 
     #[test]

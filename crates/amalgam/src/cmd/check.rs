@@ -18,7 +18,7 @@ use assistant::Assistant;
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Show what counts for the assistant of this tenant too, by its number
-    #[arg(long, value_name = "ID", alias = "company-id")]
+    #[arg(long, value_name = "ID", visible_alias = "company-id")]
     tenant: Option<i64>,
     #[command(flatten)]
     config: ConfigArgs,

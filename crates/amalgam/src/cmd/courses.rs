@@ -46,8 +46,8 @@ struct ImportArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The tenant, by its number
-    #[arg(long, value_name = "ID", alias = "tenant")]
-    company_id: i64,
+    #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
+    tenant_id: i64,
     /// Write nothing if any row is bad
     #[arg(long)]
     all_or_nothing: bool,
@@ -61,8 +61,8 @@ struct ImportArgs {
 #[derive(Debug, Args)]
 struct ListArgs {
     /// The tenant, by its number
-    #[arg(long, value_name = "ID", alias = "tenant")]
-    company_id: i64,
+    #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
+    tenant_id: i64,
     /// What is looked for
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
@@ -88,14 +88,14 @@ async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let contents = courses::read(&bytes, format);
     let bad = contents.faults.len() + contents.untold;
     let desk = Desk::open(args.config).await?;
-    if desk.store.tenant(Operator::of_this_process(), args.company_id).await?.is_none() {
-        bail!("there is no tenant {}", args.company_id);
+    if desk.store.tenant(Operator::of_this_process(), args.tenant_id).await?.is_none() {
+        bail!("there is no tenant {}", args.tenant_id);
     }
     let imported = match args.all_or_nothing && bad > 0 {
         true => Imported::default(),
         false => {
             let at_once = if args.all_or_nothing { usize::MAX } else { AT_ONCE };
-            write(&*desk.store, args.company_id, &contents.courses, at_once).await?
+            write(&*desk.store, args.tenant_id, &contents.courses, at_once).await?
         }
     };
     match args.json {
@@ -137,8 +137,8 @@ fn tell_faults(file: &Path, contents: &Contents) {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
-    let desk = Desk::open(args.config).await?;
-    let scope = desk.administrator(args.company_id).await?;
+    let desk = Desk::look(args.config).await?;
+    let scope = desk.administrator(args.tenant_id).await?;
     let words = args.query.as_deref().map(search::words).unwrap_or_default();
     let mut found: Vec<Course> = Vec::new();
     loop {

@@ -7,9 +7,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_core::{Operator, Seal as _, Store};
+use amalgam_core::{Operator, Seal, Store};
 use amalgam_models::reach;
 use amalgam_server::{SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
@@ -24,6 +25,7 @@ use crate::cli::ConfigArgs;
 use crate::config::{Choice as _, Config, Mcp, Reached, Sources, StoreUrl, Upstream};
 use crate::storage::{self, Look};
 use crate::terminal::{say, say_json};
+use crate::wire_up::{self, SystemClock};
 
 /// A neighbour on the same machine that takes longer is not going to answer.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
@@ -97,10 +99,27 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     for upstream in &config.upstreams {
         findings.push(upstream_finding(upstream).await);
     }
+    findings.extend(door_models(&config).await);
     for mcp in &config.mcp {
         findings.push(mcp_finding(mcp).await);
     }
     findings
+}
+
+/// Which model the doors use whose callers name none.
+async fn door_models(config: &Config) -> Vec<Finding> {
+    // Upstreams are only asked what they have, so that nothing is sealed.
+    let seal: Arc<dyn Seal> = Arc::new(Sealer::new(&KeyRing::temporary()));
+    let Ok(names) = wire_up::names(config, &seal, &SystemClock) else { return Vec::new() };
+    let model = names.door_model(config).await;
+    let finding = |check: &str| match (&model.upstream, &model.missing_key) {
+        (Some(_), None) => Finding::ok(check, &model),
+        (Some(_), Some(variable)) => {
+            Finding::warn(check, format!("{model}, without its key"), format!("set {variable}"))
+        }
+        (None, _) => Finding::warn(check, &model, "set `[assistant] model` to a model that an upstream has"),
+    };
+    vec![finding("assistant door"), finding("execute door")]
 }
 
 async fn port(listen: SocketAddr) -> Finding {
@@ -110,7 +129,9 @@ async fn port(listen: SocketAddr) -> Finding {
         Ok(_) => Finding::ok(&check, format!("{listen} is free")),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             if is_amalgam(listen).await {
-                Finding::ok(&check, format!("amalgam is serving on {listen}"))
+                let detail =
+                    format!("another amalgam serves on {listen}: 'amalgam serve' with this configuration fails");
+                Finding::warn(&check, detail, "stop that server first, or choose another address with --listen")
             } else {
                 let hint = "stop the other program, or choose another address with --listen";
                 Finding::fail(&check, format!("{listen} is taken by another program"), hint)
@@ -188,7 +209,7 @@ fn store_findings(url: &StoreUrl, look: Look) -> Vec<Finding> {
             [fine].into_iter().chain(warnings.iter().map(|warning| Finding::warn(CHECK, warning, hint))).collect()
         }
         Look::Unusable(error) => {
-            vec![Finding::fail(CHECK, format!("{error:#}"), "check store.url and whether the database can be reached")]
+            vec![Finding::fail(CHECK, format!("{error:#}"), storage::remedy(&error))]
         }
     }
 }

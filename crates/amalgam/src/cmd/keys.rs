@@ -34,7 +34,7 @@ enum Action {
     /// List keys, without themselves
     List {
         /// Only those of this tenant
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", visible_alias = "company-id")]
         tenant: Option<i64>,
         #[command(flatten)]
         common: Common,
@@ -57,7 +57,7 @@ enum Action {
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// The tenant's number
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", visible_alias = "company-id")]
     tenant: i64,
     /// What it may do: use (the doors), admin (its tenant), operator (all tenants); may be repeated [default: use]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = right)]
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Create(args) => create(args).await?,
         Action::List { tenant, common } => {
-            let keys = all(&*Desk::open(common.config).await?.store, tenant).await?;
+            let keys = all(&*Desk::look(common.config).await?.store, tenant).await?;
             match common.json {
                 true => say_json(&json!({"object": "list", "data": keys.iter().map(as_json).collect::<Vec<_>>()}))?,
                 false => say(as_table(&keys))?,

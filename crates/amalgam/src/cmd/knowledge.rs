@@ -46,8 +46,8 @@ enum Action {
 #[derive(Debug, Args)]
 struct Place {
     /// The tenant, by its number; may be left out where there is only one
-    #[arg(long, value_name = "ID", alias = "tenant")]
-    company_id: Option<i64>,
+    #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
+    tenant_id: Option<i64>,
     #[command(flatten)]
     config: ConfigArgs,
     /// Print JSON
@@ -93,15 +93,14 @@ struct Shelf {
 }
 
 impl Shelf {
-    async fn open(company_id: Option<i64>, config: ConfigArgs) -> anyhow::Result<Self> {
-        let desk = Desk::open(config).await?;
+    async fn open(tenant_id: Option<i64>, desk: Desk) -> anyhow::Result<Self> {
         let operator = Operator::of_this_process();
-        let tenant_id = match company_id {
+        let tenant_id = match tenant_id {
             Some(id) => desk.store.tenant(operator, id).await?.with_context(|| format!("there is no tenant {id}"))?.id,
             None => match desk.store.tenants(operator, None, 2).await?.as_slice() {
                 [only] => only.id,
                 [] => bail!("there is no tenant yet; the first start of the server makes one"),
-                _ => bail!("there are several tenants: say with --company-id which one is meant"),
+                _ => bail!("there are several tenants: say with --tenant which one is meant"),
             },
         };
         Ok(Self { desk, tenant_id })
@@ -122,7 +121,7 @@ impl Shelf {
 }
 
 async fn list(place: Place) -> anyhow::Result<ExitCode> {
-    let shelf = Shelf::open(place.company_id, place.config).await?;
+    let shelf = Shelf::open(place.tenant_id, Desk::look(place.config).await?).await?;
     let collections = shelf.store().collections_within(shelf.within()).await?;
     match place.json {
         true => say_list(collections.iter().map(show_collection))?,
@@ -144,7 +143,7 @@ async fn list(place: Place) -> anyhow::Result<ExitCode> {
 }
 
 async fn documents(collection: &str, place: Place) -> anyhow::Result<ExitCode> {
-    let shelf = Shelf::open(place.company_id, place.config).await?;
+    let shelf = Shelf::open(place.tenant_id, Desk::look(place.config).await?).await?;
     shelf.collection(collection).await?.with_context(|| no_such(collection))?;
     let mut documents: Vec<DocumentRecord> = Vec::new();
     loop {
@@ -174,7 +173,7 @@ async fn documents(collection: &str, place: Place) -> anyhow::Result<ExitCode> {
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     let DeleteArgs { collection, source, place } = args;
-    let shelf = Shelf::open(place.company_id, place.config).await?;
+    let shelf = Shelf::open(place.tenant_id, Desk::open(place.config).await?).await?;
     let known = shelf.collection(&collection).await?.with_context(|| no_such(&collection))?;
     let mut progress = Progress::of("documents", usize::try_from(known.documents).unwrap_or(usize::MAX));
     let mut courtesy = Courtesy::on(&shelf.desk.config.store);

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use amalgam_store::migrate::MigrationStatus;
+use amalgam_store::migrate::{MigrationProblem, MigrationStatus};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -30,9 +30,14 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
     if args.status {
         match args.json {
             true => say_json(&as_json(&config.store.to_string(), &before, &[]))?,
-            false => say(as_table(&before))?,
+            false => {
+                tell(format_args!("store: {}", config.store));
+                say(as_table(&before))?;
+            }
         }
-        return Ok(ExitCode::SUCCESS);
+        // A database that `serve` would refuse makes the command fail.
+        let usable = before.iter().all(|migration| migration.problem.is_none());
+        return Ok(if usable { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) });
     }
     let opened = storage::open(&config.store, config.pool, For::Command).await?;
     for warning in &opened.warnings {
@@ -50,12 +55,28 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn as_table(status: &[MigrationStatus]) -> String {
-    let state = |applied: bool| if applied { "applied" } else { "pending" }.to_owned();
-    let row = |one: &MigrationStatus| [one.version.to_string(), one.name.clone(), state(one.applied)];
+    let state = |one: &MigrationStatus| match (one.problem, one.applied) {
+        (Some(MigrationProblem::Changed), _) => "applied, but its checksum is not that of this binary",
+        (Some(MigrationProblem::Unknown), _) => "applied, but unknown to this binary",
+        (None, true) => "applied",
+        (None, false) => "pending",
+    };
+    let row = |one: &MigrationStatus| [one.version.to_string(), one.name.clone(), state(one).to_owned()];
     table(["version", "name", "state"], &status.iter().map(row).collect::<Vec<_>>())
 }
 
 fn as_json(store: &str, status: &[MigrationStatus], now: &[&str]) -> Value {
-    let one = |one: &MigrationStatus| json!({"version": one.version, "name": one.name, "applied": one.applied});
+    let problem = |problem: MigrationProblem| match problem {
+        MigrationProblem::Changed => "checksum",
+        MigrationProblem::Unknown => "unknown",
+    };
+    let one = |one: &MigrationStatus| {
+        json!({
+            "version": one.version,
+            "name": one.name,
+            "applied": one.applied,
+            "problem": one.problem.map(problem),
+        })
+    };
     json!({"store": store, "migrations": status.iter().map(one).collect::<Vec<_>>(), "applied_now": now})
 }

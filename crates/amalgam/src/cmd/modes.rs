@@ -54,8 +54,8 @@ enum Action {
 #[derive(Debug, Args)]
 struct Place {
     /// The tenant, by its number
-    #[arg(long, value_name = "ID", alias = "tenant")]
-    company_id: i64,
+    #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
+    tenant_id: i64,
     #[command(flatten)]
     config: ConfigArgs,
     /// Print JSON
@@ -66,11 +66,11 @@ struct Place {
 pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { place } => {
-            let (counter, json) = Counter::open(place).await?;
+            let (counter, json) = Counter::look(place).await?;
             list(&counter, json).await?;
         }
         Action::Show { name, place } => {
-            let (counter, _) = Counter::open(place).await?;
+            let (counter, _) = Counter::look(place).await?;
             let found = counter.modes().mode(&counter.scope, &name).await?;
             say_as_written(found.show().raw().text())?;
         }
@@ -106,10 +106,20 @@ struct Counter {
 }
 
 impl Counter {
-    /// Opens the store; whether JSON is to be printed.
+    /// Opens the store to change something; whether JSON is to be printed.
     async fn open(place: Place) -> anyhow::Result<(Self, bool)> {
-        let desk = Desk::open(place.config).await?;
-        let scope = desk.administrator(place.company_id).await?;
+        let desk = Desk::open(place.config.clone()).await?;
+        Self::of(desk, place).await
+    }
+
+    /// Opens the store to read from it alone.
+    async fn look(place: Place) -> anyhow::Result<(Self, bool)> {
+        let desk = Desk::look(place.config.clone()).await?;
+        Self::of(desk, place).await
+    }
+
+    async fn of(desk: Desk, place: Place) -> anyhow::Result<(Self, bool)> {
+        let scope = desk.administrator(place.tenant_id).await?;
         Ok((Self { desk, scope }, place.json))
     }
 

@@ -1,9 +1,9 @@
-//! `amalgam reset`: removes what turns have written, or everything. Asks before.
+//! `amalgam reset`: removes what turns have written, with what assistants are made of, or everything. Asks before.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 
-use amalgam_core::Operator;
+use amalgam_core::{Operator, Store, store::Reset};
 use amalgam_server::SEALED_MEMORIES;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -18,9 +18,15 @@ pub(crate) struct ResetArgs {
     /// What to remove
     #[arg(value_enum)]
     what: What,
-    /// Do not ask
+    /// Only of this tenant, by its number; may be repeated
+    #[arg(long, value_name = "ID", visible_alias = "company-id")]
+    tenant: Vec<i64>,
+    /// Do not ask; `everything` needs --confirm instead
     #[arg(long)]
     yes: bool,
+    /// Do not ask: the name of the store, such as amalgam.db
+    #[arg(long, value_name = "NAME")]
+    confirm: Option<String>,
     #[command(flatten)]
     config: ConfigArgs,
     /// Print JSON
@@ -30,19 +36,23 @@ pub(crate) struct ResetArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Threads with assistants, sessions, responses, conversations, files, transcripts, events of all tenants
+    /// Threads with assistants, sessions, responses, conversations, files, transcripts, events
     Runtime,
-    /// Everything: tenants, keys, profiles, modes, tools, settings, courses and knowledge too
+    /// The same with the profiles, tools and settings of assistants; `seed` restores them
     All,
+    /// The whole store: tenants, keys, modes, courses and knowledge too
+    Everything,
 }
 
 impl What {
-    fn told(self) -> &'static str {
+    fn described(self) -> &'static str {
         match self {
-            Self::Runtime => {
-                "all threads, sessions, responses, conversations, files, transcripts and events of all tenants"
-            }
+            Self::Runtime => "all threads, sessions, responses, conversations, files, transcripts and events",
             Self::All => {
+                "all threads, sessions, responses, conversations, files, transcripts and events, and all profiles, tools \
+                 and settings of assistants"
+            }
+            Self::Everything => {
                 "everything: all tenants, keys, threads, sessions, responses, conversations, files, profiles, modes, tools, \
                  settings, courses and knowledge"
             }
@@ -51,36 +61,81 @@ impl What {
 }
 
 pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
-    let desk = Desk::open(args.config).await?;
-    if !args.yes && !confirmed(args.what, &desk.config.store.to_string())? {
+    if args.what == What::Everything && !args.tenant.is_empty() {
+        bail!("'reset everything' is about the whole store; 'reset all' and 'reset runtime' take --tenant");
+    }
+    let desk = Desk::open(args.config.clone()).await?;
+    for id in &args.tenant {
+        if desk.store.tenant(Operator::of_this_process(), *id).await?.is_none() {
+            bail!("there is no tenant {id}");
+        }
+    }
+    if !confirmed(&args, &desk)? {
         tell("nothing was removed");
         return Ok(ExitCode::from(crate::FAILURE));
     }
     let operator = Operator::of_this_process();
-    // Servers that run have what is remembered of keys in memory: a store without it would make another.
-    let mut memories = Vec::new();
-    for name in SEALED_MEMORIES {
-        memories.extend(desk.store.remembered(operator, name).await?.map(|text| (name, text)));
-    }
-    desk.store.reset(operator, args.what == What::All).await?;
-    for (name, text) in memories {
-        desk.store.remember(operator, name, &text, true).await?;
+    match args.what {
+        What::Runtime => desk.store.reset(operator, Reset::Runtime(args.tenant.clone())).await?,
+        What::All => desk.store.reset(operator, Reset::Assistants(args.tenant.clone())).await?,
+        What::Everything => everything(&*desk.store, operator).await?,
     }
     let what = args.what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     match (args.json, args.what) {
-        (true, _) => say_json(&json!({"reset": what}))?,
+        (true, _) => say_json(&json!({"reset": what, "tenants": args.tenant}))?,
         (false, What::Runtime) => say("removed")?,
-        (false, What::All) => say("removed; the next start of a server makes the first tenant and prints its key")?,
+        (false, What::All) => {
+            say("removed; 'amalgam seed profiles' and 'amalgam seed configs' restore the assistants")?
+        }
+        (false, What::Everything) => {
+            say("removed; the next start of a server makes the first tenant and prints its key")?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn confirmed(what: What, store: &str) -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() {
-        bail!("this removes {} in {store}; say --yes where nobody can be asked", what.told());
+/// Servers that run have what is remembered of keys in memory: a store without it would make another.
+async fn everything(store: &dyn Store, operator: Operator) -> anyhow::Result<()> {
+    let mut memories = Vec::new();
+    for name in SEALED_MEMORIES {
+        memories.extend(store.remembered(operator, name).await?.map(|text| (name, text)));
     }
-    tell(format_args!("This removes {} in {store}.\nType yes to go on:", what.told()));
+    store.reset(operator, Reset::Everything).await?;
+    for (name, text) in memories {
+        store.remember(operator, name, &text, true).await?;
+    }
+    Ok(())
+}
+
+/// Whether the operator means it: `--yes`, `--confirm NAME`, or the answer to a question.
+fn confirmed(args: &ResetArgs, desk: &Desk) -> anyhow::Result<bool> {
+    let (store, name) = (&desk.config.store, desk.config.store.name());
+    if let Some(confirm) = &args.confirm {
+        return match *confirm == name {
+            true => Ok(true),
+            false => bail!("--confirm says '{confirm}', but the store {store} is called '{name}'"),
+        };
+    }
+    let everything = args.what == What::Everything;
+    if args.yes && !everything {
+        return Ok(true);
+    }
+    let whose = match args.tenant.as_slice() {
+        [] => "of all tenants".to_owned(),
+        [one] => format!("of tenant {one}"),
+        several => format!("of the tenants {}", several.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    let removes = match everything {
+        true => args.what.described().to_owned(),
+        false => format!("{} {whose}", args.what.described()),
+    };
+    let (flag, word) =
+        if everything { (format!("--confirm {name}"), name) } else { ("--yes".to_owned(), "yes".to_owned()) };
+    if !io::stdin().is_terminal() {
+        bail!("this removes {removes} in {store}; say {flag} where there is no terminal to ask on");
+    }
+    tell(format_args!("This removes {removes} in {store}.\nType {word} to go on:"));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    Ok(answer.trim() == "yes")
+    Ok(answer.trim() == word)
 }

@@ -2,9 +2,10 @@
 //! is written, and twice is as good as once.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use amalgam_core::{
-    Operator, Store,
+    Operator, Seal, Store,
     assistant::{
         catalog::{PROFILES, TOOLS, ToolSeed},
         settings::Fill,
@@ -21,6 +22,7 @@ use crate::progress::Progress;
 use crate::seeding::{self, Outcome};
 use crate::table::table;
 use crate::terminal::{say, say_json};
+use crate::wire_up::{self, SystemClock};
 
 #[derive(Debug, Args)]
 pub(crate) struct SeedArgs {
@@ -74,11 +76,11 @@ pub(crate) struct SeedConfigsArgs {
 #[group(required = true, multiple = false)]
 struct Targets {
     /// The tenant, by its number; may be repeated
-    #[arg(long, value_name = "ID", alias = "tenant")]
-    company_id: Vec<i64>,
+    #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
+    tenant_id: Vec<i64>,
     /// All tenants
-    #[arg(long)]
-    all_companies: bool,
+    #[arg(long, visible_alias = "all-companies")]
+    all_tenants: bool,
 }
 
 #[derive(Debug, Args)]
@@ -129,7 +131,7 @@ pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode>
     let tools = put_tools(&*desk.store, &TOOLS).await?;
     let mut rows: Vec<[String; 4]> = Vec::new();
     let mut told: Vec<Value> = Vec::new();
-    let mut progress = Progress::of("companies", targets.len());
+    let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
         let mut seeded = Vec::new();
         for seed in PROFILES {
@@ -143,13 +145,13 @@ pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode>
             ]);
             seeded.push(json!({"slug": profile.slug, "version": profile.version, "outcome": outcome.name()}));
         }
-        told.push(json!({"company_id": tenant_id, "profiles": seeded}));
+        told.push(json!({"tenant_id": tenant_id, "profiles": seeded}));
         progress.add(1);
     }
     drop(progress);
     match args.common.json {
         true => say_json(&json!({"object": "list", "tools": tools_as_json(&tools), "data": told}))?,
-        false => say(table(["company", "profile", "version", "outcome"], &rows))?,
+        false => say(table(["tenant", "profile", "version", "outcome"], &rows))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -157,23 +159,28 @@ pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode>
 pub(crate) async fn configs(args: SeedConfigsArgs) -> anyhow::Result<ExitCode> {
     let desk = Desk::open(args.common.config).await?;
     let targets = targets(&*desk.store, args.targets).await?;
-    let values = seeding::config_values(&desk.config);
+    let mut values = seeding::config_values(&desk.config);
+    if values.model.is_none() {
+        let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&desk.config)?);
+        let names = wire_up::names(&desk.config, &seal, &SystemClock)?;
+        values.model = Some(names.door_model(&desk.config).await.model).filter(|model| !model.is_empty());
+    }
     let fill = if args.overwrite { Fill::Overwrite } else { Fill::Empty };
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut told: Vec<Value> = Vec::new();
-    let mut progress = Progress::of("companies", targets.len());
+    let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
         let changed = seeding::settings_of(&*desk.store, tenant_id, &values, fill, now_ms()).await?;
         let changed = changed.with_context(|| format!("there is no tenant {tenant_id}"))?;
         let names = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
         rows.push([tenant_id.to_string(), names]);
-        told.push(json!({"company_id": tenant_id, "changed": changed}));
+        told.push(json!({"tenant_id": tenant_id, "changed": changed}));
         progress.add(1);
     }
     drop(progress);
     match args.common.json {
         true => say_json(&json!({"object": "list", "data": told}))?,
-        false => say(table(["company", "changed"], &rows))?,
+        false => say(table(["tenant", "changed"], &rows))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -199,10 +206,10 @@ async fn put_tools(store: &dyn Store, seeds: &[ToolSeed]) -> anyhow::Result<Vec<
 
 /// The tenants that are meant, each once, all of which exist.
 async fn targets(store: &dyn Store, targets: Targets) -> anyhow::Result<Vec<i64>> {
-    if targets.all_companies {
+    if targets.all_tenants {
         return Ok(tenants::all(store).await?.iter().map(|tenant| tenant.id).collect());
     }
-    let mut ids = targets.company_id;
+    let mut ids = targets.tenant_id;
     ids.sort_unstable();
     ids.dedup();
     let mut unknown = Vec::new();

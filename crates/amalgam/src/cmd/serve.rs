@@ -41,7 +41,8 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Links in answers name the port, which may be any free one.
     let main = Door::bind(config.server.listen)?;
-    let Joined { app, engine, admission, auth, tools, life, first_key } = wire_up::join(&config, main.bound).await?;
+    let Joined { app, names, engine, admission, auth, tools, life, first_key } =
+        wire_up::join(&config, main.bound).await?;
     let runner = Arc::new(QueueRunner::new(&app));
     engine.be_born(life).await.context("making this process known to the store")?;
     // Where other machines come in, the administration has a door of its own.
@@ -89,7 +90,18 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         engine.rest().await;
         report
     };
-    let life = async { tokio::join!(engine.live(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.keep_books()) };
+    // An upstream may have to be asked what it has, which must not hold up the start.
+    let announced = async {
+        let model = names.door_model(&config).await;
+        let doors = "the assistant (/api/v2/ai-agent) and execute (/api/agent) doors";
+        match (&model.upstream, &model.missing_key) {
+            (Some(_), None) => info!("{doors} use {model}, unless a tenant or profile names another"),
+            (Some(_), Some(variable)) => warn!("{doors} use {model}, whose key {variable} is not set"),
+            (None, _) => warn!("{doors} have {model}; set `[assistant] model`"),
+        }
+    };
+    let life =
+        async { tokio::join!(engine.live(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.keep_books(), announced) };
     // Only the work ends; the others go on for as long as it does.
     let report = tokio::select! {
         report = working => Some(report),

@@ -78,7 +78,7 @@ pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
             show(&tenant, common.json)?;
         }
         Action::List { common } => {
-            let tenants = all(&*Desk::open(common.config).await?.store).await?;
+            let tenants = all(&*Desk::look(common.config).await?.store).await?;
             match common.json {
                 true => say_json(&json!({"object": "list", "data": tenants.iter().map(as_json).collect::<Vec<_>>()}))?,
                 false => say(as_table(&tenants))?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use amalgam_core::{Clock, Scope, Seal, duration_to_text, store::BankTool};
 use amalgam_server::{Bank, Whose};
+use amalgam_store::Sealer;
 use amalgam_tools::Registry;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -80,8 +81,14 @@ enum Action {
 #[derive(Debug, Args)]
 struct Place {
     /// The tenant, by its number
-    #[arg(long, value_name = "ID", alias = "tenant", required_unless_present = "common", conflicts_with = "common")]
-    company_id: Option<i64>,
+    #[arg(
+        long = "tenant",
+        value_name = "ID",
+        visible_alias = "company-id",
+        required_unless_present = "common",
+        conflicts_with = "common"
+    )]
+    tenant_id: Option<i64>,
     /// The installation's common tools, for all tenants
     #[arg(long)]
     common: bool,
@@ -95,11 +102,11 @@ struct Place {
 pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { place } => {
-            let (counter, json) = Counter::open(place).await?;
+            let (counter, json) = Counter::look(place).await?;
             list(&counter, json).await
         }
         Action::Show { name, place } => {
-            let (counter, _) = Counter::open(place).await?;
+            let (counter, _) = Counter::look(place).await?;
             let tool = counter.bank().tool(&counter.scope, counter.whose, &name).await?;
             say_as_written(counter.bank().show(&tool).raw().text())?;
             Ok(ExitCode::SUCCESS)
@@ -119,7 +126,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Action::Statistics { name, since, place } => {
-            let (counter, _) = Counter::open(place).await?;
+            let (counter, _) = Counter::look(place).await?;
             let bank = counter.bank();
             let tool = bank.tool(&counter.scope, counter.whose, &name).await?;
             let found = bank.statistics(&counter.scope, &tool, since.saturating_mul(1000)).await?;
@@ -144,14 +151,26 @@ struct Counter {
 }
 
 impl Counter {
-    /// Opens the store; whether JSON is to be printed.
+    /// Opens the store to change something; whether JSON is to be printed.
     async fn open(place: Place) -> anyhow::Result<(Self, bool)> {
-        let desk = Desk::open(place.config).await?;
-        let (scope, whose) = match place.company_id {
+        let desk = Desk::open(place.config.clone()).await?;
+        let seal = wire_up::sealer(&desk.config)?;
+        Self::of(desk, seal, place).await
+    }
+
+    /// Opens the store to read from it alone: neither a database nor a master key is made.
+    async fn look(place: Place) -> anyhow::Result<(Self, bool)> {
+        let desk = Desk::look(place.config.clone()).await?;
+        let seal = wire_up::existing_sealer(&desk.config)?;
+        Self::of(desk, seal, place).await
+    }
+
+    async fn of(desk: Desk, seal: Sealer, place: Place) -> anyhow::Result<(Self, bool)> {
+        let (scope, whose) = match place.tenant_id {
             Some(tenant_id) => (desk.administrator(tenant_id).await?, Whose::Own),
             None => (desk.operator(), Whose::Common),
         };
-        let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&desk.config)?);
+        let seal: Arc<dyn Seal> = Arc::new(seal);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let names = wire_up::names(&desk.config, &seal, &*clock)?;
         let knowledge = wire_up::knowledge(&desk.store, &names);

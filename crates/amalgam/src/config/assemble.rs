@@ -83,6 +83,9 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
     let models = entries(reader, Section::Models, model);
     let mcp = entries(reader, Section::Mcp, mcp).into_iter().flatten().collect();
+    let assistant_model: Option<String> = reader.optional(&At::section(Section::Assistant), "model");
+    let mut assistant = assistant::read(&sources.env, reader);
+    assistant.model = assistant.model.or_else(|| assistant_model.clone());
     Config {
         file: sources.file.as_ref().map(|file| file.path.clone()),
         data,
@@ -101,8 +104,17 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         execute: execute(reader),
         limits: limits(reader),
         egress: egress(reader),
-        assistant: assistant::read(&sources.env, reader),
+        assistant,
+        has_upstreams: is_declared(reader, Section::Upstreams),
+        assistant_model,
+        seed_demo: reader.value(&At::section(Section::Seed), "demo"),
     }
+}
+
+/// Whether a section has entries of the file or the environment, beside the one that stands in for them.
+fn is_declared(reader: &Reader<'_>, section: Section) -> bool {
+    let origins = reader.layers.names(section).map(|name| reader.layers.entry_origin(&At::entry(section, name)));
+    origins.flatten().any(|origin| *origin != Origin::Default)
 }
 
 fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {

@@ -19,6 +19,7 @@ pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
     upstreams(config, reader);
     mcp(config, reader);
     models(config, reader);
+    assistant_model(config, reader);
     fallback_cycles(config, reader);
 }
 
@@ -195,6 +196,26 @@ fn models(config: &Config, reader: &mut Reader<'_>) {
                 reader.warn(&origin, message);
             }
         }
+    }
+}
+
+/// A model for the assistant that no upstream can have is refused, where that is known without asking the upstreams.
+fn assistant_model(config: &Config, reader: &mut Reader<'_>) {
+    let Some(name) = &config.assistant_model else { return };
+    let named = |upstream: &str| config.upstreams.iter().any(|known| known.name == upstream);
+    let lists = config.upstreams.iter().map(|upstream| upstream.remote().map(|remote| &remote.models));
+    let may_serve = lists.into_iter().any(|models| match models {
+        Some(models) => models.is_empty() || models.contains(name),
+        None => name == Kind::Demo.name(),
+    });
+    let configured = config.models.iter().any(|model| model.name == *name);
+    if !may_serve && !configured && !name.split_once('/').is_some_and(|(upstream, _)| named(upstream)) {
+        let at = At::section(Section::Assistant);
+        let hint = did_you_mean(name, config.models.iter().map(|model| model.name.as_str()));
+        reader.fault(
+            reader.origin(&at, "model"),
+            format!("{at} names the model '{name}', which no upstream serves{hint}"),
+        );
     }
 }
 

@@ -8,7 +8,8 @@ use super::choices::{
 };
 use super::schema::Preset::{self, Required, Unset, Value};
 use super::schema::Section::{
-    self, Auth, Egress, Execute, Limits, Mcp, Models, Process, Retention, Server, Store, Tenants, Upstreams,
+    self, Assistant, Auth, Egress, Execute, Limits, Mcp, Models, Process, Retention, Seed, Server, Store, Tenants,
+    Upstreams,
 };
 use super::schema::{Key, Shape};
 
@@ -104,6 +105,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(Mcp, "timeout", Shape::Duration { least: 100, most: 10 * MINUTES }, Value("30s"), "The longest that one call may take."),
     key(Mcp, "tenants", Shape::Ids, Unset("all"), "The numbers of the tenants that may use it."),
 
+    key(Assistant, "model", Shape::Text, Unset("the first of `[models]`, else the first model that an upstream names or lists"), "The model of the assistant and execute doors where neither `AI_AGENT_MODEL` nor the tenant nor the profile names one."),
+
     key(Execute, "casing", Shape::Choice(Casing::NAMES), Value("pascal"), "How names are written in answers of `/api/agent`: `TurnId` or `turnId`. Requests may have either."),
     key(Execute, "unknown_fields", Shape::Choice(UnknownFields::NAMES), Value("refuse"), "What happens to fields of a request to `/api/agent` that nobody knows."),
     key(Execute, "context_tokens", count(0, 1_000_000), Value("8000"), "The most tokens of looked-up knowledge that a turn is given; `0` gives none."),
@@ -141,4 +144,6 @@ pub(crate) const KEYS: &[Key] = &[
     key(Retention, "keep_transcripts", Shape::Choice(KeepTranscripts::NAMES), Value("stored"), "Of which turns they are kept: those that are stored, or none."),
 
     key(Egress, "allow_private", Shape::Targets, Value(""), "Private targets that tools and addresses of images and files may name all the same: `127.0.0.1:9000`, `10.0.0.0/8`, `files.internal:80`."),
+
+    key(Seed, "demo", Shape::Boolean, Value("true"), "Whether the first start on an empty store gives tenant 1 the sample profiles, tools, settings and courses."),
 ];

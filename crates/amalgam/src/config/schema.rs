@@ -14,10 +14,12 @@ pub(crate) enum Section {
     Upstreams,
     Models,
     Mcp,
+    Assistant,
     Execute,
     Limits,
     Retention,
     Egress,
+    Seed,
 }
 
 impl Section {
@@ -30,10 +32,12 @@ impl Section {
         Self::Upstreams,
         Self::Models,
         Self::Mcp,
+        Self::Assistant,
         Self::Execute,
         Self::Limits,
         Self::Retention,
         Self::Egress,
+        Self::Seed,
     ];
 
     /// As it is written in the file and, in capitals, in a variable.
@@ -47,10 +51,12 @@ impl Section {
             Self::Upstreams => "upstreams",
             Self::Models => "models",
             Self::Mcp => "mcp",
+            Self::Assistant => "assistant",
             Self::Execute => "execute",
             Self::Limits => "limits",
             Self::Retention => "retention",
             Self::Egress => "egress",
+            Self::Seed => "seed",
         }
     }
 

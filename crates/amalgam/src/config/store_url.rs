@@ -40,6 +40,20 @@ impl StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// What people call it: the name of the file or of the database.
+    pub(crate) fn name(&self) -> String {
+        let shown = self.to_string();
+        match self {
+            Self::Sqlite(path) => path.file_name().map_or(shown, |name| name.to_string_lossy().into_owned()),
+            Self::Postgres(_) => match shown.trim_start_matches("postgres://").rsplit_once('/') {
+                Some((_, database)) if !database.is_empty() => database.to_owned(),
+                _ => shown,
+            },
+        }
+    }
+}
+
 /// Server and database of an address, without everything that could be secret.
 fn host_of(text: &str) -> Option<String> {
     let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"))?;

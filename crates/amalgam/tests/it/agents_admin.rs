@@ -159,9 +159,9 @@ async fn a_diagnosis_says_what_is_wrong_and_nothing_when_all_is_well() {
             "handler_registered": true,
         });
         assert_eq!((&found["tool"], &found["feature_enabled"]), (&tool, &json!(true)));
-        assert_eq!(found["model"], json!({"name": "gpt-4o-mini", "known": false}));
-        assert_eq!(found["key"], json!({"configured": false, "origin": null}));
-        assert!(words(&found).contains("OPENAI_API_KEY") && words(&found).contains("no profile"), "{found}");
+        assert_eq!(found["model"], json!({"name": Wire::Chat.model(), "known": true}));
+        assert_eq!(found["key"], json!({"configured": true, "origin": "upstream"}));
+        assert!(words(&found).contains("no profile"), "{found}");
 
         office.cli.json(&["seed", "profiles", "--company-id", "1"]);
         let own = json!({"model": Wire::Chat.model(), "upstream": "chat", "api_key": "sk-own"});

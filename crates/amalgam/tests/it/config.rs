@@ -216,6 +216,8 @@ fn doctor_finds_a_sound_machine_sound_and_leaves_nothing_behind() {
             found("store", "ok"),
             found("master key", "ok"),
             found("upstream demo", "ok"),
+            found("assistant door", "ok"),
+            found("execute door", "ok"),
         ]
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -249,6 +251,8 @@ fn doctor_tells_a_taken_port_a_bad_folder_and_an_upstream_that_is_away() {
             found("master key", "ok"),
             found("upstream away", "fail"),
             found("upstream there", "warn"),
+            found("assistant door", "warn"),
+            found("execute door", "warn"),
         ]
     );
     let text = amalgam(folder.path(), &arguments, &[]);
@@ -258,13 +262,16 @@ fn doctor_tells_a_taken_port_a_bad_folder_and_an_upstream_that_is_away() {
 }
 
 #[test]
-fn doctor_knows_a_server_of_ours_on_the_port() {
+fn doctor_says_that_another_amalgam_holds_the_port_and_serve_would_fail() {
+    // right D
     let neighbour =
         Neighbour::answering("HTTP/1.0 200 OK\r\n\r\n{\"openapi\":\"3.1.0\",\"info\":{\"title\":\"Amalgam\"}}");
     let folder = tempfile::tempdir().unwrap();
     let output = amalgam(folder.path(), &["doctor", "--listen", &neighbour.address.to_string()], &[]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(out(&output).contains(&format!("amalgam is serving on {}", neighbour.address)), "{output:?}");
+    let told =
+        format!("another amalgam serves on {}: 'amalgam serve' with this configuration fails", neighbour.address);
+    assert!(out(&output).contains(&told), "{output:?}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ async fn profiles_are_seeded_with_their_tools_for_the_companies_that_are_named()
         let campus = Campus::on(&store, Setup::new()).await;
         let cli = &campus.cli;
         for none in [&["seed", "profiles"][..], &["seed_ai_agent_profiles"], &["seed", "configs"]] {
-            assert!(cli.failure(none).contains("--company-id"), "{}: a target is needed", store.name);
+            assert!(cli.failure(none).contains("--tenant"), "{}: a target is needed", store.name);
         }
         let both = ["seed", "profiles", "--company-id", "1", "--all-companies"];
         assert!(cli.failure(&both).contains("cannot be used with"), "{}", store.name);

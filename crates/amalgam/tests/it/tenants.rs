@@ -132,6 +132,16 @@ async fn reset_asks_first_and_removes_what_it_says() {
         assert_eq!(cli.json(&["keys", "list"])["data"].as_array().unwrap().len(), 1, "keys stay");
 
         cli.json(&["reset", "all", "--yes"]);
+        assert_eq!(cli.json(&["keys", "list"])["data"].as_array().unwrap().len(), 1, "keys stay");
+
+        // right C5: everything goes only with the name of the store.
+        let failure = cli.failure(&["reset", "everything", "--yes"]);
+        let (_, name) = failure.split_once("--confirm ").unwrap();
+        let name = name.split_whitespace().next().unwrap().to_owned();
+        let wrong = cli.failure(&["reset", "everything", "--confirm", "another.db"]);
+        assert!(wrong.contains(&name), "{wrong}");
+        assert_eq!(cli.json(&["tenants", "list"])["data"].as_array().unwrap().len(), 1, "nothing is removed yet");
+        cli.json(&["reset", "everything", "--confirm", &name]);
         assert_eq!(cli.json(&["tenants", "list"])["data"], json!([]));
         // Keys that are made now are known to the server that runs: what their hashes are made with has stayed.
         cli.json(&["tenants", "create", "--name", "again", "--id", "1"]);

@@ -298,6 +298,12 @@ pub trait SessionStore: Send + Sync {
     /// One message of one of the caller's threads, with all that is known about it.
     fn message<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<MessageRecord>>;
 
+    /// The response of the caller whose model's own id of the answer is `provider_id`, the newest if there are several.
+    fn response_of_answer<'a>(&'a self, scope: &'a Scope, provider_id: &'a str) -> Stored<'a, Option<String>>;
+
+    /// The same of any user of a tenant.
+    fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>>;
+
     /// The threads of a tenant, of one user or of all, the newest first, behind `after`.
     fn sessions_within<'a>(
         &'a self,

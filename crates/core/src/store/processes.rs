@@ -24,6 +24,17 @@ pub struct QueuedTurn {
     pub streamed: bool,
 }
 
+/// What [`ProcessStore::reset`] removes. Where tenants are named, only theirs; an empty list stands for all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reset {
+    /// What turns and callers have written: threads, sessions, responses, conversations, files, transcripts.
+    Runtime(Vec<i64>),
+    /// The same, with the profiles, tools and settings of assistants. The common tools go where no tenant is named.
+    Assistants(Vec<i64>),
+    /// Everything, tenants and keys too.
+    Everything,
+}
+
 /// What a dead process left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Buried {
@@ -97,7 +108,6 @@ pub trait ProcessStore: Send + Sync {
     /// Removes a bounded number of rows that need not be kept any longer.
     fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, Pruned>;
 
-    /// Removes everything that turns have written, of all tenants; with `all` also tenants, keys and everything that was
-    /// configured.
-    fn reset(&self, operator: Operator, all: bool) -> Stored<'_, ()>;
+    /// Removes what `what` names.
+    fn reset(&self, operator: Operator, what: Reset) -> Stored<'_, ()>;
 }

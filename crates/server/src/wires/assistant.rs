@@ -15,7 +15,7 @@ mod told;
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, Operator, Scope};
+use amalgam_core::{Fault, FaultKind, Operator, Scope};
 use axum::{
     Router,
     routing::{get, post},
@@ -24,8 +24,9 @@ use axum::{
 use crate::app::App;
 
 pub(in crate::wires) use agent::Agent;
-pub use agent::AssistantSettings;
+pub use agent::{AssistantSettings, with_default_model};
 pub(in crate::wires) use error::AssistantError;
+use error::DISABLED;
 pub(crate) use health::Checks;
 pub(crate) use line::Lines;
 
@@ -49,8 +50,16 @@ pub(super) fn routes() -> Router<Arc<App>> {
     router
 }
 
+/// Refuses callers whose tenant has no assistant: its profiles are closed on every door.
+pub(in crate::wires) async fn require_enabled(app: &App, scope: &Scope) -> Result<(), Fault> {
+    match is_enabled(app, scope).await? {
+        true => Ok(()),
+        false => Err(Fault::new(FaultKind::Forbidden, DISABLED).code("ai_agent_disabled")),
+    }
+}
+
 /// Whether the caller's tenant has an assistant.
-async fn is_enabled(app: &App, scope: &Scope) -> Result<bool, Fault> {
+pub(in crate::wires) async fn is_enabled(app: &App, scope: &Scope) -> Result<bool, Fault> {
     let tenant = app.store.tenant(Operator::of_this_process(), scope.tenant_id()).await?;
     Ok(tenant.is_none_or(|tenant| tenant.ai_agent_enabled))
 }

@@ -76,6 +76,7 @@ impl Connector {
             }
         })
         .await
+        .map_err(|failure| self.unavailable(failure))
     }
 
     async fn set_up(&self) -> Result<Connection, Error> {
@@ -96,15 +97,20 @@ impl Connector {
         })
     }
 
-    /// A connection that the caller drives, without our settings.
-    pub(super) async fn open(&self) -> Result<(Client, tokio_postgres::Connection<Socket, Session>), StoreError> {
+    /// A connection that the caller drives, without our settings. The failure does not name the address.
+    pub(super) async fn open(&self) -> Result<(Client, tokio_postgres::Connection<Socket, Session>), Failure> {
         self.within(async { Ok(self.address.config.connect(self.tls.clone()).await?) }).await
     }
 
-    async fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, StoreError> {
+    /// The failure to connect, with the address that was tried.
+    pub(super) fn unavailable(&self, failure: Failure) -> StoreError {
+        StoreError::Unavailable(format!("{}: {}", self.address, failure.text))
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         match time::timeout(self.wait, work).await {
-            Ok(done) => done.map_err(|failure| failure.into_unavailable(&self.address)),
-            Err(_) => Err(StoreError::Unavailable(format!("{} does not answer", self.address))),
+            Ok(done) => done,
+            Err(_) => Err(Failure { kind: FailureKind::Cut, text: format!("does not answer within {:?}", self.wait) }),
         }
     }
 }
@@ -240,10 +246,6 @@ impl Failure {
     /// What was read cannot have been written by us.
     pub(super) fn broken(text: impl Into<String>) -> Self {
         Self { kind: FailureKind::Broken, text: text.into() }
-    }
-
-    fn into_unavailable(self, address: &Address) -> StoreError {
-        StoreError::Unavailable(format!("{address}: {}", self.text))
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Listener {
 impl Listener {
     /// Begins to listen: nothing that happens from now on is missed.
     pub(super) async fn open(connector: Connector, bells: Arc<Bells>) -> Result<Self, StoreError> {
-        let (client, mut connection) = connector.open().await?;
+        let (client, mut connection) = connector.open().await.map_err(|failure| connector.unavailable(failure))?;
         let begun = async {
             tokio::select! {
                 begun = client.batch_execute("LISTEN amalgam_changed") => begun,

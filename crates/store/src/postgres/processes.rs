@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::PoisonError};
 
 use amalgam_core::{
     Operator, Rights, Scope, StoreError,
-    store::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention, Stored},
+    store::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset, Retention, Stored},
 };
 use bytes::Bytes;
 use tokio_postgres::Row;
@@ -209,9 +209,9 @@ impl ProcessStore for Postgres {
         Box::pin(prune::prune(&self.pool, retention))
     }
 
-    fn reset(&self, _operator: Operator, all: bool) -> Stored<'_, ()> {
+    fn reset(&self, _operator: Operator, what: Reset) -> Stored<'_, ()> {
         Box::pin(async move {
-            prune::reset(&self.pool, all).await?;
+            prune::reset(&self.pool, what).await?;
             self.bells.ring_all();
             Ok(())
         })

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Stem, StoreError,
-    store::{Pruned, Retention},
+    store::{Pruned, Reset, Retention},
 };
 
 use super::{
@@ -72,6 +72,38 @@ statements! {
         TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents";
+    /// What turns of these tenants have written.
+    Operator RESET_RUNTIME_OF = "
+        WITH
+            of_responses AS (DELETE FROM responses WHERE tenant_id = ANY ($1)),
+            of_items AS (DELETE FROM items WHERE tenant_id = ANY ($1)),
+            of_stream_events AS (DELETE FROM stream_events WHERE tenant_id = ANY ($1)),
+            of_transcripts AS (DELETE FROM transcripts WHERE tenant_id = ANY ($1)),
+            of_tool_runs AS (DELETE FROM tool_runs WHERE tenant_id = ANY ($1)),
+            of_approvals AS (DELETE FROM approvals WHERE tenant_id = ANY ($1)),
+            of_idempotency AS (DELETE FROM idempotency WHERE tenant_id = ANY ($1)),
+            of_conversations AS (DELETE FROM conversations WHERE tenant_id = ANY ($1)),
+            of_conversation_items AS (DELETE FROM conversation_items WHERE tenant_id = ANY ($1)),
+            of_session_line AS (DELETE FROM session_line WHERE tenant_id = ANY ($1)),
+            of_message_metadata AS (DELETE FROM message_metadata WHERE tenant_id = ANY ($1)),
+            of_messages AS (DELETE FROM messages WHERE tenant_id = ANY ($1)),
+            of_sessions AS (DELETE FROM sessions WHERE tenant_id = ANY ($1)),
+            of_mode_changes AS (DELETE FROM mode_changes WHERE tenant_id = ANY ($1)),
+            of_agent_steps AS (DELETE FROM agent_steps WHERE tenant_id = ANY ($1)),
+            of_agent_sessions AS (DELETE FROM agent_sessions WHERE tenant_id = ANY ($1)),
+            of_file_contents AS (DELETE FROM file_contents WHERE tenant_id = ANY ($1))
+        DELETE FROM files WHERE tenant_id = ANY ($1)";
+    Operator RESET_ASSISTANTS = "
+        TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
+            conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
+            mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions";
+    /// What the assistants of these tenants are made of.
+    Operator RESET_ASSISTANTS_OF = "
+        WITH
+            of_agent_tools AS (DELETE FROM agent_tools WHERE tenant_id = ANY ($1)),
+            of_agent_configs AS (DELETE FROM agent_configs WHERE tenant_id = ANY ($1)),
+            of_agent_profiles AS (DELETE FROM agent_profiles WHERE tenant_id = ANY ($1))
+        DELETE FROM profile_versions WHERE tenant_id = ANY ($1)";
     Operator RESET_ALL = "
         TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
@@ -124,9 +156,26 @@ async fn prune_responses(pool: &Pool, before_ms: u64) -> Result<u64, StoreError>
     Ok(rows)
 }
 
-/// What turns and callers have written; tenants, keys and what was configured only with `all`. Processes stay: those that
-/// live go on living.
-pub(super) async fn reset(pool: &Pool, all: bool) -> Result<(), StoreError> {
-    let statement = if all { &RESET_ALL } else { &RESET_RUNTIME };
-    pool.repeatably(move |connection: Lease| async move { connection.execute(statement, &[]).await.map(drop) }).await
+/// Removes what `what` names. Processes stay: those that live go on living.
+pub(super) async fn reset(pool: &Pool, what: Reset) -> Result<(), StoreError> {
+    let (statement, of_tenants, tenants) = match what {
+        Reset::Runtime(tenants) => (&RESET_RUNTIME, &[&RESET_RUNTIME_OF][..], tenants),
+        Reset::Assistants(tenants) => (&RESET_ASSISTANTS, &[&RESET_RUNTIME_OF, &RESET_ASSISTANTS_OF][..], tenants),
+        Reset::Everything => (&RESET_ALL, &[][..], Vec::new()),
+    };
+    if tenants.is_empty() {
+        return pool
+            .repeatably(move |connection: Lease| async move { connection.execute(statement, &[]).await.map(drop) })
+            .await;
+    }
+    // Each statement may be run again, so that a connection that breaks between them costs nothing but another try.
+    for statement in of_tenants {
+        let tenants = tenants.clone();
+        pool.repeatably(move |connection: Lease| {
+            let tenants = tenants.clone();
+            async move { connection.execute(statement, &[&tenants]).await.map(drop) }
+        })
+        .await?;
+    }
+    Ok(())
 }

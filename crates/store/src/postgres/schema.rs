@@ -14,8 +14,7 @@ use super::{
 use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus, migrations};
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: &[Migration] =
-    migrations!("postgres": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge");
+pub(super) const MIGRATIONS: &[Migration] = migrations!("postgres": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge", "V006__answers");
 
 /// The oldest server that is supported, as the server writes its version.
 const OLDEST: i32 = 150_000;
@@ -99,7 +98,7 @@ async fn run_pending(client: &mut Client) -> Result<(), OpenError> {
     transaction.batch_execute(HISTORY).await.map_err(failed)?;
     let applied = applied_from(&transaction.query(APPLIED, &[]).await.map_err(failed)?)?;
     for migration in migrate::pending(MIGRATIONS, &applied)? {
-        let script_failed = |source| OpenError::Migration { name: migration.name, source };
+        let script_failed = |reason| OpenError::Migration { name: migration.name, reason };
         transaction.batch_execute(migration.sql).await.map_err(|error| script_failed(unavailable(error)))?;
         let version = i32::try_from(migration.version).expect("migrations have three digits");
         let checksum = migration.checksum();

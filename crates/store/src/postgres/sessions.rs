@@ -48,6 +48,14 @@ statements! {
     Admin MESSAGES_OF_TENANT = "
         SELECT id, session_id, role, content, response_id, created_at FROM messages
         WHERE tenant_id = $1 AND session_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4";
+    Caller RESPONSE_OF_ANSWER = "
+        SELECT value::jsonb->>'turn_id' FROM message_metadata
+        WHERE tenant_id = $1 AND user_id = $2 AND kind = 'model_usage' AND value::jsonb->>'response_id' = $3
+        ORDER BY number DESC LIMIT 1";
+    Admin RESPONSE_OF_ANSWER_WITHIN = "
+        SELECT value::jsonb->>'turn_id' FROM message_metadata
+        WHERE tenant_id = $1 AND kind = 'model_usage' AND value::jsonb->>'response_id' = $2
+        ORDER BY number DESC LIMIT 1";
     Admin METADATA = "
         SELECT message_id, kind, value FROM message_metadata
         WHERE tenant_id = $1 AND message_id = ANY ($2) ORDER BY message_id, number";
@@ -145,6 +153,22 @@ impl SessionStore for Postgres {
             let mut messages = vec![message_from(&row)?];
             add_metadata(&connection, scope.tenant_id(), &mut messages).await?;
             Ok(messages.pop())
+        }))
+    }
+
+    fn response_of_answer<'a>(&'a self, scope: &'a Scope, provider_id: &'a str) -> Stored<'a, Option<String>> {
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let values: [Param<'_>; 3] = [&scope.tenant_id(), &scope.user(), &provider_id];
+            let found = connection.row(&RESPONSE_OF_ANSWER, &values).await?;
+            Ok(found.map(|row| row.try_get(0)).transpose()?)
+        }))
+    }
+
+    fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>> {
+        let tenant_id = within.tenant_id();
+        Box::pin(self.pool.repeatably(move |connection: Lease| async move {
+            let found = connection.row(&RESPONSE_OF_ANSWER_WITHIN, &[&tenant_id, &provider_id]).await?;
+            Ok(found.map(|row| row.try_get(0)).transpose()?)
         }))
     }
 

@@ -194,6 +194,9 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "EXPIRED_FILES",
         // Everything.
         "RESET_RUNTIME",
+        "RESET_RUNTIME_OF",
+        "RESET_ASSISTANTS",
+        "RESET_ASSISTANTS_OF",
     ];
     for (_, name, sql) in all().filter(|(on_behalf, ..)| *on_behalf == For::Operator) {
         let scoped = words(sql.text).into_iter().any(|word| SCOPED.contains(&word));

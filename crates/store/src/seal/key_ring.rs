@@ -46,6 +46,11 @@ impl KeyRing {
         }
     }
 
+    /// A new key that is stored nowhere.
+    pub fn temporary() -> Self {
+        Self { keys: vec![MasterKey::random()] }
+    }
+
     /// Reads the keys in the file `path`, or makes the file, and its folder, with a new one.
     ///
     /// A file that others may read is refused rather than mended: whoever could read it may have done so, and a

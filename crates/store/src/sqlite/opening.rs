@@ -89,6 +89,13 @@ fn redo_file(path: &Path, acknowledge: Acknowledge) -> Result<Option<RedoFile>, 
 }
 
 impl OpenError {
+    /// Whether the file is damaged, or is no SQLite database at all.
+    pub fn is_corrupt(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        let Self::Database { source, .. } = self else { return false };
+        matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+    }
+
     /// Why the database at `path` could not be used.
     fn of(path: &Path, failure: Failure) -> Self {
         match failure {

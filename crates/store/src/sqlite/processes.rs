@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Operator, Scope,
-    store::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Retention, Stored},
+    store::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset, Retention, Stored},
 };
 use bytes::Bytes;
 
@@ -103,8 +103,8 @@ impl ProcessStore for Sqlite {
         self.change(move |transaction| prune::prune(transaction, operator, retention))
     }
 
-    fn reset(&self, operator: Operator, all: bool) -> Stored<'_, ()> {
-        self.change(move |transaction| prune::reset(transaction, operator, all))
+    fn reset(&self, operator: Operator, what: Reset) -> Stored<'_, ()> {
+        self.change(move |transaction| prune::reset(transaction, operator, &what))
     }
 }
 

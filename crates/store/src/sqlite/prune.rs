@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Operator, Stem,
-    store::{Pruned, Retention},
+    store::{Pruned, Reset, Retention},
 };
 
 use super::{
@@ -10,7 +10,8 @@ use super::{
     files,
     job::Transaction,
     query::{int, owner_of},
-    responses, sql,
+    responses,
+    sql::{self, OperatorSql},
 };
 
 /// Of each kind so many go at once: others wait for the writer meanwhile.
@@ -58,48 +59,69 @@ pub(super) fn prune(
     Ok(Pruned { rows })
 }
 
-/// What turns and callers have written; tenants, keys and what was configured only with `all`. Processes stay: those that
-/// live go on living.
-pub(super) fn reset(transaction: &Transaction<'_>, operator: Operator, all: bool) -> Result<(), Failure> {
-    let runtime = [
-        sql::RESET_RESPONSES,
-        sql::RESET_ITEMS,
-        sql::RESET_EVENTS,
-        sql::RESET_TRANSCRIPTS,
-        sql::RESET_RUNS,
-        sql::RESET_APPROVALS,
-        sql::RESET_CLAIMS,
-        sql::RESET_CONVERSATIONS,
-        sql::RESET_CONVERSATION_ITEMS,
-        sql::RESET_LINES,
-        sql::RESET_METADATA,
-        sql::RESET_MESSAGES,
-        sql::RESET_SESSIONS,
-        sql::RESET_MODE_CHANGES,
-        sql::RESET_STEPS,
-        sql::RESET_AGENT_SESSIONS,
-        sql::RESET_CONTENTS,
-        sql::RESET_FILES,
-    ];
-    let configured = [
-        sql::RESET_TOOLS,
-        sql::RESET_CONFIGS,
-        sql::RESET_PROFILES,
-        sql::RESET_VERSIONS,
-        sql::RESET_MODES,
-        sql::RESET_COURSES,
-        sql::RESET_WORDS,
-        sql::RESET_COLLECTIONS,
-        sql::RESET_DOCUMENTS,
-        sql::RESET_CHUNKS,
-        sql::RESET_EMBEDDINGS,
-        sql::RESET_CHUNK_WORDS,
-        sql::RESET_KEYS,
-        sql::RESET_TENANTS,
-        sql::RESET_MEMORY,
-    ];
-    for statement in runtime.into_iter().chain(configured.into_iter().filter(|_| all)) {
-        transaction.database.operator(operator, statement, &[])?.run()?;
+/// What turns and callers have written: the whole table, and the rows of one tenant.
+const RUNTIME: [(OperatorSql, OperatorSql); 18] = [
+    (sql::RESET_RESPONSES, sql::RESET_RESPONSES_OF),
+    (sql::RESET_ITEMS, sql::RESET_ITEMS_OF),
+    (sql::RESET_EVENTS, sql::RESET_EVENTS_OF),
+    (sql::RESET_TRANSCRIPTS, sql::RESET_TRANSCRIPTS_OF),
+    (sql::RESET_RUNS, sql::RESET_RUNS_OF),
+    (sql::RESET_APPROVALS, sql::RESET_APPROVALS_OF),
+    (sql::RESET_CLAIMS, sql::RESET_CLAIMS_OF),
+    (sql::RESET_CONVERSATIONS, sql::RESET_CONVERSATIONS_OF),
+    (sql::RESET_CONVERSATION_ITEMS, sql::RESET_CONVERSATION_ITEMS_OF),
+    (sql::RESET_LINES, sql::RESET_LINES_OF),
+    (sql::RESET_METADATA, sql::RESET_METADATA_OF),
+    (sql::RESET_MESSAGES, sql::RESET_MESSAGES_OF),
+    (sql::RESET_SESSIONS, sql::RESET_SESSIONS_OF),
+    (sql::RESET_MODE_CHANGES, sql::RESET_MODE_CHANGES_OF),
+    (sql::RESET_STEPS, sql::RESET_STEPS_OF),
+    (sql::RESET_AGENT_SESSIONS, sql::RESET_AGENT_SESSIONS_OF),
+    (sql::RESET_CONTENTS, sql::RESET_CONTENTS_OF),
+    (sql::RESET_FILES, sql::RESET_FILES_OF),
+];
+
+/// What assistants are made of: the whole table, and the rows of one tenant.
+const ASSISTANTS: [(OperatorSql, OperatorSql); 4] = [
+    (sql::RESET_TOOLS, sql::RESET_TOOLS_OF),
+    (sql::RESET_CONFIGS, sql::RESET_CONFIGS_OF),
+    (sql::RESET_PROFILES, sql::RESET_PROFILES_OF),
+    (sql::RESET_VERSIONS, sql::RESET_VERSIONS_OF),
+];
+
+/// What else there is. Processes stay: those that live go on living.
+const REST: [OperatorSql; 11] = [
+    sql::RESET_MODES,
+    sql::RESET_COURSES,
+    sql::RESET_WORDS,
+    sql::RESET_COLLECTIONS,
+    sql::RESET_DOCUMENTS,
+    sql::RESET_CHUNKS,
+    sql::RESET_EMBEDDINGS,
+    sql::RESET_CHUNK_WORDS,
+    sql::RESET_KEYS,
+    sql::RESET_TENANTS,
+    sql::RESET_MEMORY,
+];
+
+/// Removes what `what` names.
+pub(super) fn reset(transaction: &Transaction<'_>, operator: Operator, what: &Reset) -> Result<(), Failure> {
+    let database = transaction.database;
+    let (tables, tenants): (Vec<_>, &[i64]) = match what {
+        Reset::Runtime(tenants) => (RUNTIME.to_vec(), tenants),
+        Reset::Assistants(tenants) => (RUNTIME.into_iter().chain(ASSISTANTS).collect(), tenants),
+        Reset::Everything => (RUNTIME.into_iter().chain(ASSISTANTS).collect(), &[]),
+    };
+    for (whole, of_tenant) in tables {
+        if tenants.is_empty() {
+            database.operator(operator, whole, &[])?.run()?;
+        }
+        for tenant_id in tenants {
+            database.operator(operator, of_tenant, &[tenant_id])?.run()?;
+        }
+    }
+    for statement in REST.into_iter().filter(|_| *what == Reset::Everything) {
+        database.operator(operator, statement, &[])?.run()?;
     }
     Ok(())
 }

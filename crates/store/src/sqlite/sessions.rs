@@ -108,6 +108,22 @@ impl SessionStore for Sqlite {
         })
     }
 
+    fn response_of_answer<'a>(&'a self, scope: &'a Scope, provider_id: &'a str) -> Stored<'a, Option<String>> {
+        let (scope, provider_id) = (scope.clone(), provider_id.to_owned());
+        self.look(move |transaction| {
+            let found = transaction.database.user(&scope, sql::RESPONSE_OF_ANSWER, &[&provider_id])?;
+            found.first(|row| Ok(row.get(0)?))
+        })
+    }
+
+    fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>> {
+        let (tenant, provider_id) = (Tenant::within(within), provider_id.to_owned());
+        self.look(move |transaction| {
+            let found = transaction.database.tenant(tenant, sql::RESPONSE_OF_ANSWER_WITHIN, &[&provider_id])?;
+            found.first(|row| Ok(row.get(0)?))
+        })
+    }
+
     fn sessions_within<'a>(
         &'a self,
         within: Within<'a>,

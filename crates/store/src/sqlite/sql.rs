@@ -444,15 +444,25 @@ statements! {
 
         // Everything.
         RESET_RESPONSES = "DELETE FROM responses";
+        RESET_RESPONSES_OF = "DELETE FROM responses WHERE tenant_id = ?1";
         RESET_ITEMS = "DELETE FROM items";
+        RESET_ITEMS_OF = "DELETE FROM items WHERE tenant_id = ?1";
         RESET_EVENTS = "DELETE FROM stream_events";
+        RESET_EVENTS_OF = "DELETE FROM stream_events WHERE tenant_id = ?1";
         RESET_TRANSCRIPTS = "DELETE FROM transcripts";
+        RESET_TRANSCRIPTS_OF = "DELETE FROM transcripts WHERE tenant_id = ?1";
         RESET_CLAIMS = "DELETE FROM idempotency";
+        RESET_CLAIMS_OF = "DELETE FROM idempotency WHERE tenant_id = ?1";
         RESET_CONVERSATIONS = "DELETE FROM conversations";
+        RESET_CONVERSATIONS_OF = "DELETE FROM conversations WHERE tenant_id = ?1";
         RESET_CONVERSATION_ITEMS = "DELETE FROM conversation_items";
+        RESET_CONVERSATION_ITEMS_OF = "DELETE FROM conversation_items WHERE tenant_id = ?1";
         RESET_RUNS = "DELETE FROM tool_runs";
+        RESET_RUNS_OF = "DELETE FROM tool_runs WHERE tenant_id = ?1";
         RESET_APPROVALS = "DELETE FROM approvals";
+        RESET_APPROVALS_OF = "DELETE FROM approvals WHERE tenant_id = ?1";
         RESET_TOOLS = "DELETE FROM agent_tools";
+        RESET_TOOLS_OF = "DELETE FROM agent_tools WHERE tenant_id = ?1";
         RESET_KEYS = "DELETE FROM api_keys";
         RESET_TENANTS = "DELETE FROM tenants";
         RESET_MEMORY = "DELETE FROM memory";

@@ -144,6 +144,7 @@ macro_rules! contract {
                 threads_of_others_look_missing
                 threads_outlive_their_responses
                 reset_takes_threads_and_with_all_what_assistants_are
+                reset_takes_assistants_of_the_tenants_that_are_named_and_leaves_the_others
             }
             courses {
                 courses_are_read_back_as_they_were_put

@@ -5,7 +5,7 @@ use std::time::Duration;
 use amalgam_protocol::{Frame, Reader};
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header};
+use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -80,30 +80,10 @@ impl Call {
         user: Option<&str>,
         body: &Value,
     ) -> anyhow::Result<Self> {
-        let (host, port) = &place.target;
-        let connecting = timeout(CONNECT, TcpStream::connect((host.as_str(), *port)));
-        let stream = connecting.await.map_err(|_| anyhow::anyhow!("nobody answers"));
-        let stream =
-            stream.and_then(|stream| Ok(stream?)).with_context(|| format!("connecting to {}", place.authority))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            // What goes wrong shows where the answer is read.
-            let _ = connection.await;
-        });
-        let mut request = Request::post(format!("{}{PATH}", place.prefix))
-            .header(header::HOST, &place.authority)
+        let request = Request::post(format!("{}{PATH}", place.prefix))
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "text/event-stream")
-            .header(header::USER_AGENT, concat!("amalgam/", env!("CARGO_PKG_VERSION")));
-        if let Some(key) = key {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
-        }
-        if let Some(user) = user {
-            request = request.header("x-amalgam-user", user);
-        }
-        let request = request.body(Full::new(Bytes::from(body.to_string()))).context("that cannot be sent")?;
-        let response = timeout(SILENCE, sender.send_request(request)).await.context("the server says nothing")??;
+            .header(header::ACCEPT, "text/event-stream");
+        let (response, tasks) = send(place, key, user, request, Bytes::from(body.to_string())).await?;
         let (head, body) = response.into_parts();
         if head.status != StatusCode::OK {
             let body = timeout(SILENCE, body.collect()).await.context("the server says nothing")??.to_bytes();
@@ -128,6 +108,52 @@ impl Call {
             }
         }
     }
+}
+
+/// Reads something from the server: its status, and the JSON that it gave, if it was any.
+pub(super) async fn get(
+    place: &Place,
+    key: Option<&str>,
+    user: Option<&str>,
+    path: &str,
+) -> anyhow::Result<(StatusCode, Value)> {
+    let request = Request::get(format!("{}{path}", place.prefix)).header(header::ACCEPT, "application/json");
+    let (response, _connection) = send(place, key, user, request, Bytes::new()).await?;
+    let (head, body) = response.into_parts();
+    let body = timeout(SILENCE, body.collect()).await.context("the server says nothing")??.to_bytes();
+    Ok((head.status, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+/// Sends a request over a connection of its own, which ends with the tasks.
+async fn send(
+    place: &Place,
+    key: Option<&str>,
+    user: Option<&str>,
+    mut request: http::request::Builder,
+    body: Bytes,
+) -> anyhow::Result<(Response<Incoming>, JoinSet<()>)> {
+    let (host, port) = &place.target;
+    let connecting = timeout(CONNECT, TcpStream::connect((host.as_str(), *port)));
+    let stream = connecting.await.map_err(|_| anyhow::anyhow!("no answer within {CONNECT:?}"));
+    let stream = stream.and_then(|stream| Ok(stream?)).with_context(|| format!("connecting to {}", place.authority))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        // What goes wrong shows where the answer is read.
+        let _ = connection.await;
+    });
+    request = request
+        .header(header::HOST, &place.authority)
+        .header(header::USER_AGENT, concat!("amalgam/", env!("CARGO_PKG_VERSION")));
+    if let Some(key) = key {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+    }
+    if let Some(user) = user {
+        request = request.header("x-amalgam-user", user);
+    }
+    let request = request.body(Full::new(body)).context("that cannot be sent")?;
+    let response = timeout(SILENCE, sender.send_request(request)).await.context("the server says nothing")??;
+    Ok((response, tasks))
 }
 
 fn event(frame: &Frame) -> Option<Event> {

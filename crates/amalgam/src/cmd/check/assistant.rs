@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Operator, Store,
+    Operator, Seal, Store,
     assistant::settings::{Fact, KEY_VARIABLE, Origin, Settings},
     store::{AgentProfile, Within},
 };
-use amalgam_server::Configs;
+use amalgam_server::{Configs, with_default_model};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::{columns, value_as_text};
 use crate::config::Config;
 use crate::desk::now_ms;
+use crate::wire_up::{self, SystemClock};
 
 /// How many profiles are asked for at once.
 const PAGE: usize = 200;
@@ -25,6 +26,8 @@ pub(super) struct Assistant {
     tenant_id: i64,
     tenant: String,
     enabled: bool,
+    /// The installation's model comes from `[assistant] model`.
+    model_in_file: bool,
     facts: Vec<Fact>,
     profiles: Vec<AgentProfile>,
 }
@@ -38,9 +41,13 @@ impl Assistant {
         let tenant = tenant.with_context(|| format!("there is no tenant {tenant_id}"))?;
         let within = Within::Named(operator, tenant_id);
         let configs = Configs { store: &*store, settings: &config.assistant, now_ms: now_ms() };
-        let facts = configs.resolve(&configs.kept(within).await?, None).facts();
+        let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(config)?);
+        let names = wire_up::names(config, &seal, &SystemClock)?;
+        let resolved = with_default_model(&*names, configs.resolve(&configs.kept(within).await?, None)).await;
+        let facts = resolved.facts();
         let profiles = all_profiles(&*store, within).await?;
-        Ok(Self { tenant_id, tenant: tenant.name, enabled: tenant.ai_agent_enabled, facts, profiles })
+        let model_in_file = config.assistant_model.is_some() && config.assistant_model == config.assistant.model;
+        Ok(Self { tenant_id, tenant: tenant.name, enabled: tenant.ai_agent_enabled, model_in_file, facts, profiles })
     }
 
     /// Three columns: setting, value, origin; then the profiles.
@@ -49,10 +56,22 @@ impl Assistant {
         let rows: Vec<[String; 3]> = self
             .facts
             .iter()
-            .map(|fact| [fact.key.to_owned(), shown(&value(fact)), origin(fact.key, fact.origin)])
+            .map(|fact| [fact.key.to_owned(), shown(&value(fact)), self.origin(fact)])
             .chain(self.profiles.iter().map(profile_row))
             .collect();
         format!("\nthe assistant of tenant {} ({}) is {state}\n{}", self.tenant_id, self.tenant, columns(&rows))
+    }
+
+    /// Where a value comes from: for people by the variable or key that they can look at.
+    fn origin(&self, fact: &Fact) -> String {
+        match fact.origin {
+            Origin::Settings if fact.key == "model" && self.model_in_file => "[assistant] model".to_owned(),
+            Origin::Settings => {
+                let variable = Settings::KEYS.iter().find(|(known, _)| *known == fact.key);
+                format!("variable {}", variable.map_or(KEY_VARIABLE, |(_, variable)| *variable))
+            }
+            other => other.name().to_owned(),
+        }
     }
 
     pub(super) fn as_json(&self) -> Value {
@@ -102,17 +121,6 @@ fn shown(value: &Value) -> String {
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", line.split_at(end).0),
         None => line,
-    }
-}
-
-/// Whose word a value is: for people by the variable that they can look at.
-fn origin(key: &str, origin: Origin) -> String {
-    match origin {
-        Origin::Settings => {
-            let variable = Settings::KEYS.iter().find(|(known, _)| *known == key).map(|(_, variable)| *variable);
-            format!("variable {}", variable.unwrap_or(KEY_VARIABLE))
-        }
-        other => other.name().to_owned(),
     }
 }
 

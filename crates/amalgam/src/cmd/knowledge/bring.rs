@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Place, Shelf};
+use crate::desk::Desk;
 use crate::knowledge::{Courtesy, Import, Rules, Settings, Totals, gather, is_name};
 use crate::progress::Progress;
 use crate::terminal::{say, say_json, tell};
@@ -65,7 +66,7 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let attributes = attributes(&args)?;
     let rules = if args.no_ignore { Rules::Nothing } else { Rules::Ignored };
     let sources = gather(&args.paths, args.source.as_deref(), rules)?;
-    let shelf = Shelf::open(args.place.company_id, args.place.config).await?;
+    let shelf = Shelf::open(args.place.tenant_id, Desk::open(args.place.config).await?).await?;
     let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&shelf.desk.config)?);
     let names = wire_up::names(&shelf.desk.config, &seal, &SystemClock)?;
     let before = shelf.collection(&args.collection).await?.and_then(|collection| collection.embedding_model);

@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{Place, Shelf};
+use crate::desk::Desk;
 use crate::knowledge::explained;
 use crate::terminal::{say, say_json, tell};
 use crate::wire_up::{self, SystemClock};
@@ -40,9 +41,9 @@ pub(super) struct SearchArgs {
 }
 
 pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
-    let shelf = Shelf::open(args.place.company_id, args.place.config).await?;
+    let shelf = Shelf::open(args.place.tenant_id, Desk::look(args.place.config).await?).await?;
     let scope = shelf.desk.administrator(shelf.tenant_id).await?;
-    let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&shelf.desk.config)?);
+    let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&shelf.desk.config)?);
     let names = wire_up::names(&shelf.desk.config, &seal, &SystemClock)?;
     let lookup = Lookup {
         text: &args.text,

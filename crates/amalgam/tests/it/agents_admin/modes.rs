@@ -137,7 +137,7 @@ async fn modes_from_the_command_line_are_the_servers_at_once_and_the_other_way_r
             (&["modes", "show", "review", "--company-id", "1"][..], "not found"),
             (&["modes", "delete", "general", "--company-id", "1"], "cannot be deleted"),
             (&["modes", "list", "--company-id", "99"], "there is no tenant 99"),
-            (&["modes", "list"], "--company-id"),
+            (&["modes", "list"], "--tenant"),
             (&["modes", "put", "nowhere.json", "--company-id", "1"], "nowhere.json"),
         ] {
             let failure = office.cli.failure(arguments);

@@ -24,7 +24,7 @@ async fn settings_are_set_unset_and_shown_with_what_counts() {
             (&fresh["model"], &fresh["revision"], &fresh["updated_at"]),
             (&Value::Null, &json!(0), &Value::Null)
         );
-        assert_eq!(fresh["resolved"]["model"], json!({"value": "gpt-4o-mini", "origin": "default"}));
+        assert_eq!(fresh["resolved"]["model"], json!({"value": "m-chat", "origin": "default"}));
         assert_eq!(fresh["resolved"]["api_key"], json!({"value": null, "origin": "default"}));
 
         let set = json!({"model": "m-chat", "temperature": 0.25, "request_timeout": "90s", "safety_salt": "hush-salt",

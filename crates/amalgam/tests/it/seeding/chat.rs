@@ -58,6 +58,11 @@ async fn refusals_and_servers_that_are_not_there_are_told_and_make_the_command_f
     assert!(code == Some(1) && error.contains("401") && !error.contains("am_wrong"), "{error}");
     let (code, error) = told(chat(&["--url", "http://127.0.0.1:1"], "Hello\n"));
     assert!(code == Some(1) && error.contains("connecting to 127.0.0.1:1"), "{error}");
+    // right D
+    let (code, error) = told(chat(&["--url", amalgam.url(), "--agent", "hme-assistant"], "Hello\n"));
+    assert!(code == Some(1) && error.contains("no active agent `hme-assistant`"), "{error}");
+    let (code, error) = told(chat(&["--url", amalgam.url(), "--agent", "demo"], "Hello\n"));
+    assert!(code == Some(1) && error.contains("no active agent `demo`"), "a model is no agent: {error}");
     let (code, error) = told(chat(&["--url", "gopher://x"], "Hello\n"));
     assert!(code == Some(1) && error.contains("gopher"), "{error}");
 }

@@ -55,7 +55,7 @@ async fn a_tool_from_the_command_line_is_the_servers_at_once_and_the_other_way_r
             (&["tools", "show", "lookup_order", "--company-id", "1"][..], "not found"),
             (&["tools", "delete", "current_time", "--company-id", "1"], "not found"),
             (&["tools", "list", "--company-id", "99"], "there is no tenant 99"),
-            (&["tools", "list"], "--company-id"),
+            (&["tools", "list"], "--tenant"),
             (&["tools", "list", "--company-id", "1", "--common"], "cannot be used with"),
             (&["tools", "put", "nowhere.json", "--common"], "nowhere.json"),
         ] {

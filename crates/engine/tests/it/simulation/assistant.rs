@@ -89,6 +89,14 @@ impl SessionStore for SimStore {
         nobody_asks()
     }
 
+    fn response_of_answer<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<String>> {
+        nobody_asks()
+    }
+
+    fn response_of_answer_within<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, Option<String>> {
+        nobody_asks()
+    }
+
     fn sessions_within<'a>(
         &'a self,
         _: Within<'a>,

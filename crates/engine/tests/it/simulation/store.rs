@@ -6,7 +6,7 @@ use amalgam_core::{
     Admin, BoxFuture, Operator, Scope, Store, StoreError, no_items,
     store::{
         Answer, Approval, Begin, Buried, Cancelled, ChainPlace, Claim, EventTail, Keyed, Lineage, ProcessId,
-        ProcessStore, Pruned, QueuedTurn, ResponseStore, Retention, Stored, StoredResponse, ToldStatus, ToolRun,
+        ProcessStore, Pruned, QueuedTurn, Reset, ResponseStore, Retention, Stored, StoredResponse, ToldStatus, ToolRun,
         TurnRecord, TurnStore, TurnWrite, Written,
     },
 };
@@ -334,7 +334,7 @@ impl ProcessStore for SimStore {
         nobody_asks()
     }
 
-    fn reset(&self, _: Operator, _: bool) -> Stored<'_, ()> {
+    fn reset(&self, _: Operator, _: Reset) -> Stored<'_, ()> {
         nobody_asks()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use amalgam_core::{
     Fault, Scope, SecretText,
-    assistant::settings::{SettingFault, Settings},
+    assistant::settings::{Resolved, SettingFault, Settings},
     store::Within,
 };
 use amalgam_protocol::{Json, Writer};
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     app::App,
-    wires::{WireError, answer, query::missing},
+    wires::{WireError, answer, assistant::with_default_model, query::missing},
 };
 
 pub use keep::{Configs, Draft, Kept};
@@ -49,7 +49,8 @@ pub(super) async fn retrieve(
     let tenant = place(&app, &scope, Some(number_in(TENANT, id)?)).await?;
     let configs = configs(&app);
     let kept = configs.kept(Within::Own(admin(&tenant)?)).await?;
-    Ok(told(&configs.show(tenant.tenant_id(), &kept)))
+    let resolved = with_default_model(&*app.catalog, configs.resolve(&kept, None)).await;
+    Ok(told(&show(tenant.tenant_id(), &kept, &resolved)))
 }
 
 /// Sets what is named; null unsets it. What others set at the same time stays.
@@ -77,7 +78,8 @@ pub(super) async fn change(
         Some((kept, ())) => kept,
         None => return Err(missing(TENANT, &tenant.tenant_id().to_string()).into()),
     };
-    Ok(told(&configs.show(tenant.tenant_id(), &kept)))
+    let resolved = with_default_model(&*app.catalog, configs.resolve(&kept, None)).await;
+    Ok(told(&show(tenant.tenant_id(), &kept, &resolved)))
 }
 
 /// What a body asks for.
@@ -138,24 +140,22 @@ fn told(value: &Json) -> Response {
     answer::json(value.bytes().clone())
 }
 
-impl Configs<'_> {
-    /// A tenant's settings as administrators see them: a JSON object without secrets.
-    pub fn show(&self, tenant_id: i64, kept: &Kept) -> Json {
-        let shown = kept.settings.shown();
-        let mut writer = Writer::with_capacity(shown.bytes().len() * 2 + 2048);
-        writer.object(|writer| {
-            writer.key("tenant_id").number(tenant_id.unsigned_abs());
-            writer.key("object").string("agent_config");
-            for (key, value) in shown.raw().fields() {
-                writer.key_text(&key.decode()).raw(value);
-            }
-            writer.key("has_api_key").bool(kept.api_key.is_some());
-            writer.key("revision").number(kept.revision);
-            write_time(writer, "updated_at", kept.updated_at_ms);
-            self.resolve(kept, None).write(writer.key("resolved"));
-        });
-        Json::from_writer(writer)
-    }
+/// A tenant's settings as administrators see them: a JSON object without secrets.
+fn show(tenant_id: i64, kept: &Kept, resolved: &Resolved) -> Json {
+    let shown = kept.settings.shown();
+    let mut writer = Writer::with_capacity(shown.bytes().len() * 2 + 2048);
+    writer.object(|writer| {
+        writer.key("tenant_id").number(tenant_id.unsigned_abs());
+        writer.key("object").string("agent_config");
+        for (key, value) in shown.raw().fields() {
+            writer.key_text(&key.decode()).raw(value);
+        }
+        writer.key("has_api_key").bool(kept.api_key.is_some());
+        writer.key("revision").number(kept.revision);
+        write_time(writer, "updated_at", kept.updated_at_ms);
+        resolved.write(writer.key("resolved"));
+    });
+    Json::from_writer(writer)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use axum::{Extension, extract::State, response::Response};
 use super::{bank::admin, configs::Configs, fields, named_tenant, place, write_text};
 use crate::{
     app::App,
-    wires::{WireError, answer, query::Query, query::is_id},
+    wires::{WireError, answer, assistant::with_default_model, query::Query, query::is_id},
 };
 
 /// What was found. RNCC-47
@@ -133,6 +133,7 @@ async fn look_at_model(
     let configs = Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() };
     let kept = configs.kept(Within::Own(admin(tenant)?)).await?;
     let resolved = configs.resolve(&kept, profile.filter(|profile| profile.active));
+    let resolved = with_default_model(&*app.catalog, resolved).await;
     let opened = kept.opened(&*app.seal, &tenant.seal_context());
     let own_key = opened.as_ref().and_then(|settings| settings.api_key.as_ref());
     let terms = OwnTerms {
@@ -141,7 +142,10 @@ async fn look_at_model(
         key: own_key,
         patience: None,
     };
-    let route = app.catalog.resolve_on(tenant, terms).await?;
+    let route = match terms.name {
+        "" => None,
+        _ => app.catalog.resolve_on(tenant, terms).await?,
+    };
     let lacking = route.as_ref().and_then(|route| route.candidates.first()?.model.missing_key().map(str::to_owned));
     let is_set = resolved.api_key.value.is_some();
     let key = match resolved.api_key.origin {

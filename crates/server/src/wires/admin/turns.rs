@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amalgam_core::{
     Fault, FaultKind, Scope,
-    store::{ToolRun, Transcript, TurnRecord},
+    store::{ToolRun, Transcript, TurnRecord, Within},
 };
 use amalgam_protocol::Writer;
 use axum::{
@@ -25,7 +25,7 @@ use crate::{
 /// What a missing turn is called.
 const TURN: &str = "Turn";
 
-/// The turn that made a response, whichever user of the tenant it belongs to.
+/// The turn that made a response, by our id of the response or, for answers of assistants, the one of the model's server; whichever user of the tenant it belongs to.
 pub(super) async fn retrieve(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -35,7 +35,13 @@ pub(super) async fn retrieve(
     let Some(admin) = scope.admin() else {
         return Err(Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may see its turns.").into());
     };
-    let turn = app.store.turn(admin, &id).await.map_err(Fault::from)?.ok_or_else(|| missing(TURN, &id))?;
+    if let Some(turn) = app.store.turn(admin, &id).await.map_err(Fault::from)? {
+        return Ok(told(&turn));
+    }
+    // What the assistant's door tells as `response_id` is the id that the model's server gave.
+    let own = app.store.response_of_answer_within(Within::Own(admin), &id).await.map_err(Fault::from)?;
+    let own = own.ok_or_else(|| missing(TURN, &id))?;
+    let turn = app.store.turn(admin, &own).await.map_err(Fault::from)?.ok_or_else(|| missing(TURN, &id))?;
     Ok(told(&turn))
 }
 

@@ -1,7 +1,7 @@
 //! Who answers callers of this door, and on which terms.
 
 use amalgam_core::{
-    Fault, FaultKind, OwnTerms, Route, Scope,
+    Catalog, Fault, FaultKind, OwnTerms, Route, Scope,
     assistant::{
         prompt::{self, Prompt},
         settings::{Origin, Resolved, Settings, resolve},
@@ -21,6 +21,16 @@ pub struct AssistantSettings {
     pub settings: Settings,
     /// Where this server is reached from outside, without a slash at the end.
     pub public_url: String,
+}
+
+/// The same with the installation's default model, where nobody has named one.
+pub async fn with_default_model(catalog: &dyn Catalog, mut resolved: Resolved) -> Resolved {
+    if resolved.model.origin == Origin::Default
+        && let Some(model) = catalog.default_model(resolved.upstream.value.as_deref()).await
+    {
+        resolved.model.value = model;
+    }
+    resolved
 }
 
 /// An assistant, with everything that counts for one turn.
@@ -49,6 +59,7 @@ impl Agent {
             None => Settings::default(),
         };
         let resolved = resolve(&Settings::defaults(), &app.assistant.settings, &own, profile.as_ref());
+        let resolved = with_default_model(&*app.catalog, resolved).await;
         Ok(Self { profile, resolved })
     }
 
@@ -68,12 +79,16 @@ impl Agent {
             key: own_key,
             patience: Some(resolved.request_timeout.value),
         };
-        let route = app.catalog.resolve_on(scope, terms).await?.ok_or_else(|| {
-            Fault::new(FaultKind::UpstreamRejected, "Nobody has the assistant's model.").detail(format_args!(
-                "model `{}` of tenant {}",
-                resolved.model.value,
-                scope.tenant_id()
-            ))
+        let route = match resolved.model.value.as_str() {
+            "" => None,
+            _ => app.catalog.resolve_on(scope, terms).await?,
+        };
+        let route = route.ok_or_else(|| {
+            let message = match resolved.model.value.as_str() {
+                "" => "No upstream names or lists a model.".to_owned(),
+                model => format!("No upstream has the assistant's model `{model}`."),
+            };
+            Fault::new(FaultKind::UpstreamRejected, message).detail(format_args!("tenant {}", scope.tenant_id()))
         })?;
         match route.candidates.first().and_then(|candidate| candidate.model.missing_key()) {
             Some(variable) => Err(AssistantError::NoKey(variable.to_owned())),

@@ -10,6 +10,9 @@ use crate::wires::responses::error::{closes, refused, retry_after};
 /// What callers are told of everything that goes wrong behind this door. RNCC-18
 pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
 
+/// What callers are told whose tenant has no assistant. RNCC-17
+pub(super) const DISABLED: &str = "AI agent is disabled for this company.";
+
 /// Something that this door answers with an error.
 #[derive(Debug)]
 pub(in crate::wires) enum AssistantError {
@@ -60,7 +63,7 @@ impl AssistantError {
         match self {
             Self::Fields(fields) => (400, fields.clone()),
             Self::NoKey(variable) => (503, detail(&format!("{variable} is not configured."))),
-            Self::Disabled => (403, detail("AI agent is disabled for this company.")),
+            Self::Disabled => (403, detail(DISABLED)),
             Self::Fault(fault) => {
                 let (status, text) = words(fault);
                 (status, detail(text))

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     agent::Agent,
-    error::{AssistantError, UNAVAILABLE},
+    error::{AssistantError, DISABLED, UNAVAILABLE},
     is_enabled,
 };
 use crate::{app::App, wires::answer};
@@ -94,7 +94,7 @@ async fn look(app: &App, scope: &Scope, agent: &Agent) -> Result<Health, Assista
     let enabled = is_enabled(app, scope).await?;
     let unchecked = |error: String| Health { checked: false, enabled, model_id: None, error: Some(error) };
     if !enabled {
-        return Ok(unchecked("AI agent is disabled for this company.".to_owned()));
+        return Ok(unchecked(DISABLED.to_owned()));
     }
     let route = match agent.route(app, scope).await {
         Ok(route) => route,

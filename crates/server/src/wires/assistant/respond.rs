@@ -13,7 +13,7 @@ use amalgam_core::{
     store::{Course, Heard, MetadataRecord, UserWords},
 };
 use amalgam_engine::{Identity, Run, Thread, look};
-use amalgam_protocol::{Json, Raw, Writer};
+use amalgam_protocol::{Json, Raw, Status, Writer};
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
@@ -101,10 +101,23 @@ pub(super) async fn resume(
     let Ok(Path(id)) = id else { return Err(not_found().into()) };
     let after = query.number("starting_after")?.or_else(|| last_event(&headers));
     // From the beginning: what a call is called was said there.
-    let tail = look(&*app.store, &scope, &id, None).await?.ok_or_else(not_found)?;
+    let tail = match look(&*app.store, &scope, &id, None).await? {
+        Some(tail) => tail,
+        // `response_id` of an answer is what the model's server calls it.
+        None => {
+            let id = app.store.response_of_answer(&scope, &id).await?.ok_or_else(not_found)?;
+            look(&*app.store, &scope, &id, None).await?.ok_or_else(not_found)?
+        }
+    };
     let settings = Bytes::from([b"{".as_slice(), &tail.response.settings, b"}"].concat());
     let settings = Raw::parse(&settings).map_err(Fault::internal)?;
     let numbers = settings.get("metadata").and_then(Numbers::read).ok_or_else(not_found)?;
+    let ended = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
+    if ended && (!tail.response.streamed || tail.last.is_none()) {
+        // Without events there is the end alone.
+        let body = told::body(&app, &scope, numbers).await?;
+        return Ok(stream::at_once(answer::json(body)).await?);
+    }
     let frames = Box::pin(app.engine.follow(scope.clone(), tail, None, object_in_stream));
     Ok(event_stream(stream::events(app, scope, frames, numbers, after)))
 }

@@ -16,7 +16,10 @@ use amalgam_protocol::{Json, Writer};
 use bytes::Bytes;
 
 use super::told::Notes;
-use crate::{app::App, wires::assistant::Agent};
+use crate::{
+    app::App,
+    wires::assistant::{Agent, require_enabled},
+};
 
 /// The tool that changes a session's mode.
 pub(super) const CHANGE_MODE: &str = "change_mode";
@@ -47,6 +50,9 @@ impl Speaker {
     ) -> Result<Self, Fault> {
         // An agent that was taken away is the tenant's usual one from then on.
         let agent = Agent::of(app, scope, asked.or(session.profile.as_deref())).await?;
+        if agent.profile.is_some() {
+            require_enabled(app, scope).await?;
+        }
         let agent = unhurried(app, agent);
         let own = app.store.modes(scope).await?;
         let usual = || modes::find(amalgam_core::DEFAULT_MODE, &own);

@@ -20,6 +20,7 @@ use crate::{
     body::read_json,
     wires::{
         answer,
+        assistant::require_enabled,
         query::{Query, id_of},
         responses::error::syntax,
     },
@@ -53,7 +54,10 @@ async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, 
     let profile = match asked.agent_context_id.as_deref() {
         None => None,
         Some(slug) => match app.store.profile(scope, slug).await?.filter(|profile| profile.active) {
-            Some(profile) => Some(profile.slug),
+            Some(profile) => {
+                require_enabled(app, scope).await?;
+                Some(profile.slug)
+            }
             None => return Err(ExecuteError::field("AgentContextId", "names no active agent of this tenant")),
         },
     };

@@ -13,7 +13,10 @@ use axum::{
 use super::turn::no_such_model;
 use crate::{
     app::App,
-    wires::{WireError, answer},
+    wires::{
+        WireError, answer,
+        assistant::{is_enabled, require_enabled},
+    },
 };
 
 /// Everything that the caller may ask for.
@@ -22,7 +25,11 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
 ) -> Result<Response, WireError> {
     let mut cards = app.catalog.list(&scope).await;
-    for profile in app.store.active_profiles(&scope).await? {
+    let profiles = match is_enabled(&app, &scope).await? {
+        true => app.store.active_profiles(&scope).await?,
+        false => Vec::new(),
+    };
+    for profile in profiles {
         if !cards.iter().any(|card| card.id == profile.slug) {
             cards.push(card_of(&profile));
         }
@@ -47,7 +54,9 @@ pub(super) async fn get(
         Some(route) => write(&mut writer, &route.card),
         None => {
             let profile = app.store.profile(&scope, &id).await?.filter(|profile| profile.active);
-            write(&mut writer, &card_of(&profile.ok_or_else(|| no_such_model(&id))?));
+            let profile = profile.ok_or_else(|| no_such_model(&id))?;
+            require_enabled(&app, &scope).await?;
+            write(&mut writer, &card_of(&profile));
         }
     }
     Ok(answer::json(writer.into_bytes()))

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::turn::{Offered, Settled};
 use crate::{
     app::App,
-    wires::assistant::{Agent, AssistantError},
+    wires::assistant::{Agent, AssistantError, require_enabled},
 };
 
 /// The most pairs of metadata that a response has; what the profile says about itself goes before the rest.
@@ -32,6 +32,7 @@ pub(super) async fn stand_in(
     raw: Raw<'_>,
 ) -> Result<Option<StandIn>, Fault> {
     let Some(profile) = app.store.profile(scope, slug).await?.filter(|profile| profile.active) else { return Ok(None) };
+    require_enabled(app, scope).await?;
     let mut agent = Agent::with(app, scope, Some(profile)).await?;
     let route = agent.route(app, scope).await.map_err(AssistantError::into_fault)?;
     leave_out_unknown(app, scope, &mut agent).await?;

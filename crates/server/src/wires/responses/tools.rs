@@ -8,14 +8,19 @@ mod offers;
 mod search;
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-use amalgam_core::{AskedTool, Candidate, Delivery, Fault, Loss, Scope, ServerTool, SystemPrompt, tool_usage_block};
+use amalgam_core::{
+    AskedTool, Candidate, Delivery, Equipped, Fault, FaultKind, Loss, Scope, ServerTool, SystemPrompt, TenantState,
+    tool_usage_block,
+};
 use amalgam_engine::{DecidedCall, Plan, Tooling};
 use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json};
 use bytes::Bytes;
+use futures_util::future::join_all;
 
 use super::{
     gather::Prior,
@@ -63,17 +68,24 @@ pub(super) async fn equip(
         Some(settled) => (settled.offered, settled.first_tool.as_deref(), std::mem::take(&mut settled.own_tools)),
         None => (Offered::All, None, Vec::new()),
     };
-    if decided.is_empty() && asked.tools.is_empty() && of_door.is_empty() {
+    if decided.is_empty() && asked.tools.is_empty() && asked.left_out.is_empty() && of_door.is_empty() {
         return Ok(None);
     }
     let (places, wanted): (Vec<usize>, Vec<AskedTool>) = asked.tools.into_iter().unzip();
-    let equipped = match wanted.is_empty() {
-        true => Vec::new(),
-        false => app.toolbox.equip(scope, wanted.clone()).await?,
+    let equipped = match scope.state() {
+        _ if wanted.is_empty() => Vec::new(),
+        TenantState::Stored => app.toolbox.equip(scope, wanted.clone()).await?.into_iter().map(Ok).collect(),
+        TenantState::Stateless => equip_each(app, scope, &wanted).await?,
     };
     let mut offers = offers::Offers::new(&request.tools);
+    for index in asked.left_out {
+        offers.leave_out_server(index, "a tool of type `mcp` needs a server");
+    }
     for ((index, wanted), equipped) in places.into_iter().zip(&wanted).zip(equipped) {
-        offers.equip(index, wanted, equipped, which);
+        match equipped {
+            Ok(equipped) => offers.equip(index, wanted, equipped, which),
+            Err(reason) => offers.leave_out_server(index, reason),
+        }
     }
     of_door.into_iter().for_each(|tool| offers.bring(tool));
     if decided.is_empty() && !offers.has_any() {
@@ -99,6 +111,25 @@ pub(super) async fn equip(
         decided,
         losses,
     })))
+}
+
+/// What each of these is, or why the model does not hear of it: in a stateless tenant, a request succeeds without the MCP
+/// servers that cannot be used. RAM-23
+async fn equip_each(
+    app: &App,
+    scope: &Scope,
+    wanted: &[AskedTool],
+) -> Result<Vec<Result<Equipped, Cow<'static, str>>>, Fault> {
+    let each = wanted.iter().map(async |one| match app.toolbox.equip(scope, vec![one.clone()]).await {
+        Ok(equipped) => Ok(Ok(equipped.into_iter().next().unwrap_or(Equipped::Unknown))),
+        Err(fault) if matches!(one, AskedTool::Mcp(_)) && is_the_servers(fault.kind) => Ok(Err(fault.message.clone())),
+        Err(fault) => Err(fault),
+    });
+    join_all(each).await.into_iter().collect()
+}
+
+fn is_the_servers(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::ToolServer | FaultKind::Invalid)
 }
 
 fn is_listing(item: &Item<'_>, label: &str) -> bool {

@@ -214,7 +214,7 @@ async fn run(
     if meaning.kept != Kept::No || order.memory.is_some() {
         request.keep_thoughts();
     }
-    let asked = tools::asked(request)?;
+    let asked = tools::asked(request, scope.state())?;
     uploads::check(app, scope, request, raw).await?;
     let settled = order.settled.as_deref();
     let prior = match settled.filter(|settled| settled.thread.is_some()) {

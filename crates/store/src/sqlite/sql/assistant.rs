@@ -4,6 +4,13 @@ use super::{OperatorSql, TenantSql, UserSql};
 
 statements! {
     UserSql {
+        // By the model's own id of an answer.
+        RESPONSE_OF_ANSWER = "
+            SELECT json_extract(value, '$.turn_id') FROM message_metadata
+            WHERE tenant_id = ?1 AND user_id = ?2 AND kind = 'model_usage'
+                AND json_extract(value, '$.response_id') = ?3
+            ORDER BY number DESC LIMIT 1";
+
         // The line of a thread.
         ACTIVE_SESSION = "
             SELECT id FROM sessions WHERE tenant_id = ?1 AND user_id = ?2 AND profile = ?3 AND active = 1";
@@ -106,6 +113,10 @@ statements! {
         MESSAGES_OF_TENANT = "
             SELECT id, session_id, role, content, response_id, created_at FROM messages
             WHERE tenant_id = ?1 AND session_id = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4";
+        RESPONSE_OF_ANSWER_WITHIN = "
+            SELECT json_extract(value, '$.turn_id') FROM message_metadata
+            WHERE tenant_id = ?1 AND kind = 'model_usage' AND json_extract(value, '$.response_id') = ?2
+            ORDER BY number DESC LIMIT 1";
         METADATA = "
             SELECT kind, value FROM message_metadata WHERE tenant_id = ?1 AND message_id = ?2 ORDER BY number";
 
@@ -157,12 +168,19 @@ statements! {
 
         // Everything.
         RESET_SESSIONS = "DELETE FROM sessions";
+        RESET_SESSIONS_OF = "DELETE FROM sessions WHERE tenant_id = ?1";
         RESET_LINES = "DELETE FROM session_line";
+        RESET_LINES_OF = "DELETE FROM session_line WHERE tenant_id = ?1";
         RESET_MESSAGES = "DELETE FROM messages";
+        RESET_MESSAGES_OF = "DELETE FROM messages WHERE tenant_id = ?1";
         RESET_METADATA = "DELETE FROM message_metadata";
+        RESET_METADATA_OF = "DELETE FROM message_metadata WHERE tenant_id = ?1";
         RESET_CONFIGS = "DELETE FROM agent_configs";
+        RESET_CONFIGS_OF = "DELETE FROM agent_configs WHERE tenant_id = ?1";
         RESET_PROFILES = "DELETE FROM agent_profiles";
+        RESET_PROFILES_OF = "DELETE FROM agent_profiles WHERE tenant_id = ?1";
         RESET_VERSIONS = "DELETE FROM profile_versions";
+        RESET_VERSIONS_OF = "DELETE FROM profile_versions WHERE tenant_id = ?1";
         RESET_COURSES = "DELETE FROM courses";
         RESET_WORDS = "INSERT INTO course_words (course_words) VALUES ('delete-all')";
     }

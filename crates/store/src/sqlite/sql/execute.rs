@@ -160,10 +160,15 @@ statements! {
 
         // Everything.
         RESET_AGENT_SESSIONS = "DELETE FROM agent_sessions";
+        RESET_AGENT_SESSIONS_OF = "DELETE FROM agent_sessions WHERE tenant_id = ?1";
         RESET_STEPS = "DELETE FROM agent_steps";
+        RESET_STEPS_OF = "DELETE FROM agent_steps WHERE tenant_id = ?1";
         RESET_MODE_CHANGES = "DELETE FROM mode_changes";
+        RESET_MODE_CHANGES_OF = "DELETE FROM mode_changes WHERE tenant_id = ?1";
         RESET_MODES = "DELETE FROM agent_modes";
         RESET_FILES = "DELETE FROM files";
+        RESET_FILES_OF = "DELETE FROM files WHERE tenant_id = ?1";
         RESET_CONTENTS = "DELETE FROM file_contents";
+        RESET_CONTENTS_OF = "DELETE FROM file_contents WHERE tenant_id = ?1";
     }
 }

@@ -159,7 +159,7 @@ pub(crate) async fn a_course_is_found_by_the_words_that_it_has_now(store: Engine
     {
         assert_eq!(found(&store, &anna, question).await, expected, "{question}");
     }
-    store.reset(operator(), true).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Everything).await.unwrap();
     assert_eq!(found(&store, &anna, "kitchen").await, [0; 0]);
     put(&store, &anna, &[course(2, "Kitchen", &[], "")]).await;
     assert_eq!(found(&store, &anna, "kitchen").await, [2]);

@@ -192,7 +192,7 @@ pub(crate) async fn sessions_outlive_their_responses_and_go_with_a_reset(store: 
     assert_eq!(store.response(&anna(), &answer.id).await.unwrap(), None);
     assert_eq!(store.agent_turns(&anna(), "sess_1", None, 9).await.unwrap().unwrap().len(), 1);
 
-    store.reset(operator(), false).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Runtime(Vec::new())).await.unwrap();
     assert_eq!(store.agent_sessions(&anna(), None, 9).await.unwrap(), []);
     open(&store, &anna(), "sess_1").await;
     assert_eq!(store.agent_turns(&anna(), "sess_1", None, 9).await.unwrap(), Some(Vec::new()));

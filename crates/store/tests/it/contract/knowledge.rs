@@ -304,7 +304,7 @@ pub(crate) async fn what_was_forgotten_is_not_found(store: Engine) {
     assert_eq!(listed(&store, &anna, "notes").await, []);
     put(&store, &anna, "notes", &documents[1..]).await;
     assert_eq!(found(&store, &anna, "alpha").await, ["b.txt:1"], "it can come again");
-    store.reset(operator(), true).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Everything).await.unwrap();
     assert_eq!(store.collections(&anna).await.unwrap(), []);
     assert_eq!(found(&store, &anna, "alpha").await, [""; 0]);
 }

@@ -95,8 +95,8 @@ pub(crate) async fn modes_of_another_tenant_look_missing(store: Engine) {
 pub(crate) async fn modes_stay_when_only_what_turns_wrote_goes(store: Engine) {
     let anna = anna();
     assert!(store.put_mode(of(&anna), mode("review")).await.unwrap());
-    store.reset(operator(), false).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Runtime(Vec::new())).await.unwrap();
     assert_eq!(store.modes(&anna).await.unwrap(), [mode("review")]);
-    store.reset(operator(), true).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Everything).await.unwrap();
     assert_eq!(store.modes(&anna).await.unwrap(), []);
 }

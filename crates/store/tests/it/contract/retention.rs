@@ -194,14 +194,14 @@ pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
         assert_eq!(calls, 0);
     };
     let turn = fill().await;
-    store.reset(operator(), false).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Runtime(Vec::new())).await.unwrap();
     is_empty(&turn).await;
     assert!(store.key_by_hash(operator(), [1; 32]).await.unwrap().is_some());
     assert_eq!(store.remembered(operator(), "name").await.unwrap().as_deref(), Some("text"));
     assert_eq!(store.tools_for(&anna(), None).await.unwrap().len(), 2);
 
     let turn = fill().await;
-    store.reset(operator(), true).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Everything).await.unwrap();
     is_empty(&turn).await;
     assert_eq!(store.tenants(operator(), None, 9).await.unwrap(), []);
     assert_eq!(store.keys(operator(), None, None, 9).await.unwrap(), []);

@@ -1,6 +1,6 @@
 //! Threads as they are read: by their users, by administrators, and after a while.
 
-use amalgam_core::store::{AgentConfig, AgentProfile, MessageRecord, Retention, SessionRecord, Within};
+use amalgam_core::store::{AgentConfig, AgentProfile, BankOf, MessageRecord, Reset, Retention, SessionRecord, Within};
 
 use super::sessions::{dialogue, is_next, known, line_up, metadata, said, talk, words};
 use crate::given::*;
@@ -142,7 +142,7 @@ pub(crate) async fn reset_takes_threads_and_with_all_what_assistants_are(store: 
     let waiting = line_up(&store, &anna, None).await;
     let id = store.messages(&anna, ticket.session_id, None, 1).await.unwrap().unwrap()[0].id;
 
-    store.reset(operator(), false).await.unwrap();
+    store.reset(operator(), Reset::Runtime(Vec::new())).await.unwrap();
     assert_eq!(store.sessions(&anna, None, 9).await.unwrap(), []);
     assert_eq!(store.messages(&anna, ticket.session_id, None, 9).await.unwrap(), None);
     assert_eq!(store.message(&anna, id).await.unwrap(), None);
@@ -154,8 +154,48 @@ pub(crate) async fn reset_takes_threads_and_with_all_what_assistants_are(store: 
     assert!(again.session_id > ticket.session_id && again.number > waiting.number);
     assert_eq!(said(&store, &anna, again.session_id).await, dialogue(&[("user", "two"), ("assistant", "re two")]));
 
-    store.reset(operator(), true).await.unwrap();
+    store.reset(operator(), Reset::Everything).await.unwrap();
     assert_eq!(store.agent_config(&anna).await.unwrap(), None);
     assert_eq!(store.profile(&anna, "home").await.unwrap(), None);
     assert_eq!(store.profile_versions(within, "home", None, 9).await.unwrap(), []);
+}
+
+pub(crate) async fn reset_takes_assistants_of_the_tenants_that_are_named_and_leaves_the_others(store: Engine) {
+    // right C5
+    let profile = AgentProfile {
+        slug: "home".into(),
+        prompt: "p".into(),
+        tools: Vec::new(),
+        model: None,
+        active: true,
+        version: 1,
+        created_at_ms: NOW,
+        updated_at_ms: NOW,
+    };
+    let (anna, other) = (anna(), scope(2, "anna"));
+    store.create_tenant(operator(), Some(1), "t", amalgam_core::TenantState::Stored, NOW).await.unwrap();
+    for scope in [&anna, &other] {
+        let within = Within::Own(scope.admin().unwrap());
+        store.put_profile(within, profile.clone()).await.unwrap().unwrap();
+        store.put_tool(BankOf::Tenant(scope.admin().unwrap()), tool("own")).await.unwrap();
+        talk(&store, scope, None, HERE, "one").await;
+    }
+    store.put_tool(BankOf::Common(operator()), tool("shared")).await.unwrap();
+    let has = async |scope: &amalgam_core::Scope| {
+        let own = store.tool(BankOf::Tenant(scope.admin().unwrap()), "own").await.unwrap().is_some();
+        let profile = store.profile(scope, "home").await.unwrap().is_some();
+        (own, profile, !store.sessions(scope, None, 9).await.unwrap().is_empty())
+    };
+    let shared = async || store.tool(BankOf::Common(operator()), "shared").await.unwrap().is_some();
+
+    store.reset(operator(), Reset::Runtime(vec![2])).await.unwrap();
+    assert_eq!((has(&anna).await, has(&other).await), ((true, true, true), (true, true, false)));
+    store.reset(operator(), Reset::Assistants(vec![2])).await.unwrap();
+    assert_eq!(
+        (has(&anna).await, has(&other).await, shared().await),
+        ((true, true, true), (false, false, false), true)
+    );
+    store.reset(operator(), Reset::Assistants(Vec::new())).await.unwrap();
+    assert_eq!((has(&anna).await, shared().await), ((false, false, false), false));
+    assert!(store.tenant(operator(), 1).await.unwrap().is_some(), "tenants stay");
 }

@@ -157,7 +157,7 @@ pub(crate) async fn files_of_others_look_missing(store: Engine) {
 
 pub(crate) async fn files_go_with_a_reset(store: Engine) {
     assert!(put(&store, file("file_1", 10)).await);
-    store.reset(operator(), false).await.unwrap();
+    store.reset(operator(), amalgam_core::store::Reset::Runtime(Vec::new())).await.unwrap();
     assert_eq!(ids(&store, ALL, NOW).await, [""; 0]);
     assert!(put(&store, file("file_1", 1000)).await, "and their room is free");
 }

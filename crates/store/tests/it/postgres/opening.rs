@@ -2,7 +2,7 @@
 
 use amalgam_core::Store as _;
 use amalgam_store::{
-    migrate::MigrationStatus,
+    migrate::{MigrationProblem, MigrationStatus},
     postgres::{Migrations, OpenError, Options, Postgres},
 };
 
@@ -96,7 +96,12 @@ fn a_newer_database_is_refused_with_both_versions() {
         let error = Postgres::open(database.url(), Options::default()).await.err().unwrap();
         assert!(full(&error).contains("999, this binary knows only"), "{}", full(&error));
         let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
-        let newest = MigrationStatus { version: 999, name: "V999__later".into(), applied: true };
+        let newest = MigrationStatus {
+            version: 999,
+            name: "V999__later".into(),
+            applied: true,
+            problem: Some(MigrationProblem::Unknown),
+        };
         assert_eq!(status.last(), Some(&newest));
     });
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use amalgam_store::{
-    migrate::{MigrationError, MigrationStatus},
+    migrate::{MigrationError, MigrationProblem, MigrationStatus},
     sqlite::{LockError, Migrations, OpenError, Options, Sqlite},
 };
 
@@ -45,7 +45,15 @@ fn a_database_that_is_newer_than_the_binary_is_refused_and_left_alone() {
     assert!(binary < 999);
     assert_eq!(std::fs::read(home.path()).unwrap(), before);
     let last = Sqlite::status(home.path()).unwrap().pop();
-    assert_eq!(last, Some(MigrationStatus { version: 999, name: "V999__later".into(), applied: true }));
+    assert_eq!(
+        last,
+        Some(MigrationStatus {
+            version: 999,
+            name: "V999__later".into(),
+            applied: true,
+            problem: Some(MigrationProblem::Unknown)
+        })
+    );
 }
 
 #[test]

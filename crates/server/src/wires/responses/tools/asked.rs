@@ -1,8 +1,8 @@
 //! What a request's tools ask of the server, by their words alone.
 
 use amalgam_core::{
-    AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText, file_search::FILE_SEARCH_RESULTS,
-    is_house_label,
+    AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText, TenantState,
+    file_search::FILE_SEARCH_RESULTS, is_house_label,
 };
 use amalgam_protocol::{CreateResponse, HostedTool, McpTool, Raw, Shape, ShapeError, ToolKind, Writer};
 use bytes::Bytes;
@@ -13,12 +13,14 @@ use super::{super::error, search};
 #[derive(Debug, Default)]
 pub(in crate::wires::responses) struct Asked {
     pub(super) tools: Vec<(usize, AskedTool)>,
+    /// Tools that the model does not hear of, by their places.
+    pub(super) left_out: Vec<usize>,
     /// Whether a credential of the caller's is among them.
     pub(in crate::wires::responses) has_secrets: bool,
 }
 
-/// Reads what the tools of a request ask of the server.
-pub(in crate::wires::responses) fn asked(request: &CreateResponse<'_>) -> Result<Asked, Fault> {
+/// Reads what the tools of a request ask of the server. A stateless tenant's MCP tool that names no server is left out. RAM-23
+pub(in crate::wires::responses) fn asked(request: &CreateResponse<'_>, state: TenantState) -> Result<Asked, Fault> {
     let mut asked = Asked::default();
     for (index, tool) in request.tools.iter().enumerate() {
         match &tool.kind {
@@ -27,6 +29,9 @@ pub(in crate::wires::responses) fn asked(request: &CreateResponse<'_>) -> Result
                 if function.description.is_none() && function.parameters.is_none_or(Raw::is_null) =>
             {
                 asked.tools.push((index, AskedTool::Named(function.name.clone().into_owned())));
+            }
+            ToolKind::Hosted(HostedTool::Mcp, _) if state == TenantState::Stateless && names_no_server(tool.raw) => {
+                asked.left_out.push(index);
             }
             ToolKind::Hosted(HostedTool::Mcp, _) => {
                 let named = |fault: ShapeError| error::shape(fault.at(index).under("tools"));
@@ -92,6 +97,11 @@ pub(in crate::wires::responses) fn with_operator_approvals(body: &Bytes) -> Byte
         }
     });
     writer.into_bytes().into()
+}
+
+fn names_no_server(tool: Raw<'_>) -> bool {
+    let named = |field: &str| tool.get_str(field).is_some_and(|text| !text.is_empty());
+    !named("server_label") && !named("connector_id")
 }
 
 fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {

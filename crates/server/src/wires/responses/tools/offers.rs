@@ -1,6 +1,7 @@
 //! The tools of a request in the words that a model is offered them in: functions, whoever runs them.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -85,6 +86,15 @@ impl<'a> Offers<'a> {
         self.of_client.remove(name);
         self.of_bank = true;
         Offer::Ours(Vec::new())
+    }
+
+    /// An MCP server that the model does not hear of, and why.
+    pub(super) fn leave_out_server(&mut self, index: usize, reason: impl Into<Cow<'static, str>>) {
+        self.of_bank = true;
+        self.losses.push(Loss::new(format!("tools[{index}]"), reason));
+        if let Some(place) = self.tools.get_mut(index) {
+            *place = Offer::Ours(Vec::new());
+        }
     }
 
     /// Adds a tool that the request does not name.

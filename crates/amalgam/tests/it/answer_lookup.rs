@@ -1,0 +1,58 @@
+//! Answers of assistants are found by our id and by the one of the model's server.
+
+use amalgam_testkit::{Amalgam, Client, Reply, Setup, Upstream};
+use serde_json::{Value, json};
+
+use crate::support::{BINARY, Script, Wire, stores};
+
+/// What the model's server says, under this id.
+fn named(id: &str) -> Reply {
+    let mut last = Script::text(&["Hello."]).frames(Wire::Responses).pop().unwrap_or_default();
+    last["response"]["id"] = json!(id);
+    Reply::json(last["response"].take())
+}
+
+#[tokio::test]
+async fn an_answer_is_found_by_the_id_that_its_caller_was_told_and_by_ours() {
+    // right C9
+    for store in stores() {
+        let upstream = Upstream::start();
+        let setup = Setup::new().upstream("up", "responses", &upstream.base_url()).option("models", "[\"m\"]");
+        let setup = setup.extra("[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n");
+        let amalgam = Amalgam::start(BINARY, store.setup(setup)).await;
+        let user = |key: &str, name: &str| Client::new(amalgam.url()).with_key(key).with_header("x-amalgam-user", name);
+        let say = async |client: &Client, message: &str, id: &str| -> Value {
+            upstream.enqueue(named(id));
+            let answer = client.post_json("/api/v2/ai-agent/respond/", &json!({"message": message})).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            answer.json()
+        };
+        let (ada, ben, eve) = (user("am_a", "ada"), user("am_a", "ben"), user("am_b", "ada"));
+        // The same id twice: an upstream may repeat itself, and the newest counts.
+        say(&ada, "one", "resp_twice").await;
+        let newest = say(&ada, "two", "resp_twice").await;
+        let of_ben = say(&ben, "three", "resp_of_ben").await;
+        assert_eq!((&newest["response_id"], &of_ben["response_id"]), (&json!("resp_twice"), &json!("resp_of_ben")));
+
+        let found = ada.get("/api/v2/ai-agent/respond/resp_twice/").await;
+        assert_eq!(found.status, 200, "{}: {}", store.name, found.text());
+        let text = found.text();
+        let done = text.split("event: done").nth(1).unwrap_or_else(|| panic!("no end: {text}"));
+        let done = done.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        let done: Value = serde_json::from_str(done).unwrap();
+        assert_eq!(done["assistant_message_id"], newest["assistant_message_id"], "{}: the newest", store.name);
+        for (client, id) in [(&ada, "resp_of_ben"), (&eve, "resp_twice"), (&ada, "resp_nobody")] {
+            let answer = client.get(&format!("/api/v2/ai-agent/respond/{id}/")).await;
+            assert_eq!(answer.status, 404, "{}: {id}", store.name);
+        }
+
+        let turn = user("am_a", "root").get("/admin/turns/resp_of_ben").await;
+        assert_eq!(turn.status, 200, "{}: {}", store.name, turn.text());
+        let turn = turn.json();
+        let ours = turn["id"].as_str().unwrap();
+        assert!(turn["user"] == "ben" && ours.starts_with("resp_AM-"), "{turn}");
+        assert_eq!(user("am_a", "root").get(&format!("/admin/turns/{ours}")).await.json(), turn, "{}", store.name);
+        assert_eq!(ben.get(&format!("/api/v2/ai-agent/respond/{ours}/")).await.status, 200, "{}", store.name);
+        assert_eq!(eve.get("/admin/turns/resp_of_ben").await.status, 404, "{}", store.name);
+    }
+}
