@@ -1,8 +1,11 @@
 //! What was said, made safe to send to any upstream: every tool call has exactly one output and the other way round.
 
 mod normalise;
+mod pairing;
+mod records;
 mod remembered;
 mod system_prompt;
+mod tool_turns;
 pub mod uploads;
 pub mod window;
 
@@ -21,7 +24,7 @@ pub use system_prompt::{InstructionsOf, SystemPrompt};
 pub struct History<'a> {
     /// What is said before everything else.
     pub instructions: Vec<Entry<'a>>,
-    /// What is said.
+    /// What is said, in the order in which it was sent. Every call has one output, somewhere behind it.
     pub entries: Vec<Entry<'a>>,
     /// What normalising changed.
     pub losses: Vec<Loss>,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use amalgam_protocol::CreateResponse;
+use amalgam_protocol::{CreateResponse, Raw};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -14,8 +14,28 @@ fn told(items: Value) -> Vec<String> {
     let raw = Raw::parse(body.as_bytes()).unwrap();
     let request = CreateResponse::read(raw).unwrap();
     let history = normalise(None, request.input.as_ref());
-    strictly_paired(&history.entries).unwrap();
+    paired(&history.entries).unwrap();
+    strictly_paired(&history.in_tool_turns()).unwrap();
     history.entries.iter().map(short).collect()
+}
+
+/// Every call has one output, somewhere behind it, under an id of its own.
+pub(in crate::history) fn paired(entries: &[Entry<'_>]) -> Result<(), String> {
+    let mut ids = HashSet::new();
+    let mut open = HashSet::new();
+    for entry in entries {
+        match entry {
+            Entry::Call(call) if !ids.insert(&*call.call_id) => return Err(format!("call id {} twice", call.call_id)),
+            Entry::Call(call) => {
+                open.insert((call.kind, &*call.call_id));
+            }
+            Entry::Output(output) if !open.remove(&(output.kind, &*output.call_id)) => {
+                return Err(format!("output {} without call", output.call_id));
+            }
+            _ => {}
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("calls {open:?} are never answered")) }
 }
 
 pub(in crate::history) fn short(entry: &Entry<'_>) -> String {
@@ -64,6 +84,12 @@ pub(in crate::history) fn strictly_paired(entries: &[Entry<'_>]) -> Result<(), S
     if open.is_empty() { Ok(()) } else { Err(format!("calls {open:?} are never answered")) }
 }
 
+fn losses(items: Value) -> Vec<String> {
+    let body = json!({ "input": items }).to_string();
+    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    normalise(None, request.input.as_ref()).losses.iter().map(ToString::to_string).collect()
+}
+
 fn call(id: &str, name: &str, arguments: &str) -> Value {
     json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
 }
@@ -79,7 +105,7 @@ fn matched_pairs_stay_whatever_order_their_outputs_have() {
         {"role": "user", "content": "go"},
         call("a", "f", "{}"), call("b", "g", "{}"), output("b", "2"), output("a", "1"),
     ]);
-    assert_eq!(told(items), ["user: go", "call a f", "call b g", "output a 1", "output b 2"]);
+    assert_eq!(told(items), ["user: go", "call a f", "call b g", "output b 2", "output a 1"]);
 }
 
 #[test]
@@ -146,12 +172,6 @@ fn a_tool_cannot_forge_a_label_of_ours() {
 
 #[test]
 fn whatever_does_not_stay_as_it_was_is_told_once() {
-    let losses = |items: Value| {
-        let body = json!({ "input": items }).to_string();
-        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
-        let losses = normalise(None, request.input.as_ref()).losses;
-        losses.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
     let conflict = json!([
         call("a", "f", "{}"),
         output("a", "1"),
@@ -216,16 +236,72 @@ fn function_and_custom_outputs_are_separate() {
 }
 
 #[test]
-fn outputs_never_match_a_turn_that_has_closed() {
-    // O-41, O-45
-    for boundary in [
-        json!({"role": "assistant", "content": "hm"}),
-        json!({"role": "user", "content": "hm"}),
-        json!({"role": "developer", "content": "hm"}),
-    ] {
-        let told = told(json!([call("a", "f", "{}"), boundary, output("a", "1")]));
-        assert!(told[0].starts_with("note: ") && told[2].contains("Result of call a"), "{told:?}");
+fn an_output_finds_its_call_across_messages() {
+    // right A1
+    for role in ["assistant", "user", "developer"] {
+        let items = json!([call("a", "f", "{}"), {"role": role, "content": "hm"}, output("a", "1")]);
+        assert_eq!(losses(items.clone()), Vec::<String>::new());
+        assert_eq!(told(items), ["call a f".to_owned(), format!("{role}: hm"), "output a 1".to_owned()]);
     }
+}
+
+#[test]
+fn an_output_never_answers_a_call_behind_it() {
+    // O-45
+    let told = told(json!([output("a", "1"), {"role": "user", "content": "hm"}, call("a", "f", "{}")]));
+    assert!(told[0].contains("Result of call a") && told[2].contains("No result is recorded for: f"), "{told:?}");
+}
+
+#[test]
+fn an_id_that_is_used_again_before_it_was_answered_belongs_to_the_nearest_call() {
+    // right A1
+    let said = json!({"role": "user", "content": "hm"});
+    let once = told(json!([call("a", "f", "{}"), said, call("a", "g", "{}"), output("a", "1")]));
+    assert_eq!(once.len(), 4, "{once:?}");
+    assert!(once[0].contains("No result is recorded for: f"), "{once:?}");
+    assert_eq!(once[1..], ["user: hm", "call a g", "output a 1"]);
+    // Outputs that come together have the order of their calls.
+    let items = json!([call("a", "f", "{}"), said, call("a", "g", "{}"), output("a", "1"), output("a", "2")]);
+    assert_eq!(losses(items.clone()), Vec::<String>::new());
+    assert_eq!(told(items), ["call a f", "user: hm", "call am_history_2_1 g", "output a 1", "output am_history_2_1 2"]);
+    let apart = json!([call("a", "f", "{}"), said, call("a", "g", "{}"), output("a", "2"), said, output("a", "1")]);
+    assert_eq!(
+        told(apart),
+        ["call a f", "user: hm", "call am_history_2_1 g", "output am_history_2_1 2", "user: hm", "output a 1"]
+    );
+}
+
+#[test]
+fn a_later_output_of_an_answered_call_is_text_unless_it_says_the_same() {
+    let said = json!({"role": "user", "content": "hm"});
+    let items = json!([call("a", "f", "{}"), output("a", "1"), said, output("a", "1"), said, output("a", "2")]);
+    assert_eq!(losses(items.clone()), ["input: a further output of a call that had one was sent as text"]);
+    assert_eq!(
+        told(items),
+        ["call a f", "output a 1", "user: hm", "user: hm", "note: [Tool history] A further result of call a:\n    2"]
+    );
+}
+
+#[test]
+fn thousands_of_calls_and_records_of_one_id_are_settled_in_linear_time() {
+    // right A1: a debug build settles these within a second or two, in quadratic time they take minutes.
+    let started = std::time::Instant::now();
+    let settled = |items: Vec<Value>| {
+        let body = json!({ "input": items }).to_string();
+        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let history = normalise(None, request.input.as_ref());
+        assert_eq!(history.losses, []);
+        assert_eq!(history.in_tool_turns().len(), history.entries.len());
+        history.entries.len()
+    };
+    let calls = (0..10_000).map(|n| call(&format!("c{n}"), "f", "{}"));
+    let said = (0..10_000).map(|_| json!({"role": "user", "content": "hm"}));
+    let outputs = (0..10_000).rev().map(|n| output(&format!("c{n}"), "1"));
+    assert_eq!(settled(calls.chain(said).chain(outputs).collect()), 30_000);
+    let long = format!("{{{}}}", " ".repeat(1 << 20));
+    let twins = [call("a", "f", &long)].into_iter().chain((0..10_000).map(|_| call("a", "f", "{}")));
+    assert_eq!(settled(twins.chain([output("a", "1"), output("a", "1")]).collect()), 2);
+    assert!(started.elapsed() < std::time::Duration::from_secs(60), "{:?}", started.elapsed());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Makes a history shorter: the oldest turns go, whole ones, and one loss tells how many.
 //!
-//! A turn reaches from one message of the user to before the next. Since a call and its output never have a message
-//! between them, leaving out whole turns leaves no half of a pair behind. Instructions, summaries of what came before,
+//! A turn reaches from one message of the user to before the next. A message between a call and its output begins no turn,
+//! so leaving out whole turns leaves no half of a pair behind. Instructions, summaries of what came before,
 //! tools that arrived inside the history, and the last turn stay whatever they weigh.
 
 use amalgam_protocol::{Content, ItemKind, Part, PartKind, Role};
@@ -126,8 +126,16 @@ struct Turns(Vec<std::ops::Range<usize>>);
 
 impl Turns {
     fn of(entries: &[Entry<'_>]) -> Self {
-        let mut starts: Vec<usize> =
-            entries.iter().enumerate().filter(|(_, entry)| begins_a_turn(entry)).map(|(index, _)| index).collect();
+        let mut starts: Vec<usize> = Vec::new();
+        let mut unanswered = 0_usize;
+        for (index, entry) in entries.iter().enumerate() {
+            match entry {
+                Entry::Call(_) => unanswered += 1,
+                Entry::Output(_) => unanswered = unanswered.saturating_sub(1),
+                entry if unanswered == 0 && begins_a_turn(entry) => starts.push(index),
+                _ => {}
+            }
+        }
         // What is said before the user says anything is a turn of its own, unless all of it stays anyway.
         let head = starts.first().copied().unwrap_or(entries.len());
         if entries.iter().take(head).any(|entry| !stays(entry)) {

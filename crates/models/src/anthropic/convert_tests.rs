@@ -540,3 +540,70 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn calls_around_a_message_are_one_message_with_their_results_behind_it() {
+    // right A1
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
+    let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": id});
+    let said = |role: &str, text: &str| json!({"role": role, "content": text});
+    let prepared = prepared(json!({"input": [
+        said("user", "Go."), call("c1"), said("assistant", "And then."), call("c2"), said("user", "Hurry."),
+        output("c1"), output("c2"),
+    ]}));
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let tool_use = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
+    let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": id});
+    let expected = json!([
+        {"role": "user", "content": [text("Go.")]},
+        {"role": "assistant", "content": [text("And then."), tool_use("c1"), tool_use("c2")]},
+        {"role": "user", "content": [result("c1"), result("c2"), text("Hurry.")]},
+    ]);
+    let mut messages = body(&prepared)["messages"].clone();
+    for block in
+        messages.as_array_mut().unwrap().iter_mut().flat_map(|message| message["content"].as_array_mut().unwrap())
+    {
+        block.as_object_mut().unwrap().remove("cache_control");
+    }
+    assert_eq!((messages, prepared.losses), (expected, Vec::new()));
+}
+
+/// What the wire demands: sides take turns, and the message behind calls begins with exactly their results.
+fn strictly_paired(messages: &Value) -> Result<(), String> {
+    let messages = messages.as_array().unwrap();
+    let mut open: Vec<Value> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let side = if index % 2 == 0 { "user" } else { "assistant" };
+        if message["role"] != side {
+            return Err(format!("message {index} is not of the {side}"));
+        }
+        let blocks = message["content"].as_array().unwrap();
+        let results = blocks.iter().take_while(|block| block["type"] == "tool_result");
+        let results: Vec<Value> = results.map(|block| block["tool_use_id"].clone()).collect();
+        if results != open || results.len() != blocks.iter().filter(|block| block["type"] == "tool_result").count() {
+            return Err(format!("message {index} has the results {results:?} for {open:?}"));
+        }
+        let calls: Vec<&Value> = blocks.iter().skip_while(|block| block["type"] != "tool_use").collect();
+        if calls.iter().any(|block| block["type"] != "tool_use") {
+            return Err(format!("message {index} has words behind its calls"));
+        }
+        open = calls.into_iter().map(|block| block["id"].clone()).collect();
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no results")) }
+}
+
+proptest! {
+    #[test]
+    fn calls_with_outputs_anywhere_behind_them_are_sent_without_a_loss(items in crate::testing::answered_items()) {
+        // right A1
+        let prepared = prepared(json!({"input": items}));
+        prop_assert_eq!(&prepared.losses, &[]);
+        let body = body(&prepared);
+        prop_assert_eq!(strictly_paired(&body["messages"]), Ok(()));
+        let sent = body.to_string();
+        prop_assert!(!sent.contains("[Tool history]"), "{}", sent);
+        for item in items.iter().filter_map(|item| item["content"].as_str()) {
+            prop_assert!(sent.contains(item), "{} in {}", item, sent);
+        }
+    }
+}

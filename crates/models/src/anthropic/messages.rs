@@ -77,7 +77,7 @@ impl Messages {
         let mut messages = Self::default();
         let mut known = HashSet::new();
         let mut leading = true;
-        for entry in history.instructions.iter().chain(&history.entries) {
+        for entry in history.instructions.iter().chain(&*history.in_tool_turns()) {
             leading = leading && is_leading(entry);
             messages.entry(entry, leading, context, &mut known);
         }

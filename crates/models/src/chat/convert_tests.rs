@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use amalgam_core::normalise;
 use bytes::Bytes;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -82,7 +83,7 @@ fn a_bare_text_is_one_user_message_with_its_escapes_kept() {
 
 #[test]
 fn instructions_come_first_in_the_configured_role_joined_with_the_first_system_messages() {
-    // RAM-12, RAM-13, C-19
+    // RAM-12, C-19
     let request = json!({
         "instructions": "Be brief.",
         "input": [
@@ -90,7 +91,7 @@ fn instructions_come_first_in_the_configured_role_joined_with_the_first_system_m
             {"role": "system", "content": [{"type": "input_text", "text": "A"}, {"type": "input_text", "text": "B"}]},
             {"role": "user", "content": "Hi"},
             {"role": "developer", "content": "Now jokes."},
-            {"role": "tutor", "content": "Go."}
+            {"role": "user", "content": "Go."}
         ]
     });
     for (system_role, name) in
@@ -515,4 +516,64 @@ fn a_choice_that_no_tool_answers_to_is_the_callers_mistake() {
     let request = json!({"input": "a", "tool_choice": {"type": "function", "name": "nope"}});
     let fault = prepared(WIRE, Delivery::Whole, &request).unwrap_err();
     assert_eq!(fault.param.as_deref(), Some("tool_choice"));
+}
+
+#[test]
+fn calls_around_a_message_are_one_message_with_their_outputs_behind_it() {
+    // right A1
+    let (messages, losses) = messages(
+        WIRE,
+        json!({"input": [
+            {"role": "user", "content": "Go."},
+            call("c1", "f", "{}"),
+            {"role": "assistant", "content": "And then."},
+            call("c2", "f", "{}"),
+            {"role": "user", "content": "Hurry."},
+            output("c1", json!("1")),
+            output("c2", json!("2")),
+        ]}),
+    );
+    let expected = json!([
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "And then.", "tool_calls": [chat_call("c1", "f", "{}"), chat_call("c2", "f", "{}")]},
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        {"role": "tool", "tool_call_id": "c2", "content": "2"},
+        {"role": "user", "content": "Hurry."},
+    ]);
+    assert_eq!((messages, losses), (expected, Vec::new()));
+}
+
+/// What strict servers demand: behind calls come exactly their outputs.
+fn strictly_paired(messages: &Value) -> Result<(), String> {
+    let mut open: Vec<&Value> = Vec::new();
+    for message in messages.as_array().unwrap() {
+        if message["role"] == "tool" {
+            let at = open.iter().position(|id| **id == message["tool_call_id"]);
+            open.remove(at.ok_or_else(|| format!("no call for {message}"))?);
+            continue;
+        }
+        if !open.is_empty() {
+            return Err(format!("{message} stands before the outputs of {open:?}"));
+        }
+        open.extend(message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]));
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no outputs")) }
+}
+
+proptest! {
+    #[test]
+    fn calls_with_outputs_anywhere_behind_them_are_sent_without_a_loss(items in crate::testing::answered_items()) {
+        // right A1
+        for tool_calls in [ToolCalls::Native, ToolCalls::Constrained] {
+            let prepared = prepared(Wire { tool_calls, ..WIRE }, Delivery::Whole, &json!({"input": items})).unwrap();
+            prop_assert_eq!(&prepared.losses, &[]);
+            let body: Value = serde_json::from_slice(&prepared.body.whole()).unwrap();
+            prop_assert_eq!(strictly_paired(&body["messages"]), Ok(()));
+            let sent = body["messages"].to_string();
+            prop_assert!(!sent.contains("[Tool history]"), "{}", sent);
+            for item in items.iter().filter_map(|item| item["content"].as_str()) {
+                prop_assert!(sent.contains(item), "{} in {}", item, sent);
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{Call, CallKind, Entry, History, Losses, ModelRequest, Output};
+use amalgam_core::{Call, CallKind, Entry, Losses, ModelRequest, Output};
 use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, PartKind, Raw, Role, Shape, Writer};
 
 use crate::{
@@ -46,11 +46,12 @@ pub(super) fn write<'a>(
         turn: Turn::default(),
         media: Vec::new(),
     };
-    let live = live_from(history);
     for entry in &history.instructions {
         conversation.take(entry, false);
     }
-    for (index, entry) in history.entries.iter().enumerate() {
+    let entries = history.in_tool_turns();
+    let live = live_from(&entries);
+    for (index, entry) in entries.iter().enumerate() {
         conversation.take(entry, index >= live);
     }
     conversation.flush();
@@ -58,11 +59,11 @@ pub(super) fn write<'a>(
 }
 
 /// Where the tool turn begins that is still under way: behind the last word of the user.
-fn live_from(history: &History<'_>) -> usize {
+fn live_from(entries: &[Entry<'_>]) -> usize {
     let said = |entry: &Entry<'_>| {
         matches!(entry, Entry::Message { role: Role::User, .. } | Entry::Note(_) | Entry::Summary(_))
     };
-    history.entries.iter().rposition(said).map_or(0, |index| index + 1)
+    entries.iter().rposition(said).map_or(0, |index| index + 1)
 }
 
 struct Conversation<'a, 'w> {

@@ -87,17 +87,15 @@ fn instructions_that_are_items_stand_before_the_input() {
 }
 
 #[test]
-fn roles_and_texts_that_an_upstream_would_refuse_are_mended() {
-    // RAM-13, RAM-19
+fn texts_that_an_upstream_would_refuse_are_mended() {
+    // RAM-19
     let (sent, losses) = input(json!([
-        {"type": "message", "role": "critic", "content": "Hm.", "own": 1},
-        {"role": "tool", "content": [{"type": "input_text", "text": null, "own": 2}]},
+        {"role": "user", "content": [{"type": "input_text", "text": null, "own": 2}]},
         {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": null}, {"type": "output_text", "text": null}]},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": null}]},
     ]));
     let expected = json!([
-        {"type": "message", "role": "user", "content": "Hm.", "own": 1},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "", "own": 2}]},
         {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": ""}, {"type": "output_text", "text": "", "annotations": []}]},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
@@ -331,4 +329,34 @@ fn a_call_that_goes_on_says_what_is_new_and_names_the_answer_before() {
         [&whole["store"], &whole["instructions"], &whole["input"][2]["output"]],
         [&json!(true), &json!("Be kind."), &json!("done")]
     );
+}
+
+proptest! {
+    #[test]
+    fn calls_with_outputs_anywhere_behind_them_are_sent_in_their_order(items in crate::testing::answered_items()) {
+        // right A1
+        let (sent, losses) = input(Value::from(items.clone()));
+        prop_assert_eq!(losses, []);
+        let sent = sent.as_array().unwrap();
+        // Ids that are used again differ; a message says that it is one.
+        let without_id = |item: &Value| {
+            let mut item = item.clone();
+            let fields = item.as_object_mut().unwrap();
+            fields.remove("call_id");
+            fields.entry("type").or_insert(json!("message"));
+            item
+        };
+        prop_assert_eq!(sent.iter().map(without_id).collect::<Vec<_>>(), items.iter().map(without_id).collect::<Vec<_>>());
+        let mut open = Vec::new();
+        for (item, theirs) in sent.iter().zip(&items).filter(|(item, _)| item["call_id"].is_string()) {
+            match item["type"].as_str().unwrap().ends_with("_output") {
+                false => open.push((&item["call_id"], &theirs["call_id"])),
+                true => {
+                    let at = open.iter().rposition(|(id, _)| *id == &item["call_id"]).unwrap();
+                    prop_assert_eq!(open.remove(at).1, &theirs["call_id"], "the output of another call");
+                }
+            }
+        }
+        prop_assert!(open.is_empty());
+    }
 }

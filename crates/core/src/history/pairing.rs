@@ -1,0 +1,342 @@
+//! Finds the output of every call by its id, wherever the two stand.
+//!
+//! An output answers the nearest call before it that has its id and no output yet. An id that is used again after it was
+//! answered belongs to another pair, which gets a new id. Calls without an output, outputs without a call, and records that
+//! contradict each other become text at the end of the tool turn that they stand in.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet, hash_map},
+};
+
+use amalgam_protocol::ItemKind;
+
+use super::{
+    Call, Entry, Output,
+    records::{same_call, same_output, tell_conflict, tell_further, tell_orphan, unanswered_note},
+};
+use crate::{loss::Losses, toolset::CallKind};
+
+/// Which calls and outputs of a list of entries belong together. Entries are named by their index.
+#[derive(Default)]
+pub(super) struct Pairs<'a> {
+    /// The latest group of each id. Function, custom and other calls are id spaces of their own.
+    latest: HashMap<(CallKind, Cow<'a, str>), usize>,
+    groups: Vec<Group>,
+    /// Outputs without a call before them.
+    orphans: Vec<usize>,
+    /// Groups without an output so far.
+    waiting: usize,
+    /// The kind of the first call.
+    kind: Option<CallKind>,
+    /// Whether an id may have been used more than once.
+    repeated: bool,
+}
+
+/// Calls of one id, and the outputs behind them.
+struct Group {
+    call: usize,
+    output: Option<usize>,
+    /// Further calls before the first output. Empty for nearly every group.
+    more_calls: Vec<usize>,
+    /// Further outputs before the next call of this id.
+    more_outputs: Vec<usize>,
+}
+
+impl<'a> Pairs<'a> {
+    /// Notes the call that stands at `index`.
+    pub(super) fn call(&mut self, index: usize, call: &Call<'a>) {
+        let new = Group { call: index, output: None, more_calls: Vec::new(), more_outputs: Vec::new() };
+        self.repeated |= *self.kind.get_or_insert(call.kind) != call.kind;
+        match self.latest.entry((call.kind, call.call_id.clone())) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(self.groups.len());
+            }
+            hash_map::Entry::Occupied(mut occupied) => {
+                self.repeated = true;
+                if let Some(group) = self.groups.get_mut(*occupied.get())
+                    && group.output.is_none()
+                {
+                    return group.more_calls.push(index);
+                }
+                occupied.insert(self.groups.len());
+            }
+        }
+        self.groups.push(new);
+        self.waiting += 1;
+    }
+
+    /// Notes the output that stands at `index`.
+    pub(super) fn output(&mut self, index: usize, output: &Output<'a>) {
+        let group = self.latest.get(&(output.kind, output.call_id.clone()));
+        match group.and_then(|group| self.groups.get_mut(*group)) {
+            None => self.orphans.push(index),
+            Some(group) if group.output.is_none() => {
+                group.output = Some(index);
+                self.waiting -= 1;
+            }
+            Some(group) => {
+                self.repeated = true;
+                group.more_outputs.push(index);
+            }
+        }
+    }
+
+    /// The entries with every call and its one output, under ids that are unique, and the rest in words.
+    pub(super) fn settle(self, entries: Vec<Entry<'a>>, losses: &mut Losses) -> Vec<Entry<'a>> {
+        // Nearly every history is in order already.
+        if self.waiting == 0 && self.orphans.is_empty() && !self.repeated {
+            return entries;
+        }
+        let mut settling = Settling {
+            places: places(&entries),
+            entries: entries.into_iter().map(Some).collect(),
+            pairs: Vec::new(),
+            unanswered: BTreeMap::new(),
+            notes: Vec::new(),
+            losses,
+        };
+        for group in &self.groups {
+            settling.group(group);
+        }
+        for orphan in self.orphans {
+            settling.orphan(orphan);
+        }
+        settling.finish()
+    }
+}
+
+/// Where an entry stands among the tool turns.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The tool turn that it belongs to, or the last one before it. The first one is 1.
+    turn: usize,
+    /// Whether it belongs to that turn.
+    inside: bool,
+}
+
+/// A tool turn is a run of calls and the outputs behind it. It ends at a message or a summary, and at reasoning or a call
+/// behind an output.
+fn places(entries: &[Entry<'_>]) -> Vec<Place> {
+    let mut place = Place { turn: 0, inside: false };
+    let mut answering = false;
+    let next = |entry: &Entry<'_>| {
+        match entry {
+            Entry::Call(_) => {
+                if !place.inside || answering {
+                    place = Place { turn: place.turn + 1, inside: true };
+                }
+                answering = false;
+            }
+            Entry::Output(_) => {
+                if !place.inside {
+                    place = Place { turn: place.turn + 1, inside: true };
+                }
+                answering = true;
+            }
+            Entry::Message { .. } | Entry::Note(_) | Entry::Summary(_) => place.inside = false,
+            Entry::Opaque(item) if matches!(item.kind, ItemKind::Compaction(_)) => place.inside = false,
+            Entry::Reasoning(_) | Entry::Opaque(_) => place.inside &= !answering,
+        }
+        place
+    };
+    entries.iter().map(next).collect()
+}
+
+/// Entries on their way to a history in which everything is paired.
+struct Settling<'a, 'l> {
+    /// None where an entry goes.
+    entries: Vec<Option<Entry<'a>>>,
+    places: Vec<Place>,
+    /// Calls and their outputs.
+    pairs: Vec<(usize, usize)>,
+    /// Names of the calls without an output, by their tool turn.
+    unanswered: BTreeMap<usize, Vec<Cow<'a, str>>>,
+    /// What is said at the end of a tool turn.
+    notes: Vec<(usize, Entry<'a>)>,
+    losses: &'l mut Losses,
+}
+
+impl<'a> Settling<'a, '_> {
+    fn group(&mut self, group: &Group) {
+        let Some(output) = group.output else {
+            self.unanswered(group.call);
+            return group.more_calls.iter().for_each(|call| self.unanswered(*call));
+        };
+        if group.more_calls.is_empty() && group.more_outputs.is_empty() {
+            return self.pairs.push((group.call, output));
+        }
+        let calls: Vec<usize> = [group.call].into_iter().chain(group.more_calls.iter().copied()).collect();
+        let outputs: Vec<usize> = [output].into_iter().chain(group.more_outputs.iter().copied()).collect();
+        self.several(calls, outputs);
+    }
+
+    /// Several calls before the first output, or several outputs, all under one id.
+    fn several(&mut self, calls: Vec<usize>, outputs: Vec<usize>) {
+        let one_turn = |indices: &[usize]| {
+            let mut turns = indices.iter().map(|index| self.turn(*index));
+            let first = turns.next();
+            turns.all(|turn| Some(turn) == first)
+        };
+        let repetition = one_turn(&calls) && self.same_calls(&calls) && self.same_outputs(&outputs);
+        if calls.len() == outputs.len() && !repetition {
+            // Outputs that come together have the order of their calls; else each has the nearest call.
+            return match one_turn(&outputs) {
+                true => self.pairs.extend(calls.into_iter().zip(outputs)),
+                false => self.pairs.extend(calls.into_iter().rev().zip(outputs)),
+            };
+        }
+        // Calls of a turn before were left without an answer when the id was used again.
+        let turn = calls.last().map(|call| self.turn(*call));
+        let (calls, earlier): (Vec<usize>, Vec<usize>) =
+            calls.into_iter().partition(|call| Some(self.turn(*call)) == turn);
+        earlier.into_iter().for_each(|call| self.unanswered(call));
+        let turn = outputs.first().map(|output| self.turn(*output));
+        let (outputs, later): (Vec<usize>, Vec<usize>) =
+            outputs.into_iter().partition(|output| Some(self.turn(*output)) == turn);
+        let agreed = self.same_outputs(&outputs);
+        // Further outputs are compared with the one before them.
+        let mut known = outputs.first().copied().filter(|_| agreed);
+        if agreed && self.same_calls(&calls) {
+            self.pairs.extend(calls.first().copied().zip(known));
+            calls.iter().skip(1).chain(outputs.iter().skip(1)).for_each(|index| drop(self.take(*index)));
+        } else if calls.len() == outputs.len() {
+            self.pairs.extend(calls.into_iter().zip(outputs));
+        } else {
+            self.conflict(&calls, &outputs);
+            known = None;
+        }
+        let mut repetitions = Vec::new();
+        for output in later {
+            match known.is_some_and(|known| self.same_outputs(&[known, output])) {
+                true => {
+                    known = Some(output);
+                    repetitions.push(output);
+                }
+                false => self.further(output),
+            }
+        }
+        repetitions.into_iter().for_each(|output| drop(self.take(output)));
+    }
+
+    // Neighbours are compared, so that one long record costs no more than its own length, however many there are.
+    fn same_calls(&self, calls: &[usize]) -> bool {
+        let calls: Vec<_> = calls.iter().filter_map(|call| self.call(*call)).collect();
+        calls.iter().zip(calls.iter().skip(1)).all(|(one, other)| same_call(one, other))
+    }
+
+    fn same_outputs(&self, outputs: &[usize]) -> bool {
+        let outputs: Vec<_> = outputs.iter().filter_map(|output| self.output(*output)).collect();
+        outputs.iter().zip(outputs.iter().skip(1)).all(|(one, other)| same_output(one, other))
+    }
+
+    fn unanswered(&mut self, call: usize) {
+        let turn = self.turn(call);
+        if let Some(Entry::Call(call)) = self.take(call) {
+            self.losses.add("input", "tool calls without an output were replaced by a note");
+            self.unanswered.entry(turn).or_default().push(call.name);
+        }
+    }
+
+    fn orphan(&mut self, output: usize) {
+        self.losses.add("input", "a tool output without its call was sent as text");
+        self.tell(output, tell_orphan);
+    }
+
+    fn further(&mut self, output: usize) {
+        self.losses.add("input", "a further output of a call that had one was sent as text");
+        self.tell(output, tell_further);
+    }
+
+    fn tell(&mut self, output: usize, tell: impl FnOnce(&Output<'a>, &mut Vec<Entry<'a>>)) {
+        let turn = self.turn(output);
+        if let Some(Entry::Output(output)) = self.take(output) {
+            let mut notes = Vec::new();
+            tell(&output, &mut notes);
+            self.notes.extend(notes.into_iter().map(|note| (turn, note)));
+        }
+    }
+
+    fn conflict(&mut self, calls: &[usize], outputs: &[usize]) {
+        self.losses.add("input", "tool records that contradict each other were sent as text");
+        let turn = outputs.last().map_or(0, |output| self.turn(*output));
+        let mut notes = Vec::new();
+        {
+            let calls: Vec<&Call<'a>> = calls.iter().filter_map(|call| self.call(*call)).collect();
+            let outputs: Vec<&Output<'a>> = outputs.iter().filter_map(|output| self.output(*output)).collect();
+            tell_conflict(&calls, &outputs, &mut notes);
+        }
+        self.notes.extend(notes.into_iter().map(|note| (turn, note)));
+        calls.iter().chain(outputs).for_each(|index| drop(self.take(*index)));
+    }
+
+    /// Gives every pair an id of its own and puts the notes in their places.
+    fn finish(mut self) -> Vec<Entry<'a>> {
+        self.rename();
+        for (turn, names) in std::mem::take(&mut self.unanswered) {
+            self.notes.push((turn, Entry::Note(unanswered_note(&names))));
+        }
+        // Stable: within a turn conflicts come first, then outputs without a call, then calls without an output.
+        self.notes.sort_by_key(|(turn, _)| *turn);
+        let mut notes = self.notes.into_iter().peekable();
+        let mut entries = Vec::with_capacity(self.entries.len() + notes.len());
+        for (entry, place) in self.entries.into_iter().zip(self.places) {
+            let over = |turn: usize| turn < place.turn || (turn == place.turn && !place.inside);
+            while let Some((_, note)) = notes.next_if(|(turn, _)| over(*turn)) {
+                entries.push(note);
+            }
+            entries.extend(entry);
+        }
+        entries.extend(notes.map(|(_, note)| note));
+        entries
+    }
+
+    /// A pair whose id an earlier call has gets a new one, the same one every time.
+    fn rename(&mut self) {
+        let mut pairs = std::mem::take(&mut self.pairs);
+        pairs.sort_unstable();
+        let mut used: HashSet<Cow<'a, str>> = HashSet::with_capacity(pairs.len());
+        let (mut turn, mut in_turn) = (0, 0);
+        for (call, output) in pairs {
+            let place = self.turn(call);
+            in_turn = if place == turn { in_turn + 1 } else { 1 };
+            turn = place;
+            let Some(call_id) = self.call(call).map(|call| call.call_id.clone()) else { continue };
+            if used.insert(call_id) {
+                continue;
+            }
+            let mut fresh = format!("am_history_{turn}_{in_turn}");
+            while !used.insert(Cow::Owned(fresh.clone())) {
+                fresh.push('_');
+            }
+            if let Some(Some(Entry::Call(call))) = self.entries.get_mut(call) {
+                (call.call_id, call.renamed) = (Cow::Owned(fresh.clone()), true);
+            }
+            if let Some(Some(Entry::Output(output))) = self.entries.get_mut(output) {
+                (output.call_id, output.renamed) = (Cow::Owned(fresh), true);
+            }
+        }
+    }
+
+    fn turn(&self, index: usize) -> usize {
+        self.places.get(index).map_or(0, |place| place.turn)
+    }
+
+    fn call(&self, index: usize) -> Option<&Call<'a>> {
+        match self.entries.get(index) {
+            Some(Some(Entry::Call(call))) => Some(call),
+            _ => None,
+        }
+    }
+
+    fn output(&self, index: usize) -> Option<&Output<'a>> {
+        match self.entries.get(index) {
+            Some(Some(Entry::Output(output))) => Some(output),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, index: usize) -> Option<Entry<'a>> {
+        self.entries.get_mut(index).and_then(Option::take)
+    }
+}
