@@ -5,13 +5,14 @@
 #   AMALGAM_BIN=path/to/amalgam tests/clients/run.sh
 #
 # Installs the pinned clients first (a virtual environment under target/clients, node_modules here) and builds nothing.
-# Exits with 0 only when both suites pass.
+# Exits with 0 only when all suites pass.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work="$root/target/clients"
 venv="$work/venv"
+venv_microsoft="$work/venv-microsoft"
 
 AMALGAM_BIN=$(realpath -m "${AMALGAM_BIN:-$root/target/debug/amalgam}")
 export AMALGAM_BIN
@@ -24,13 +25,20 @@ fi
 mkdir -p "$work"
 is_current() { [[ -f "$1" && "$(cat "$1")" == "$2" ]]; }
 
-python_pins=$(sha256sum <"$here/requirements.txt")
-if ! is_current "$venv/pins" "$python_pins"; then
-    echo "clients: installing the Python clients"
-    python3 -m venv --clear "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
-    echo "$python_pins" >"$venv/pins"
-fi
+# install_python VENV REQUIREMENTS
+install_python() {
+    local pins
+    pins=$(sha256sum <"$2")
+    if ! is_current "$1/pins" "$pins"; then
+        echo "clients: installing the Python clients of $(basename "$2")"
+        python3 -m venv --clear "$1"
+        "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+        echo "$pins" >"$1/pins"
+    fi
+}
+install_python "$venv" "$here/requirements.txt"
+# Semantic Kernel wants an older pydantic than the other clients.
+install_python "$venv_microsoft" "$here/requirements-microsoft.txt"
 
 node_pins=$(sha256sum <"$here/package-lock.json")
 if ! is_current "$here/node_modules/.pins" "$node_pins"; then
@@ -69,11 +77,16 @@ quietly() {
         cat "$log"
     fi
 }
-quietly "$work/python.log" "$venv/bin/python" -m pytest -q --tb=short -p no:cacheprovider python
+pytest() {
+    "$1/bin/python" -m pytest -q --tb=short -p no:cacheprovider "${@:2}"
+}
+quietly "$work/python.log" pytest "$venv" python --ignore=python/microsoft
+quietly "$work/microsoft.log" pytest "$venv_microsoft" python/microsoft
 quietly "$work/node.log" node --test --test-reporter=spec node/*.test.mjs
 
 # The runners' own closing lines.
 tail -n 1 "$work/python.log"
+tail -n 1 "$work/microsoft.log"
 grep -E '^. (tests|pass|fail|cancelled|skipped) [0-9]+$' "$work/node.log" || status=1
 if ((status != 0)); then
     echo "clients: FAILED" >&2

@@ -140,9 +140,8 @@ def _read_message(ask: Ask, message: dict, index: int) -> None:
             raise _bad(f"{path}: Input tag '{block['type']}' is not one of the expected tags")
     ask.images = images or ask.images
     if texts:
-        ask.user_text = "".join(texts)
         # Results that come with a new text belong to the turn before it.
-        ask.results = []
+        ask.user_says("".join(dict.fromkeys(texts)))
 
 
 def _image(source: dict, path: str) -> tuple[str, int]:

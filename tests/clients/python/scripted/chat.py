@@ -149,7 +149,7 @@ def _read_message(ask: Ask, message: dict, index: int) -> None:
         # What is shown together is seen together: images and text may come as two messages.
         ask.images = images or ask.images
         if text:
-            ask.user_text, ask.results = text, []
+            ask.user_says(text)
     elif role == "assistant":
         if content is None and not message.get("tool_calls") and not message.get("refusal"):
             raise _bad("Invalid value for 'content': expected a string, got null.", f"messages.[{index}].content")

@@ -53,6 +53,12 @@ class Ask:
     thinking: bool = False
     stream: bool = False
 
+    def user_says(self, text: str) -> None:
+        """Takes a text of the user. One that repeats the last one is the same question, and so is the gateway's filler behind
+        words of the assistant: results since then still count."""
+        if text not in (self.user_text, "(Please go on.)"):
+            self.user_text, self.results = text, []
+
 
 @dataclass
 class Call:

@@ -125,7 +125,7 @@ def _read_item(ask: Ask, item: dict, index: int) -> None:
         text = _text(content)
         ask.images = images or ask.images
         if text:
-            ask.user_text, ask.results = text, []
+            ask.user_says(text)
     elif kind == "message" and item["role"] == "assistant":
         ask.images = []
     elif kind == "message" and item["role"] not in ("system", "developer"):
