@@ -160,6 +160,9 @@ pub enum ToolError {
         /// What happened.
         detail: String,
     },
+    /// It cannot be used with this version; the text says what it would need.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// It took too long.
     #[error("the tool did not answer in time")]
     TimedOut,

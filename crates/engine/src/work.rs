@@ -176,7 +176,7 @@ async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
         Err(error) => {
             let mishap = match &error {
                 ToolError::Refused(_) => Mishap::Refused,
-                ToolError::Broken { .. } => Mishap::Broken,
+                ToolError::Broken { .. } | ToolError::Unsupported(_) => Mishap::Broken,
                 ToolError::TimedOut => Mishap::TimedOut,
                 ToolError::TooLarge => Mishap::TooLarge,
             };

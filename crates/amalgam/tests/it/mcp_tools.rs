@@ -443,3 +443,20 @@ async fn a_server_that_misbehaves_is_a_result_like_any_other() {
         assert_calm(&workshop.world.amalgam);
     }
 }
+
+#[tokio::test]
+async fn a_server_on_the_legacy_transport_is_refused_by_the_name_of_that_transport() {
+    // right A9
+    let workshop = Workshop::on(&stores()[0]).await;
+    workshop.service.answer_for("/sse", |request| match request.method.as_str() {
+        "GET" => Reply::stream().frame("endpoint", "/messages?session_id=1").hang_after(1),
+        _ => Reply::status(405),
+    });
+    let url = format!("{}/sse", workshop.service.url());
+    let request = request(server(&workshop, json!({"server_url": url})));
+    let answer = workshop.client().post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &request)).await;
+    let error = error_of(&answer);
+    assert_eq!((answer.status.as_u16(), &error["param"]), (424, &json!("tools")), "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("'city'") && message.contains("legacy HTTP+SSE transport"), "{message}");
+}

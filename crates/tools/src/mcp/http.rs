@@ -31,6 +31,10 @@ const MAX_SESSION_BYTES: usize = 1024;
 /// Cancellations under way at once; further ones are not sent, which costs the server some work in vain.
 const MAX_GOODBYES: usize = 32;
 const GOODBYE: Duration = Duration::from_secs(5);
+/// How long a server that refused our greeting has to show that it speaks the older transport.
+const LEGACY_PROBE: Duration = Duration::from_secs(5);
+const LEGACY: &str = "it speaks the legacy HTTP+SSE transport of MCP 2024-11-05, which is not supported; give the address of \
+                      its streamable HTTP transport";
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Headers that the protocol gives a meaning to, and nobody else.
@@ -167,6 +171,9 @@ impl HttpLink {
     ) -> Result<(HeaderMap, Asked), Failure> {
         let answer = self.peer.send(Method::POST, session, request).await?;
         let status = answer.head.status;
+        if session.is_none() && status.is_client_error() && self.peer.is_legacy().await {
+            return Err(ToolError::Unsupported(LEGACY).into());
+        }
         if status == StatusCode::NOT_FOUND && session.is_none_or(|session| session.id.is_some()) {
             return Ok((HeaderMap::new(), Asked::Forgotten));
         }
@@ -272,6 +279,29 @@ impl Peer {
             }
         }
         Ok(self.egress.open(method, &self.url, headers, body, MAX_ANSWER_BYTES).await?)
+    }
+}
+
+impl Peer {
+    /// Whether the server speaks the transport that streamable HTTP replaced: it refuses a POST to its address, and answers
+    /// a GET with a stream whose first event names the address for messages.
+    async fn is_legacy(&self) -> bool {
+        let probe = async {
+            let mut answer = self.send(Method::GET, None, Bytes::new()).await.ok()?;
+            let kind = answer.head.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+            if !answer.head.status.is_success() || !kind.starts_with("text/event-stream") {
+                return None;
+            }
+            let mut reader = Reader::new(MAX_MESSAGE_BYTES);
+            while let Some(piece) = answer.piece().await.ok()? {
+                reader.push(piece);
+                if let Some(frame) = reader.frame().ok()? {
+                    return Some(frame.event.as_deref() == Some(b"endpoint"));
+                }
+            }
+            None
+        };
+        timeout(LEGACY_PROBE, probe).await.ok().flatten().unwrap_or(false)
     }
 }
 

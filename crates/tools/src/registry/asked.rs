@@ -27,7 +27,7 @@ impl Registry {
     pub(super) async fn list(&self, scope: &Scope, asked: &AskedServer) -> Result<Equipped, Fault> {
         let (server, call_timeout) = self.server(scope, asked)?;
         let listed = timeout(PATIENCE, server.tools(scope)).await.unwrap_or(Err(ToolError::TimedOut));
-        let listed = listed.map_err(|error| unavailable(&asked.label, detail(error)))?;
+        let listed = listed.map_err(|error| unlisted(&asked.label, error))?;
         // A caller without a key cannot switch off approvals of what the operator set up for itself.
         let always_ask = asked.url.is_none() && !scope.has_credential();
         let (mut shown, mut tools, mut names) = (Vec::new(), Vec::new(), HashSet::new());
@@ -113,10 +113,14 @@ fn unavailable(label: &str, detail: String) -> Fault {
     Fault::new(FaultKind::ToolServer, message).param(PARAM).detail(detail)
 }
 
-fn detail(error: ToolError) -> String {
+fn unlisted(label: &str, error: ToolError) -> Fault {
     match error {
-        ToolError::Broken { detail } => detail,
-        other => other.to_string(),
+        ToolError::Broken { detail } => unavailable(label, detail),
+        ToolError::Unsupported(reason) => {
+            let message = format!("The MCP server '{}' cannot be used: {reason}.", told(label));
+            Fault::new(FaultKind::ToolServer, message).param(PARAM)
+        }
+        other => unavailable(label, other.to_string()),
     }
 }
 

@@ -287,3 +287,30 @@ async fn a_closed_session_is_ended_at_the_server() {
     let last = scripted.request(3);
     assert_eq!((last.method.as_str(), last.header("mcp-session-id")), ("DELETE", Some("session-1")));
 }
+
+#[tokio::test]
+async fn a_server_on_the_legacy_transport_is_refused_by_the_name_of_that_transport() {
+    // right A9
+    for status in [404, 405, 400] {
+        let stream = Reply::stream().frame("endpoint", "/messages?session_id=1").hang_after(1);
+        let scripted = Upstream::scripted([Reply::status(status), stream]);
+        let refused = names(&connected(&scripted)).await.unwrap_err();
+        assert!(matches!(refused, ToolError::Unsupported(_)), "{refused:?}");
+        assert!(refused.to_string().contains("legacy HTTP+SSE transport"), "{refused}");
+        let methods: Vec<String> = scripted.requests().iter().map(|request| request.method.clone()).collect();
+        assert_eq!(methods, ["POST", "GET"]);
+    }
+    // Anything else that refuses is told as before.
+    let others = [
+        Reply::status(404),
+        Reply::stream().frame("message", "{}"),
+        Reply::json(json!({})),
+        Reply::status(405),
+        Reply::html(200, "<html>"),
+    ];
+    for other in others {
+        let scripted = Upstream::scripted([Reply::status(405), other]);
+        let refused = names(&connected(&scripted)).await.unwrap_err();
+        assert!(matches!(refused, ToolError::Broken { .. }), "{refused:?}");
+    }
+}

@@ -106,6 +106,7 @@ fn mishap(error: ToolError) -> TrialMishap {
     let (kind, detail) = match error {
         ToolError::Refused(_) => (turn::Mishap::Refused, None),
         ToolError::Broken { detail } => (turn::Mishap::Broken, Some(detail)),
+        ToolError::Unsupported(_) => (turn::Mishap::Broken, None),
         ToolError::TimedOut => (turn::Mishap::TimedOut, None),
         ToolError::TooLarge => (turn::Mishap::TooLarge, None),
     };
