@@ -40,6 +40,10 @@ pub struct Emitter {
     ids: Ids,
     call_ids: bool,
     used_calls: HashSet<String>,
+    /// Ids of the calls of the answer that comes in.
+    answer_calls: HashSet<String>,
+    /// Whether a call of that answer has an id that the model does not know.
+    reassigned: bool,
     sequence: u64,
     frames: Writer,
     output: Vec<Json>,
@@ -108,6 +112,8 @@ impl Emitter {
             ids: start.ids,
             call_ids: start.call_ids,
             used_calls: HashSet::new(),
+            answer_calls: HashSet::new(),
+            reassigned: false,
             sequence: 0,
             frames: Writer::default(),
             output: Vec::new(),
@@ -231,6 +237,8 @@ impl Emitter {
         self.end_late();
         self.earlier = self.usage();
         self.usage = None;
+        self.answer_calls.clear();
+        self.reassigned = false;
     }
 
     /// The items that are complete, as they are shown.

@@ -111,7 +111,8 @@ impl Engine {
                     // What was told as text is not what was said.
                     let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
                     let losses = all_losses(ask, &prepared);
-                    return Ok(Accepted { stream, losses, upstream: candidate.upstream.clone(), remembering });
+                    let (upstream, model) = (candidate.upstream.clone(), candidate.name.clone());
+                    return Ok(Accepted { stream, losses, upstream, model, remembering });
                 }
                 Err(error) => error,
             };
@@ -138,6 +139,8 @@ pub(crate) struct Accepted {
     /// All that was lost on the way to it.
     pub(crate) losses: Vec<Loss>,
     pub(crate) upstream: String,
+    /// What the upstream was asked for.
+    pub(crate) model: String,
     /// What the upstream keeps, if it keeps anything.
     pub(crate) remembering: Option<Box<Remembering>>,
 }

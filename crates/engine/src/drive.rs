@@ -175,8 +175,11 @@ impl Run {
     /// How the turn ended, with what the upstream keeps of it.
     pub(crate) fn ending(&self, now_ms: u64) -> Ending {
         let mut ending = record::ending(&self.emitter, now_ms);
-        // Of an answer that was cut short the two sides may have different pieces.
-        if let (Some(remembering), Status::Completed) = (&self.remembering, ending.told.status) {
+        // Of an answer that was cut short the two sides may have different pieces, and a call that has a new id here is not
+        // known by it there.
+        if let (Some(remembering), Status::Completed) = (&self.remembering, ending.told.status)
+            && !self.emitter.has_reassigned_calls()
+        {
             let speaks = self.recorder.as_deref().is_some_and(Recorder::speaks);
             ending.upstream = match speaks {
                 true => remembering.memory_of_thread(&answer_text(&ending.output)),

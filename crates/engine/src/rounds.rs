@@ -23,8 +23,9 @@ use tokio::sync::mpsc;
 use crate::{
     ask::Accepted,
     calls::Calling,
-    run::{Engine, Now, Run, log_losses},
-    tooling::{DecidedCall, Round, Tooling},
+    loss_log::log_losses,
+    run::{Engine, Now, Run},
+    tooling::{Round, Tooling},
     work::{Job, Progress, Work, not_run, work},
 };
 use answer::{Answer, Held};
@@ -152,11 +153,7 @@ impl Run {
                 (Fate::Told(_) | Fate::Running | Fate::Ran(_), ShownAs::McpCall) => IdKind::McpCall,
                 (Fate::Told(_) | Fate::Running | Fate::Ran(_), ShownAs::FileSearch { .. }) => IdKind::FileSearchCall,
             };
-            // An upstream that has no ids for its calls gets ours.
-            let call_id = match call.call_id.is_empty() {
-                true => self.emitter.make_id(IdKind::Call),
-                false => call.call_id.clone(),
-            };
+            let call_id = self.emitter.call_id(Some(call.call_id.clone()));
             let shown = ShownCall {
                 id: self.emitter.make_id(kind),
                 shown: shown_as,
@@ -176,14 +173,11 @@ impl Run {
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let decided = std::mem::take(&mut rounds.tooling.decided);
         let mut dealt = Vec::with_capacity(decided.len());
-        for DecidedCall { approval, refused } in decided {
+        for approval in decided {
             let tool = rounds.tooling.named(&approval.label, &approval.name).cloned();
-            let fate = match (refused, &tool) {
-                (Some(told), _) => Fate::Told(told),
-                (None, Some(_)) => Fate::Running,
-                (None, None) => {
-                    Fate::Told(Told::error(Mishap::UnknownTool, "Not run: the tool is not offered any more."))
-                }
+            let fate = match &tool {
+                Some(_) => Fate::Running,
+                None => Fate::Told(Told::error(Mishap::UnknownTool, "Not run: the tool is not offered any more.")),
             };
             let shown = ShownCall {
                 id: self.emitter.make_id(IdKind::McpCall),
@@ -392,7 +386,7 @@ impl Run {
         self.calling = calling;
         Poll::Ready(asked.map(|accepted| {
             if accepted.losses != self.losses {
-                log_losses(self.response_id(), &accepted.losses);
+                log_losses(self.response_id(), &accepted.upstream, &accepted.model, &accepted.losses);
             }
             self.upstream = accepted.upstream;
             self.remembering = accepted.remembering;

@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{ErrorObject, Settings};
 use tokio::{sync::watch, time::Instant};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::{
     admission::{Admission, Place},
@@ -17,6 +17,7 @@ use crate::{
     ask::{Accepted, Question},
     calls::{Bodies, Calling},
     keeper::Keeper,
+    loss_log::log_losses,
     record::{self, Keep, Recorder},
     remembering::Remembering,
     rounds::{Asking, Rounds, Working},
@@ -222,9 +223,9 @@ impl Engine {
             }
         };
         let (now, losses, upstream, remembering) = match accepted {
-            Some(Accepted { stream, losses, upstream, remembering }) => {
+            Some(Accepted { stream, losses, upstream, model, remembering }) => {
                 calling.accepted(&losses);
-                log_losses(&response_id, &losses);
+                log_losses(&response_id, &upstream, &model, &losses);
                 (Now::Model(stream), losses, upstream, remembering)
             }
             None => (Now::Model(Box::pin(futures_util::stream::pending())), Vec::new(), String::new(), None),
@@ -368,15 +369,6 @@ pub(crate) fn lost() -> Fault {
 
 pub(crate) fn past_deadline() -> Fault {
     Fault::new(FaultKind::Deadline, "The request took longer than the server allows.")
-}
-
-/// Headers tell a part of the losses, and a socket or a turn in the background has no headers.
-pub(crate) fn log_losses(response_id: &str, losses: &[Loss]) {
-    if !losses.is_empty() {
-        let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
-        // Names of fields are the caller's words: as a value they are escaped.
-        info!(response.id = response_id, losses = ?told, "not everything was carried over");
-    }
 }
 
 impl Run {

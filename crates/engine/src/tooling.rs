@@ -8,11 +8,8 @@ use std::{
 
 use amalgam_core::{
     CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, SystemPrompt,
-    UpstreamMemory, compaction,
-    file_search::FILE_SEARCH_RESULTS,
-    joined, normalise, read_items,
-    store::Approval,
-    turn::{Caps, Told},
+    UpstreamMemory, compaction, file_search::FILE_SEARCH_RESULTS, joined, normalise, read_items, store::Approval,
+    turn::Caps,
 };
 use amalgam_protocol::{
     AllowedTools, Content, CreateResponse, Ends, HostedTool, Input, Json, Raw, Role, Tool, ToolChoice, ToolKind, Writer,
@@ -68,19 +65,10 @@ pub struct Tooling {
     pub max_calls: Option<u32>,
     /// What is shown of MCP servers: the label and a JSON array of tools.
     pub listings: Vec<(String, Json)>,
-    /// Calls that were decided about since they were asked for.
-    pub decided: Vec<DecidedCall>,
+    /// Calls that were approved since they were asked for.
+    pub decided: Vec<Approval>,
     /// What is asked in every round.
     pub plan: Arc<Plan>,
-}
-
-/// A call that waited for somebody to agree.
-#[derive(Debug, Clone)]
-pub struct DecidedCall {
-    /// What was asked.
-    pub approval: Approval,
-    /// What the model is told where it was refused; nothing where it was granted.
-    pub refused: Option<Told>,
 }
 
 impl Tooling {

@@ -66,7 +66,7 @@ struct Items<'a>(Vec<Item<'a>>);
 
 impl<'a> Field<'a> for Items<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
-        list(raw, "an array of items", Item::read).map(Self)
+        list(raw, "an array of items", Item::sent).map(Self)
     }
 }
 

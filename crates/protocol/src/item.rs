@@ -159,7 +159,7 @@ impl HostedItem {
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The person, and every role that we do not know.
+    /// The person, and every unknown role in what is kept or comes from an upstream.
     User,
     /// The model.
     Assistant,
@@ -186,7 +186,7 @@ impl Role {
 
 impl<'a> Field<'a> for Role {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
-        Ok(match JsonStr::read(raw)?.escaped() {
+        Ok(match &*JsonStr::read(raw)?.decode() {
             "assistant" => Self::Assistant,
             "system" => Self::System,
             "developer" => Self::Developer,
@@ -446,6 +446,18 @@ impl<'a> Item<'a> {
             },
         };
         Ok(Self { raw, kind })
+    }
+
+    /// Reads an item that a caller sent. Unlike what is kept or what an upstream says, it must have a role that the wire
+    /// knows: a message in the wrong role is another message.
+    pub(crate) fn sent(raw: Raw<'a>) -> Result<Self, ShapeError> {
+        let item = Self::read(raw)?;
+        if let ItemKind::Message(Message { role: Role::User, .. }) = &item.kind
+            && raw.get_str("role").is_none_or(|role| role != Role::User.name())
+        {
+            return Err(ShapeError::value("role", format!("must be one of `{}`", Role::NAMES.join("`, `"))));
+        }
+        Ok(item)
     }
 
     /// The item's id, if it has one.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     item::Item,
     json::{JsonStr, Raw, Shape},
-    shape::{Field, ShapeError, list, list_of_present, object},
+    shape::{Field, Nulls, Present, ShapeError, list, list_of_present, object},
     tool::{Tool, ToolChoice},
 };
 
@@ -76,6 +76,8 @@ pub struct CreateResponse<'a> {
     pub context_management: Option<Raw<'a>>,
     /// Fields that this version does not know, in their order.
     pub extra: Vec<(JsonStr<'a>, Raw<'a>)>,
+    /// Null elements that were skipped, by the list that they stand in: `input`, `instructions` or `tools`.
+    pub nulls: Vec<(&'static str, Nulls)>,
 }
 
 /// A text, or a list of items.
@@ -83,7 +85,7 @@ pub struct CreateResponse<'a> {
 pub enum Input<'a> {
     /// One text.
     Text(JsonStr<'a>),
-    /// Items in their order; null entries are passed by.
+    /// Items in their order; null entries are skipped.
     Items(Vec<Item<'a>>),
 }
 
@@ -94,11 +96,15 @@ impl Input<'_> {
     }
 }
 
-impl<'a> Field<'a> for Input<'a> {
-    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
+impl<'a> Input<'a> {
+    /// Reads what a caller said, and which null elements were skipped.
+    fn sent(raw: Raw<'a>) -> Result<(Self, Option<Nulls>), ShapeError> {
         match raw.shape() {
-            Shape::String => JsonStr::read(raw).map(Self::Text),
-            Shape::Array => list_of_present(raw, "an array of items", Item::read).map(Self::Items),
+            Shape::String => JsonStr::read(raw).map(|text| (Self::Text(text), None)),
+            Shape::Array => {
+                let Present { list, nulls } = list_of_present(raw, "an array of items", Item::sent)?;
+                Ok((Self::Items(list), nulls))
+            }
             _ => Err(ShapeError::expected("", "a string or an array of items", raw)),
         }
     }
@@ -228,14 +234,6 @@ impl<'a> Field<'a> for Include<'a> {
     }
 }
 
-struct ToolList<'a>(Vec<Tool<'a>>);
-
-impl<'a> Field<'a> for ToolList<'a> {
-    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
-        Tool::list(raw).map(Self)
-    }
-}
-
 impl<'a> Field<'a> for ToolChoice<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(raw)
@@ -268,11 +266,16 @@ impl<'a> CreateResponse<'a> {
         let name = &*key.decode();
         match name {
             "model" => self.model = Field::field(name, value)?,
-            "input" => self.input = Field::field(name, value)?,
-            "instructions" => self.instructions = Field::field(name, value)?,
+            "input" => self.input = self.said("input", value)?,
+            "instructions" => self.instructions = self.said("instructions", value)?,
             "previous_response_id" => self.previous_response_id = Field::field(name, value)?,
             "conversation" => self.conversation = present(value),
-            "tools" => self.tools = Option::<ToolList<'a>>::field(name, value)?.map_or_else(Vec::new, |list| list.0),
+            "tools" if value.is_null() => self.tools = Vec::new(),
+            "tools" => {
+                let Present { list, nulls } = Tool::present(value).map_err(|error| error.under(name))?;
+                self.tools = list;
+                self.skipped("tools", nulls);
+            }
             "tool_choice" => self.tool_choice = Field::field(name, value)?,
             "parallel_tool_calls" => self.parallel_tool_calls = Field::field(name, value)?,
             "max_tool_calls" => self.max_tool_calls = at_least_one(name, value)?,
@@ -306,6 +309,21 @@ impl<'a> CreateResponse<'a> {
             _ => self.extra.push((key, value)),
         }
         Ok(())
+    }
+}
+
+impl<'a> CreateResponse<'a> {
+    fn said(&mut self, name: &'static str, value: Raw<'a>) -> Result<Option<Input<'a>>, ShapeError> {
+        if value.is_null() {
+            return Ok(None);
+        }
+        let (input, nulls) = Input::sent(value).map_err(|error| error.under(name))?;
+        self.skipped(name, nulls);
+        Ok(Some(input))
+    }
+
+    fn skipped(&mut self, name: &'static str, nulls: Option<Nulls>) {
+        self.nulls.extend(nulls.map(|nulls| (name, nulls)));
     }
 }
 

@@ -86,17 +86,38 @@ pub(crate) fn list<'a, T>(
     raw.elements().enumerate().map(|(index, element)| read(element).map_err(|error| error.at(index))).collect()
 }
 
+/// The elements of an array without the null ones among them.
+pub(crate) struct Present<T> {
+    pub(crate) list: Vec<T>,
+    pub(crate) nulls: Option<Nulls>,
+}
+
+/// Null elements of an array, which are skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nulls {
+    /// The index of the first one.
+    pub first: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
 /// Reads the elements of an array that are not null; an error names its element, null ones counted.
 pub(crate) fn list_of_present<'a, T>(
     raw: Raw<'a>,
     expected: &'static str,
     read: impl Fn(Raw<'a>) -> Result<T, ShapeError>,
-) -> Result<Vec<T>, ShapeError> {
+) -> Result<Present<T>, ShapeError> {
     if raw.shape() != Shape::Array {
         return Err(ShapeError::expected("", expected, raw));
     }
-    let present = raw.elements().enumerate().filter(|(_, element)| !element.is_null());
-    present.map(|(index, element)| read(element).map_err(|error| error.at(index))).collect()
+    let mut present = Present { list: Vec::new(), nulls: None };
+    for (index, element) in raw.elements().enumerate() {
+        match element.is_null() {
+            false => present.list.push(read(element).map_err(|error| error.at(index))?),
+            true => present.nulls.get_or_insert(Nulls { first: index, count: 0 }).count += 1,
+        }
+    }
+    Ok(present)
 }
 
 /// Checks that `raw` is an object before its fields are walked.

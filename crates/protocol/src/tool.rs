@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     item::ClientTool,
     json::{JsonStr, Raw, Shape},
-    shape::{Field, ShapeError, list, list_of_present, object, shape_keep, shape_name, shape_take, view},
+    shape::{Field, Present, ShapeError, list, list_of_present, object, shape_keep, shape_name, shape_take, view},
 };
 
 /// One tool, with the text that it was read from.
@@ -174,8 +174,12 @@ view! {
 }
 
 impl<'a> Tool<'a> {
-    /// Reads a list of tools; null entries are passed by.
+    /// Reads a list of tools; null entries are skipped.
     pub fn list(raw: Raw<'a>) -> Result<Vec<Self>, ShapeError> {
+        Self::present(raw).map(|present| present.list)
+    }
+
+    pub(crate) fn present(raw: Raw<'a>) -> Result<Present<Self>, ShapeError> {
         list_of_present(raw, "an array of tools", Self::read)
     }
 

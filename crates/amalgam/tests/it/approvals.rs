@@ -74,11 +74,23 @@ async fn a_call_that_its_caller_agrees_to_runs_and_one_that_it_denies_does_not()
                 let mut no = word(&first, &id, false);
                 no["input"][0]["reason"] = json!("Too much money.");
                 let second = workshop.turn(wire, delivery, &[Script::text(&["Sorry."])], &no).await;
-                assert_eq!(shown(&second), [DENIED, "message"], "{place}");
-                assert!(workshop.told(wire)[2].1.contains("denied. Too much money."), "{:?}", workshop.told(wire));
+                // right A9: nothing ran, so that no call is shown; the model is told, in this turn and in later ones.
+                assert_eq!(shown(&second), ["message"], "{place}");
                 assert_eq!(workshop.service.requests().len(), ran, "{place}");
-                let record = workshop.turn_record(id_of(&second)).await;
-                assert_eq!(record["tool_calls"][0]["error"], "denied", "{record}");
+                let refused = |said: &[(String, String)], place: &str| {
+                    assert_eq!(
+                        said[1],
+                        ("call".to_owned(), r#"refund{"city":"Oslo"}"#.to_owned()),
+                        "{place}: {said:?}"
+                    );
+                    assert_eq!(said[2].0, "output", "{place}: {said:?}");
+                    let words = ["Not run: the call was denied.", "Too much money."];
+                    assert!(words.iter().all(|words| said[2].1.contains(words)), "{place}: {said:?}");
+                };
+                refused(&workshop.told(wire), &place);
+                let third = workshop.turn(wire, delivery, &[Script::text(&["Well."])], &going_on(&second)).await;
+                assert_eq!(shown(&third), ["message"], "{place}");
+                refused(&workshop.told(wire), &place);
             }
         }
         // The call is asked for anew in the next turn: a yes holds for one call.
@@ -94,7 +106,7 @@ async fn an_administrator_decides_by_a_route_of_its_own() {
     for store in stores() {
         let workshop = workshop(&store, setup(), json!(true)).await;
         let client = workshop.client();
-        for (decision, expected) in [("approve", GRANTED), ("deny", DENIED)] {
+        for decision in ["approve", "deny"] {
             let (first, id) = asked(&workshop, Wire::Chat, Delivery::Stream).await;
             let pending = client.get("/admin/approvals?pending=true").await.json();
             let listed = pending["data"].as_array().unwrap().iter().find(|one| one["id"] == id.as_str()).unwrap();
@@ -110,7 +122,23 @@ async fn an_administrator_decides_by_a_route_of_its_own() {
             assert_refused(&decide(&client, &id, json!({"decision": other})).await, 409, None, "conflict");
             let second =
                 workshop.turn(Wire::Anthropic, Delivery::Stream, &[Script::text(&["x"])], &going_on(&first)).await;
-            assert_eq!(shown(&second), [expected, "message"], "{} {decision}", store.name);
+            match decision {
+                "approve" => assert_eq!(shown(&second), [GRANTED, "message"], "{}", store.name),
+                // right A9
+                _ => {
+                    assert_eq!(shown(&second), ["message"], "{}", store.name);
+                    for _ in 0..2 {
+                        let said = workshop.told(Wire::Anthropic);
+                        let output = said.iter().find(|(who, _)| who == "output").expect("the model is told");
+                        let words = ["Not run: the call was denied.", "I say so."];
+                        assert!(words.iter().all(|words| output.1.contains(words)), "{said:?}");
+                        let more = going_on(&second);
+                        let third = [Script::text(&["y"])];
+                        let third = workshop.turn(Wire::Anthropic, Delivery::Stream, &third, &more).await;
+                        assert_eq!(shown(&third), ["message"], "{}", store.name);
+                    }
+                }
+            }
             let shown = client.get(&format!("/admin/approvals/{id}")).await.json();
             let status = if decision == "approve" { "used" } else { "denied" };
             assert_eq!((&shown["status"], &shown["decision"]["reason"]), (&json!(status), &json!("I say so.")));
@@ -140,10 +168,10 @@ async fn a_call_that_nobody_decides_about_is_refused_in_the_end() {
         assert_refused(&decide(&client, &id, json!({"decision": "approve"})).await, 409, None, "conflict");
         for (before, request) in [(&first, word(&first, &id, true)), (&late, going_on(&late))] {
             let second = workshop.turn(Wire::Chat, Delivery::Whole, &[Script::text(&["Sorry."])], &request).await;
-            assert_eq!(shown(&second), [DENIED, "message"], "{} {before}", store.name);
+            assert_eq!(shown(&second), ["message"], "{} {before}", store.name);
             let said = workshop.told(Wire::Chat);
             let output = said.iter().find(|(who, _)| who == "output").unwrap();
-            assert!(output.1.contains("nobody agreed to this call in time"), "{said:?}");
+            assert!(output.1.contains("No decision was made before the deadline."), "{said:?}");
         }
         assert_eq!(workshop.service.requests().len(), 0);
         let pending = client.get("/admin/approvals?pending=true").await.json();

@@ -22,9 +22,24 @@ impl Emitter {
         self.used_calls = used;
     }
 
-    pub(super) fn start_call(&mut self, key: u64, call: CallHead) {
-        let given = call.call_id.filter(|id| !id.is_empty() && !self.used_calls.contains(id));
+    /// The id under which a call of this answer is known: the model's own, or a new one where it gave none, or gave one that
+    /// is taken. Outputs name nothing but the id, so two calls of one answer never share it.
+    pub fn call_id(&mut self, given: Option<String>) -> String {
+        let free = |id: &String| !id.is_empty() && !self.used_calls.contains(id) && !self.answer_calls.contains(id);
+        let given = given.filter(free);
+        self.reassigned |= given.is_none();
         let call_id = given.unwrap_or_else(|| self.ids.make(IdKind::Call));
+        self.answer_calls.insert(call_id.clone());
+        call_id
+    }
+
+    /// Whether a call of this answer has another id than the model gave it.
+    pub fn has_reassigned_calls(&self) -> bool {
+        self.reassigned
+    }
+
+    pub(super) fn start_call(&mut self, key: u64, call: CallHead) {
+        let call_id = self.call_id(call.call_id);
         let id = self.ids.make(id_kind(call.kind));
         let call = OpenCall::new(key, id, call_id, call.kind, call.name, call.namespace);
         match &self.open {

@@ -5,11 +5,14 @@
 //! partner is never dropped: it becomes text that says what it was (`pairing.rs`). Upstreams that want outputs directly
 //! behind their calls get the order of `tool_turns.rs`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
-use amalgam_protocol::{Content, HostedItem, Input, Item, ItemKind, McpCall, Role, Shape};
+use amalgam_protocol::{
+    Content, HostedItem, Input, Item, ItemKind, McpApprovalResponse, McpCall, Part, PartKind, Raw, Role, Shape,
+    TextKind,
+};
 
-use super::{Call, Entry, History, Output, Payload, pairing::Pairs};
+use super::{Call, Entry, History, Output, Payload, indented, pairing::Pairs};
 use crate::{
     file_search::{self, FILE_SEARCH},
     ids::Stem,
@@ -25,7 +28,8 @@ pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>
             vec![Entry::Message { role, content: Content::Text(*text), item: None }]
         }
         Some(Input::Items(items)) => {
-            let mut reader = Reader { entries: Vec::with_capacity(items.len()), ..Reader::default() };
+            let denied = denied_requests(items);
+            let mut reader = Reader { entries: Vec::with_capacity(items.len()), denied, ..Reader::default() };
             items.iter().for_each(|item| reader.take(item));
             reader.release();
             reader.pairs.settle(reader.entries, losses)
@@ -46,6 +50,8 @@ struct Reader<'a> {
     /// Outputs that came with their calls. Such an item says nothing about when the next call was made, so calls in a row
     /// count as one answer of the model and the outputs wait for the last of them.
     held: Vec<Output<'a>>,
+    /// Requests for approval that were denied.
+    denied: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> Reader<'a> {
@@ -92,8 +98,51 @@ impl<'a> Reader<'a> {
         match item.kind {
             ItemKind::Hosted(HostedItem::McpCall) => self.take_run(item),
             ItemKind::Hosted(HostedItem::FileSearchCall) => self.take_search(item),
+            ItemKind::Hosted(HostedItem::McpApprovalRequest) => self.take_request(item),
+            ItemKind::Hosted(HostedItem::McpApprovalResponse) => self.take_denial(item),
             _ => {}
         }
+    }
+
+    /// A call that was not allowed to run. One that was allowed has an item of its own, and one that waits is none yet.
+    fn take_request(&mut self, item: &Item<'a>) {
+        let Ok(asked) = McpCall::of(item.raw) else { return };
+        if self.denied.contains(&asked.id) {
+            let label = (!is_house_label(&asked.server_label)).then_some(&*asked.server_label);
+            self.call(Call {
+                item: item.raw,
+                kind: CallKind::Function,
+                call_id: asked.id,
+                renamed: false,
+                name: Cow::Owned(wire_name(label, &asked.name)),
+                namespace: None,
+                payload: Payload::Arguments(asked.arguments),
+                hosted: true,
+            });
+        }
+    }
+
+    /// The output of a call that was denied is the denial.
+    fn take_denial(&mut self, item: &Item<'a>) {
+        let Ok(said) = McpApprovalResponse::of(item.raw) else { return };
+        if said.approve || !self.denied.remove(&said.approval_request_id) {
+            return;
+        }
+        let content = denial(item.raw);
+        self.release();
+        if !self.pairs.is_open(CallKind::Function, said.approval_request_id.clone()) {
+            let text =
+                format!("[Tool history] A call that waited for approval was not run:\n{}", indented(&content.text()));
+            return self.entries.push(Entry::Note(text));
+        }
+        self.output(Output {
+            item: item.raw,
+            kind: CallKind::Function,
+            call_id: said.approval_request_id,
+            renamed: false,
+            content,
+            hosted: true,
+        });
     }
 
     /// A search is the call of a function to every upstream, with what was found as its output.
@@ -150,6 +199,31 @@ impl<'a> Reader<'a> {
             hosted: true,
         });
     }
+}
+
+/// The requests for approval of ours that an item denies, but for those whose call has run all the same.
+fn denied_requests<'a>(items: &[Item<'a>]) -> HashSet<Cow<'a, str>> {
+    let responses = items.iter().filter(|item| matches!(item.kind, ItemKind::Hosted(HostedItem::McpApprovalResponse)));
+    let said = responses.filter_map(|item| McpApprovalResponse::of(item.raw).ok());
+    let mut denied: HashSet<_> =
+        said.filter(|said| !said.approve).map(|said| said.approval_request_id.clone()).collect();
+    if !denied.is_empty() {
+        for item in items.iter().filter(|item| matches!(item.kind, ItemKind::Hosted(HostedItem::McpCall))) {
+            item.raw.get_str("approval_request_id").inspect(|id| drop(denied.take(id)));
+        }
+    }
+    denied
+}
+
+/// What the model reads of a denial: that the call was not run, and the reason if there is one.
+fn denial<'a>(response: Raw<'a>) -> Content<'a> {
+    const DENIED: &[u8] = br#""Not run: the call was denied.""#;
+    let denied = Raw::parse(DENIED).expect("a quoted sentence is JSON");
+    let part = |raw: Raw<'a>| {
+        let text = raw.as_str().filter(|text| !text.is_empty())?;
+        Some(Part { raw, kind: PartKind::Text { kind: TextKind::Input, text } })
+    };
+    Content::Parts([Some(denied), response.get("reason")].into_iter().flatten().filter_map(part).collect())
 }
 
 /// Whether a step of a server's tool was made here, rather than by an upstream that runs tools of its own.

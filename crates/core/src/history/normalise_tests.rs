@@ -105,7 +105,7 @@ fn matched_pairs_stay_whatever_order_their_outputs_have() {
         {"role": "user", "content": "go"},
         call("a", "f", "{}"), call("b", "g", "{}"), output("b", "2"), output("a", "1"),
     ]);
-    assert_eq!(told(items), ["user: go", "call a f", "call b g", "output b 2", "output a 1"]);
+    assert_eq!(told(items), ["user: go", "call a f", "call b g", "output a 1", "output b 2"]);
 }
 
 #[test]

@@ -31,6 +31,10 @@ pub(super) struct Pairs<'a> {
     kind: Option<CallKind>,
     /// Whether an id may have been used more than once.
     repeated: bool,
+    /// The last output and its call.
+    last: Option<(usize, usize)>,
+    /// Whether an output stands directly behind the output of a later call.
+    unordered: bool,
 }
 
 /// Calls of one id, and the outputs behind them.
@@ -66,6 +70,12 @@ impl<'a> Pairs<'a> {
         self.waiting += 1;
     }
 
+    /// Whether the latest call of this id has no output yet.
+    pub(super) fn is_open(&self, kind: CallKind, call_id: Cow<'a, str>) -> bool {
+        let group = self.latest.get(&(kind, call_id)).and_then(|group| self.groups.get(*group));
+        group.is_some_and(|group| group.output.is_none())
+    }
+
     /// Notes the output that stands at `index`.
     pub(super) fn output(&mut self, index: usize, output: &Output<'a>) {
         let group = self.latest.get(&(output.kind, output.call_id.clone()));
@@ -74,6 +84,8 @@ impl<'a> Pairs<'a> {
             Some(group) if group.output.is_none() => {
                 group.output = Some(index);
                 self.waiting -= 1;
+                self.unordered |= self.last.is_some_and(|(last, call)| last + 1 == index && group.call < call);
+                self.last = Some((index, group.call));
             }
             Some(group) => {
                 self.repeated = true;
@@ -82,12 +94,22 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// The entries with every call and its one output, under ids that are unique, and the rest in words.
+    /// The entries with every call and its one output, under ids that are unique, and the rest in words. Outputs that follow
+    /// each other have the order of their calls.
     pub(super) fn settle(self, entries: Vec<Entry<'a>>, losses: &mut Losses) -> Vec<Entry<'a>> {
+        let unordered = self.unordered;
         // Nearly every history is in order already.
-        if self.waiting == 0 && self.orphans.is_empty() && !self.repeated {
-            return entries;
+        let mut entries = match self.waiting == 0 && self.orphans.is_empty() && !self.repeated {
+            true => entries,
+            false => self.mended(entries, losses),
+        };
+        if unordered {
+            order_outputs(&mut entries);
         }
+        entries
+    }
+
+    fn mended(self, entries: Vec<Entry<'a>>, losses: &mut Losses) -> Vec<Entry<'a>> {
         let mut settling = Settling {
             places: places(&entries),
             entries: entries.into_iter().map(Some).collect(),
@@ -103,6 +125,22 @@ impl<'a> Pairs<'a> {
             settling.orphan(orphan);
         }
         settling.finish()
+    }
+}
+
+fn order_outputs(entries: &mut [Entry<'_>]) {
+    let calls = entries.iter().enumerate().filter_map(|(index, entry)| match entry {
+        Entry::Call(call) => Some(((call.kind, call.call_id.to_string()), index)),
+        _ => None,
+    });
+    let calls: HashMap<(CallKind, String), usize> = calls.collect();
+    let call_of = |entry: &Entry<'_>| match entry {
+        Entry::Output(output) => calls.get(&(output.kind, output.call_id.to_string())).copied(),
+        _ => None,
+    };
+    let is_output = |entry: &Entry<'_>| matches!(entry, Entry::Output(_));
+    for run in entries.chunk_by_mut(|one, next| is_output(one) && is_output(next)) {
+        run.sort_by_cached_key(call_of);
     }
 }
 

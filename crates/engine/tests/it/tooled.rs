@@ -4,9 +4,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
     ArgumentCheck, BANK_LABEL, BoxFuture, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal, ServerTool,
-    ShownAs, ToolCall, ToolError, ToolOutput, normalise,
+    ShownAs, ToolCall, ToolError, ToolOutput, normalise, store::Approval,
 };
-use amalgam_engine::{Ask, DecidedCall, Engine, Identity, Keep, Plan, Question, Run, Tooling};
+use amalgam_engine::{Ask, Engine, Identity, Keep, Plan, Question, Run, Tooling};
 use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Json, Raw, Settings};
 use bytes::Bytes;
 
@@ -28,7 +28,7 @@ pub(crate) struct Tooled<'a> {
     pub(crate) one_by_one: bool,
     pub(crate) max_calls: Option<u32>,
     pub(crate) listings: Vec<(String, Json)>,
-    pub(crate) decided: Vec<DecidedCall>,
+    pub(crate) decided: Vec<Approval>,
 }
 
 impl Tooled<'_> {

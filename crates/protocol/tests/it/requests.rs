@@ -1,7 +1,8 @@
 //! Requests as seeds and real clients write them, and errors that name the path.
 
 use amalgam_protocol::{
-    CreateResponse, Effective, Input, ItemKind, Raw, Settings, Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
+    CreateResponse, Effective, Input, ItemKind, Nulls, Raw, Settings, Snapshot, Status, TextFormat, ToolChoice, Usage,
+    Writer,
 };
 use serde_json::{Value, json};
 
@@ -113,10 +114,18 @@ fn nulls_count_as_not_said_and_unknown_fields_are_kept_in_order() {
 #[test]
 fn messages_without_type_and_null_items_are_fine() {
     // RAM-14, RAM-17
-    read(&json!({"input": [null, {"role": "critic", "content": "x"}]}), |request| {
+    let body =
+        json!({"input": [null, {"role": "user", "content": "x"}, null], "tools": [{"type": "web_search"}, null]});
+    read(&body, |request| {
         let Some(Input::Items(items)) = request.input else { panic!() };
         assert!(matches!(items.as_slice(), [item] if matches!(item.kind, ItemKind::Message(_))));
+        let nulls = [("input", Nulls { first: 0, count: 2 }), ("tools", Nulls { first: 1, count: 1 })];
+        assert_eq!(request.nulls, nulls);
     });
+    // right A5
+    let body = json!({"input": [null, {"role": "critic", "content": "x"}]}).to_string();
+    let error = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap_err();
+    assert_eq!(error.path, "input[1].role");
 }
 
 #[test]

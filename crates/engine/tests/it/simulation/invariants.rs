@@ -225,7 +225,7 @@ impl Check<'_> {
 
     /// The calls that are to be shown, in the model's order: all of an answer that was dealt with, of others the client's.
     fn expected_calls(&self) -> Vec<(bool, String, String)> {
-        let decided = self.setup.decided.iter().map(|decided| &decided.approval);
+        let decided = self.setup.decided.iter();
         let mut calls: Vec<_> =
             decided.map(|approval| (true, approval.name.clone(), approval.arguments.clone())).collect();
         for ask in &self.state.asks {

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use amalgam_core::{
-    CallHead, CallKind, Decider, Delivery, Fault, FaultKind, Finish, ModelEvent,
-    store::Approval,
-    turn::{Caps, Mishap, Told},
+    CallHead, CallKind, Decider, Delivery, Fault, FaultKind, Finish, ModelEvent, store::Approval, turn::Caps,
 };
-use amalgam_engine::{DecidedCall, ToolLimits};
+use amalgam_engine::ToolLimits;
 use amalgam_protocol::{Literal, Usage};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
@@ -42,7 +40,7 @@ pub(super) struct Setup {
     pub(super) required: bool,
     pub(super) output_tokens: Option<u64>,
     pub(super) listing: bool,
-    pub(super) decided: Vec<DecidedCall>,
+    pub(super) decided: Vec<Approval>,
     /// When the caller leaves.
     pub(super) leaves: Option<Duration>,
     /// Whether the store fails now and then.
@@ -133,8 +131,8 @@ impl Dice {
         self.chance(probability).then(|| make(&mut self.rng))
     }
 
-    fn decided(&mut self, number: u32) -> DecidedCall {
-        let approval = Approval {
+    fn decided(&mut self, number: u32) -> Approval {
+        Approval {
             id: format!("mcpr_AM-{number:024}"),
             response_id: format!("resp_AM-0000000000000-{:024}", 7),
             user: "user".to_owned(),
@@ -147,9 +145,7 @@ impl Dice {
             expires_at_ms: 1,
             decision: None,
             used_by: self.chance(0.2).then(|| "another".to_owned()),
-        };
-        let refused = self.chance(0.3).then(|| Told::error(Mishap::Denied, "Not run: somebody said no."));
-        DecidedCall { approval, refused }
+        }
     }
 
     fn answer(&mut self) -> Answer {

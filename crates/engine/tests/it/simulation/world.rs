@@ -109,8 +109,8 @@ impl World {
     pub(super) fn prepare(&self, setup: &Setup) {
         let shelf = &mut self.state().shelf;
         (shelf.kept, shelf.troubled) = (setup.kept, setup.troubled);
-        let taken = setup.decided.iter().filter(|decided| decided.approval.used_by.is_some());
-        shelf.taken = taken.map(|decided| decided.approval.id.clone()).collect();
+        let taken = setup.decided.iter().filter(|approval| approval.used_by.is_some());
+        shelf.taken = taken.map(|approval| approval.id.clone()).collect();
     }
 
     /// Something is about to happen; it does not if the process is dead.

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 use amalgam_core::{
     Decider, Delivery, Policy, ServerTool,
     store::{Approval, Decided, Decision},
-    turn::{Mishap, Told},
 };
-use amalgam_engine::DecidedCall;
 
 use super::bench::{Bench, echo, kinds, saw};
 use crate::{
@@ -66,34 +64,29 @@ async fn a_call_that_needs_a_yes_ends_the_response_and_waits_in_the_store() {
 }
 
 #[tokio::test]
-async fn what_was_decided_comes_first_in_the_next_turn() {
+async fn what_was_approved_comes_first_in_the_next_turn() {
     for delivery in [Delivery::Stream, Delivery::Whole] {
-        for refused in [None, Some(Told::error(Mishap::Denied, "Not run: too dear."))] {
-            let bench = Bench::new();
-            let (buy, ran) = guarded();
-            let approval = agreed(&bench, &buy, delivery).await;
-            let asked = approval.id.clone();
-            let model = Scripted::new(vec![Ok(vec![Step::Say("done"), Step::Finish])]);
-            let mut turn = bench.turn(&model, delivery, vec![buy, echo("look")]);
-            turn.decided = vec![DecidedCall { approval, refused: refused.clone() }];
-            let response = bench.run(turn).await;
-            assert_eq!(kinds(&response), ["mcp_call", "message"]);
-            let call = &response["output"][0];
-            assert_eq!(call["approval_request_id"], asked.as_str());
-            let (output, times) = match &refused {
-                None => (r#"{"saw":{"n":1}}"#, 1),
-                Some(_) => (r#"{"error":"Not run: too dear."}"#, 0),
-            };
-            assert_eq!(call["output"], output);
-            let record = bench.record(response["id"].as_str().unwrap()).await;
-            assert_eq!(record.tools[0].outcome.as_ref().unwrap().output.raw().text(), output);
-            let ran = ran.lock().unwrap();
-            // Whatever happens to this turn, the service can tell that it is the same call.
-            assert!(ran.len() == times && ran.iter().all(|seen| seen.key == asked && seen.call_id == "c1"));
-            let requests = model.requests.lock().unwrap();
-            let said = [r#"call 0: buy {"n":1}"#.to_owned(), format!("output 0: {output}")];
-            assert_eq!((requests.len(), &requests[0].said[1..]), (1, said.as_slice()));
-        }
+        let bench = Bench::new();
+        let (buy, ran) = guarded();
+        let approval = agreed(&bench, &buy, delivery).await;
+        let asked = approval.id.clone();
+        let model = Scripted::new(vec![Ok(vec![Step::Say("done"), Step::Finish])]);
+        let mut turn = bench.turn(&model, delivery, vec![buy, echo("look")]);
+        turn.decided = vec![approval];
+        let response = bench.run(turn).await;
+        assert_eq!(kinds(&response), ["mcp_call", "message"]);
+        let call = &response["output"][0];
+        assert_eq!(call["approval_request_id"], asked.as_str());
+        let output = r#"{"saw":{"n":1}}"#;
+        assert_eq!(call["output"], output);
+        let record = bench.record(response["id"].as_str().unwrap()).await;
+        assert_eq!(record.tools[0].outcome.as_ref().unwrap().output.raw().text(), output);
+        let ran = ran.lock().unwrap();
+        // Whatever happens to this turn, the service can tell that it is the same call.
+        assert!(ran.len() == 1 && ran.iter().all(|seen| seen.key == asked && seen.call_id == "c1"));
+        let requests = model.requests.lock().unwrap();
+        let said = [r#"call 0: buy {"n":1}"#.to_owned(), format!("output 0: {output}")];
+        assert_eq!((requests.len(), &requests[0].said[1..]), (1, said.as_slice()));
     }
 }
 
@@ -104,7 +97,7 @@ async fn a_tool_that_is_gone_when_it_was_agreed_to_is_not_run() {
     let approval = agreed(&bench, &buy, Delivery::Whole).await;
     let model = Scripted::new(vec![Ok(vec![Step::Say("done"), Step::Finish])]);
     let mut turn = bench.turn(&model, Delivery::Whole, vec![echo("look")]);
-    turn.decided = vec![DecidedCall { approval, refused: None }];
+    turn.decided = vec![approval];
     let response = bench.run(turn).await;
     assert_eq!((&response["output"][0]["status"], ran.lock().unwrap().len()), (&"failed".into(), 0));
     assert!(response["output"][0]["error"]["content"][0]["text"].as_str().unwrap().contains("not offered any more"));
@@ -119,7 +112,7 @@ async fn one_yes_is_one_call_whoever_acts_on_it_again() {
     for delivery in [Delivery::Stream, Delivery::Whole] {
         let model = Scripted::new(vec![Ok(vec![Step::Say("done"), Step::Finish])]);
         let mut turn = bench.turn(&model, delivery, vec![buy.clone()]);
-        turn.decided = vec![DecidedCall { approval: approval.clone(), refused: None }];
+        turn.decided = vec![approval.clone()];
         let response = bench.run(turn).await;
         statuses.push(response["output"][0]["status"].as_str().unwrap().to_owned());
     }

@@ -130,7 +130,8 @@ async fn sum_up(
     let mut history = turn::history(app, &seal_context, request, raw, own.as_ref().or(sent), said.as_ref().or(sent))?;
 
     let mut ids = Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within);
-    let kept = keep(app, candidate, &history, &mut ids).await?;
+    let mut kept = keep(app, candidate, &history, &mut ids).await?;
+    kept.losses.extend(convert::skipped_nulls(request));
     let settings = asking(request, &history);
     ask_for_summary(&mut history);
     let ask = Box::new(Ask {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use amalgam_core::{Delivery, Fault, Loss, TenantState};
-use amalgam_protocol::{CreateResponse, Effective, Input, ItemKind, Raw};
+use amalgam_protocol::{CreateResponse, Effective, Input, ItemKind, Nulls, Raw};
 
 use super::{bounds::path_of, gather::Memory, turn::Order};
 
@@ -58,7 +58,7 @@ pub(super) fn meaning(
             "Prompt templates are not supported: send the prompt as `instructions` and `input`.",
         ));
     }
-    let mut losses = Vec::new();
+    let mut losses = skipped_nulls(request);
     let background = request.background == Some(true);
     let kept = match (state, request.store.unwrap_or(true)) {
         (TenantState::Stateless, _) => {
@@ -82,6 +82,18 @@ pub(super) fn meaning(
         _ => Delivery::Whole,
     };
     Ok(Meaning { delivery, kept, losses })
+}
+
+/// Null elements of lists, which are skipped.
+pub(super) fn skipped_nulls(request: &CreateResponse<'_>) -> Vec<Loss> {
+    let loss = |(list, Nulls { first, count }): &(&str, Nulls)| {
+        let reason = match count {
+            1 => Cow::Borrowed("null was skipped"),
+            count => Cow::Owned(format!("null was skipped, the first of {count} in this list")),
+        };
+        Loss::new(format!("{list}[{first}]"), reason)
+    };
+    request.nulls.iter().map(loss).collect()
 }
 
 pub(super) fn refuse_state(

@@ -77,6 +77,11 @@ impl Prior {
         }
     }
 
+    /// Adds an array of items behind what was said before.
+    pub(super) fn add(&mut self, items: Json) {
+        self.before.push(items);
+    }
+
     /// Everything that is said, in order; nothing where `sent`, the request's own input, stands for itself.
     pub(super) fn input<'a>(&'a self, sent: Option<&Input<'a>>) -> Result<Option<Input<'a>>, Fault> {
         joined(&self.before, self.own.as_ref(), sent)

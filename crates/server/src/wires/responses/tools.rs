@@ -15,9 +15,9 @@ use std::{
 
 use amalgam_core::{
     AskedTool, Candidate, Delivery, Equipped, Fault, FaultKind, Loss, Scope, ServerTool, SystemPrompt, TenantState,
-    tool_usage_block,
+    store::Approval, tool_usage_block,
 };
-use amalgam_engine::{DecidedCall, Plan, Tooling};
+use amalgam_engine::{Plan, Tooling};
 use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -28,6 +28,7 @@ use super::{
 };
 use crate::app::App;
 
+pub(super) use approvals::approved;
 pub(super) use asked::{Asked, asked, with_operator_approvals};
 
 /// The tools of a request, as the model is offered them and as they are run.
@@ -38,7 +39,7 @@ pub(super) struct Tools {
     server: HashMap<String, Arc<ServerTool>>,
     of_client: Option<HashSet<String>>,
     listings: Vec<(String, Json)>,
-    decided: Vec<DecidedCall>,
+    decided: Vec<Approval>,
     /// What could not be offered.
     pub(super) losses: Vec<Loss>,
     /// How to use those that are offered, as one block of the system prompt. C-25
@@ -46,24 +47,20 @@ pub(super) struct Tools {
 }
 
 /// Finds out what the tools of a request are; nothing where the server has nothing to do with them. `said` is everything
-/// that is said.
+/// that is said, `decided` are the calls that were approved since they were asked for.
 pub(super) async fn equip(
     app: &App,
     scope: &Scope,
     settled: Option<&mut Settled>,
     request: &CreateResponse<'_>,
     asked: Asked,
+    decided: Vec<Approval>,
     said: Option<&Input<'_>>,
 ) -> Result<Option<Box<Tools>>, Fault> {
     let said: &[Item<'_>] = match said {
         Some(Input::Items(items)) => items,
         _ => &[],
     };
-    let own = match &request.input {
-        Some(Input::Items(items)) => items.as_slice(),
-        _ => &[],
-    };
-    let decided = approvals::decided(app, scope, own, said).await?;
     let (which, first, of_door) = match settled {
         Some(settled) => (settled.offered, settled.first_tool.as_deref(), std::mem::take(&mut settled.own_tools)),
         None => (Offered::All, None, Vec::new()),

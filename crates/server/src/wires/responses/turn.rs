@@ -217,7 +217,7 @@ async fn run(
     let asked = tools::asked(request, scope.state())?;
     uploads::check(app, scope, request, raw).await?;
     let settled = order.settled.as_deref();
-    let prior = match settled.filter(|settled| settled.thread.is_some()) {
+    let mut prior = match settled.filter(|settled| settled.thread.is_some()) {
         Some(settled) => Prior::of(settled.before.clone(), settled.memory.clone()),
         None => {
             let mut prior = gather(app, scope, state_of(scope, settled), request, raw, order.memory).await?;
@@ -230,6 +230,11 @@ async fn run(
     };
     let background = meaning.kept == Kept::Background;
     let kept = meaning.kept != Kept::No;
+    let queues = background && order.waited.is_none();
+    let decided = match order.generate && !queues {
+        true => tools::approved(app, scope, request, &mut prior).await?,
+        false => Vec::new(),
+    };
     let own = match kept && prior.unkept {
         // What only the connection remembers gets into the store with the first response that is kept.
         true => prior.input(request.input.as_ref())?,
@@ -250,7 +255,7 @@ async fn run(
         conversation: prior.conversation.clone(),
         request,
     };
-    if background && order.waited.is_none() {
+    if queues {
         let begin = begin(Status::Queued, numbered(&mut ids), Some(waiting(app, scope, waits, &asked)));
         return match Box::pin(enqueue(app, scope, order, begin, settings)).await? {
             Some(queued) => Ok(queued),
@@ -261,7 +266,7 @@ async fn run(
     let said = prior.input(request.input.as_ref())?;
     let said = said.as_ref().or(request.input.as_ref());
     let equipped = match order.generate {
-        true => tools::equip(app, scope, order.settled.as_deref_mut(), request, asked, said).await?,
+        true => tools::equip(app, scope, order.settled.as_deref_mut(), request, asked, decided, said).await?,
         false => None,
     };
     let settled = order.settled.as_deref();

@@ -5,27 +5,94 @@ use std::collections::HashSet;
 use amalgam_core::{
     Fault, FaultKind, Scope, Stem,
     store::{Approval, Decided, Decision},
-    turn::{Mishap, Told},
 };
-use amalgam_engine::DecidedCall;
-use amalgam_protocol::{HostedItem, Item, ItemKind, McpApprovalResponse};
+use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json, McpApprovalResponse, Writer};
 
-use super::super::error;
+use super::super::{error, gather::Prior};
 use crate::app::App;
 
-/// The calls that this turn has to run, or to tell the model that they were refused: those that the request decides about,
-/// and those before it that somebody else has decided about or nobody in time. In the order in which they were asked for.
-pub(super) async fn decided(
+/// What the model is told of a call that was not decided about in time.
+const EXPIRED: &str = "No decision was made before the deadline.";
+
+/// The calls that this turn has to run, in the order in which they were asked for. Denials that the items do not tell yet,
+/// made by an administrator or by the deadline, are added to what was said before, so that the model hears of them.
+pub(in super::super) async fn approved(
     app: &App,
     scope: &Scope,
-    own: &[Item<'_>],
-    said: &[Item<'_>],
-) -> Result<Vec<DecidedCall>, Fault> {
+    request: &CreateResponse<'_>,
+    prior: &mut Prior,
+) -> Result<Vec<Approval>, Fault> {
+    let own = items(request.input.as_ref());
+    let decided = {
+        let said = prior.input(request.input.as_ref())?;
+        decided(app, scope, own, items(said.as_ref().or(request.input.as_ref()))).await?
+    };
+    let denied: Vec<&Approval> =
+        decided.iter().filter(|decided| decided.fate == Fate::Denied).map(|decided| &decided.approval).collect();
+    if !denied.is_empty() {
+        prior.add(denials(&denied));
+    }
+    let approved = decided.into_iter().filter(|decided| decided.fate == Fate::Approved);
+    Ok(approved.map(|decided| decided.approval).collect())
+}
+
+fn items<'i, 'a>(input: Option<&'i Input<'a>>) -> &'i [Item<'a>] {
+    match input {
+        Some(Input::Items(items)) => items,
+        _ => &[],
+    }
+}
+
+/// An array of the items that tell of denials.
+fn denials(denied: &[&Approval]) -> Json {
+    let mut writer = Writer::default();
+    writer.array(|writer| {
+        for approval in denied {
+            let reason = match &approval.decision {
+                None => Some(EXPIRED),
+                Some(decision) => decision.reason.as_deref(),
+            };
+            writer.object(|writer| {
+                writer.key("type").string("mcp_approval_response");
+                writer.key("approval_request_id").string(&approval.id);
+                writer.key("approve").bool(false);
+                if let Some(reason) = reason {
+                    writer.key("reason").string(reason);
+                }
+            });
+        }
+    });
+    Json::from_writer(writer)
+}
+
+struct DecidedCall {
+    approval: Approval,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Approved,
+    Denied,
+    /// The caller's own item says so.
+    DeniedByCaller,
+}
+
+/// What was decided about calls: those that the request decides about, and those before it that an administrator or the
+/// deadline has decided about.
+async fn decided(app: &App, scope: &Scope, own: &[Item<'_>], said: &[Item<'_>]) -> Result<Vec<DecidedCall>, Fault> {
     let settled: HashSet<String> = said
         .iter()
         .filter(|item| is(item, HostedItem::McpCall))
         .filter_map(|item| item.raw.get_str("approval_request_id"))
         .map(|id| id.into_owned())
+        .collect();
+    let denials: HashSet<String> = said
+        .iter()
+        .filter(|item| is(item, HostedItem::McpApprovalResponse))
+        .filter_map(|item| McpApprovalResponse::of(item.raw).ok())
+        .filter(|word| !word.approve)
+        .map(|word| word.approval_request_id.into_owned())
         .collect();
     let mut decided = Vec::new();
     let mut seen = HashSet::new();
@@ -59,7 +126,7 @@ pub(super) async fn decided(
     }
     for item in said.iter().filter(|item| is(item, HostedItem::McpApprovalRequest)) {
         let Some(id) = item.raw.get_str("id").filter(|id| Stem::of(id).is_some()) else { continue };
-        if settled.contains(&*id) || !seen.insert(id.clone().into_owned()) {
+        if settled.contains(&*id) || denials.contains(&*id) || !seen.insert(id.clone().into_owned()) {
             continue;
         }
         let Some(approval) = app.store.approval(scope, &id).await? else { continue };
@@ -71,22 +138,16 @@ pub(super) async fn decided(
     Ok(decided)
 }
 
-/// What is done about a decision; `word` is what the caller itself says now. Whoever runs the call takes the approval, and
-/// finds out whether another response has.
+/// What is done about a decision; `word` is what the caller itself says now. The response that runs the call takes the
+/// approval, and finds out whether another response has.
 fn act(approval: Approval, word: Option<bool>) -> DecidedCall {
-    let granted = approval.decision.as_ref().is_some_and(|decision| decision.approve) && word != Some(false);
-    let refused = (!granted).then(|| Told::error(Mishap::Denied, &refusal(&approval)));
-    DecidedCall { approval, refused }
-}
-
-fn refusal(approval: &Approval) -> String {
-    match &approval.decision {
-        None => "Not run: nobody agreed to this call in time.".to_owned(),
-        Some(Decision { reason: Some(reason), .. }) if !reason.is_empty() => {
-            format!("Not run: the call was denied. {reason}")
-        }
-        Some(_) => "Not run: the call was denied.".to_owned(),
-    }
+    let granted = approval.decision.as_ref().is_some_and(|decision| decision.approve);
+    let fate = match (word, granted) {
+        (Some(false), _) => Fate::DeniedByCaller,
+        (_, true) => Fate::Approved,
+        (_, false) => Fate::Denied,
+    };
+    DecidedCall { approval, fate }
 }
 
 fn is(item: &Item<'_>, kind: HostedItem) -> bool {

@@ -110,7 +110,7 @@ fn told_along() -> Value {
 
 fn input() -> Value {
     json!({
-        "description": "A text, or items in their order. Null entries are passed by.",
+        "description": "A text, or items in their order. Null entries are skipped and listed as losses.",
         "anyOf": [
             {"type": "string"},
             {"type": "array", "items": {"anyOf": [reference("InputItem"), {"type": "null"}]}},
