@@ -87,7 +87,7 @@ async fn a_path_beside_the_table_is_closed_before_it_is_unknown() {
 }
 
 /// Every kind of fault that this version can meet.
-const KINDS: [FaultKind; 23] = [
+const KINDS: [FaultKind; 24] = [
     FaultKind::Invalid,
     FaultKind::Unauthenticated,
     FaultKind::Forbidden,
@@ -97,6 +97,7 @@ const KINDS: [FaultKind; 23] = [
     FaultKind::UnsupportedMedia,
     FaultKind::RequestTimeout,
     FaultKind::Overloaded,
+    FaultKind::OutOfMemory,
     FaultKind::ShuttingDown,
     FaultKind::StoreDown,
     FaultKind::UpstreamBusy,

@@ -150,6 +150,6 @@ async fn a_set_of_keys_is_fetched_from_an_issuer_that_proves_who_it_is() {
 
     let amalgam = Amalgam::start(BINARY, setup()).await;
     assert_eq!(issuer.ask(&amalgam, good).await, 503, "nobody is refused, and nobody let in, for what cannot be known");
-    assert!(amalgam.stderr().contains("certificate"), "{}", amalgam.stderr());
+    amalgam.wait_for_stderr("certificate").await;
     assert_eq!(site.requests().len(), 1);
 }
