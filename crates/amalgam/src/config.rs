@@ -256,6 +256,7 @@ pub(crate) struct Execute {
     pub(crate) casing: Casing,
     pub(crate) unknown_fields: UnknownFields,
     pub(crate) context_tokens: u32,
+    pub(crate) estimate_usage: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -77,7 +77,7 @@ pub(crate) async fn tool(store: &dyn Store, seed: ToolSeed, now_ms: u64) -> Resu
 }
 
 /// Gives a tenant a profile with its tools, in the place of the one of its slug; nothing when there is no such tenant. A model
-/// that somebody chose for it stays, and one that is switched off stays off.
+/// or a tool that was chosen for it stays, and one that is switched off stays off.
 pub(crate) async fn profile(
     store: &dyn Store,
     tenant_id: i64,
@@ -88,7 +88,12 @@ pub(crate) async fn profile(
     let before = store.profile_versions(within, seed.slug, None, 1).await?.into_iter().next();
     let fresh = seed.profile(now_ms);
     let profile = match &before {
-        Some(before) => AgentProfile { active: before.active, model: before.model.clone(), ..fresh },
+        Some(before) => AgentProfile {
+            active: before.active,
+            model: before.model.clone(),
+            tool_choice: before.tool_choice.clone(),
+            ..fresh
+        },
         None => fresh,
     };
     let kept = store.put_profile(within, profile).await?;

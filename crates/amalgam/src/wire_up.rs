@@ -11,7 +11,7 @@ use amalgam_core::{
     Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, Toolbox,
     assistant::settings::KEY_VARIABLE,
     execute::{
-        envelope::Casing,
+        envelope::{Casing, UncountedUsage},
         request::{Bounds, UnknownFields},
     },
     store::{BankStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
@@ -111,7 +111,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
 }
 
 fn execute(config: &Config) -> ExecuteSettings {
-    let config::Execute { casing, unknown_fields, context_tokens } = config.execute;
+    let config::Execute { casing, unknown_fields, context_tokens, estimate_usage } = config.execute;
     let usual = ExecuteSettings::default();
     ExecuteSettings {
         casing: match casing {
@@ -126,6 +126,10 @@ fn execute(config: &Config) -> ExecuteSettings {
             ..usual.bounds
         },
         context_tokens: context_tokens.into(),
+        uncounted: match estimate_usage {
+            true => UncountedUsage::Estimated,
+            false => UncountedUsage::Zero,
+        },
     }
 }
 

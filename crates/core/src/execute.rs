@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits or stores; the door reads a request with it, and writes its answer with it.
 
+mod arrived;
 pub mod attach;
 pub mod context;
 pub mod envelope;

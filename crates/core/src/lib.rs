@@ -17,6 +17,7 @@ pub mod media;
 mod model;
 mod ports;
 mod prompt;
+mod raw_answer;
 mod retrieval;
 mod scope;
 pub mod search;
@@ -48,6 +49,7 @@ pub use prompt::{
     ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, ToolsSent, compose, literal_message,
     tool_results_block, tool_usage_block,
 };
+pub use raw_answer::RawAnswer;
 pub use retrieval::{Embedder, Found, Lookup, Retrieval};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use store::{Store, StoreError};

@@ -7,11 +7,8 @@ use std::{
 
 use bytes::Bytes;
 
-/// The most bytes of an answer that are kept.
-const KEPT_BYTES: usize = 4 * 1024 * 1024;
-
 /// Removes what must not be kept.
-type Clean = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
+type Clean = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 
 /// What a transport notes while it carries one call. Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
@@ -20,6 +17,11 @@ pub struct Tap(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     heard: Vec<u8>,
+    /// A body that came in one piece.
+    whole: Option<Bytes>,
+    last: Option<Bytes>,
+    status: Option<u16>,
+    keeps_last: bool,
     cut: bool,
     retries: u32,
     clean: Option<Clean>,
@@ -34,13 +36,52 @@ pub struct Heard {
     pub cut: bool,
     /// Tries after the first.
     pub retries: u32,
+    /// The HTTP status of an answer that is no success, or has no body.
+    pub status: Option<u16>,
+    /// The data of the event that ended a stream, where that was asked for.
+    pub last: Option<Bytes>,
 }
 
 impl Tap {
+    /// The most bytes of a stream that are kept, and of any answer in a transcript.
+    pub const KEPT_BYTES: usize = 4 * 1024 * 1024;
+
+    /// A tap that keeps the event that ends a stream apart, however long the stream is.
+    pub fn keeping_last() -> Self {
+        let tap = Self::default();
+        tap.state().keeps_last = true;
+        tap
+    }
+
+    /// Whether the event that ends a stream is wanted.
+    pub fn keeps_last(&self) -> bool {
+        self.state().keeps_last
+    }
+
+    /// The data of the event that ended a stream.
+    pub fn last(&self, data: Bytes) {
+        self.state().last = Some(data);
+    }
+
+    /// The whole body of an answer.
+    pub fn whole(&self, body: &Bytes) {
+        let mut state = self.state();
+        state.whole = Some(body.clone());
+        if body.is_empty() {
+            state.status = Some(200);
+        }
+    }
+
+    /// The body of an answer that is no success.
+    pub fn refused(&self, status: u16, body: &[u8]) {
+        self.state().status = Some(status);
+        self.hear(body);
+    }
+
     /// More of the answer's body.
     pub fn hear(&self, piece: &[u8]) {
         let mut state = self.state();
-        let room = KEPT_BYTES - state.heard.len();
+        let room = Self::KEPT_BYTES - state.heard.len();
         state.cut |= piece.len() > room;
         state.heard.extend_from_slice(piece.get(..room).unwrap_or(piece));
     }
@@ -51,6 +92,7 @@ impl Tap {
         state.retries += 1;
         state.heard.clear();
         state.cut = false;
+        (state.whole, state.last, state.status) = (None, None, None);
     }
 
     /// Everything that is heard goes through `clean` before anybody sees it.
@@ -60,15 +102,13 @@ impl Tap {
 
     /// What was heard so far; listening is over.
     pub fn take(&self) -> Heard {
-        let (heard, clean, cut, retries) = {
-            let mut state = self.state();
-            (std::mem::take(&mut state.heard), state.clean.clone(), state.cut, state.retries)
+        let State { heard, whole, last, status, clean, cut, retries, .. } = std::mem::take(&mut *self.state());
+        let cleaned = |bytes: Bytes| match &clean {
+            Some(clean) => clean(bytes),
+            None => bytes,
         };
-        let body = match clean {
-            Some(clean) => clean(heard),
-            None => heard,
-        };
-        Heard { body: body.into(), cut, retries }
+        let body = cleaned(whole.unwrap_or_else(|| heard.into()));
+        Heard { body, cut, retries, status, last: last.map(cleaned) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,11 +129,11 @@ mod tests {
     #[test]
     fn a_long_answer_is_cut_and_says_so() {
         let tap = Tap::default();
-        tap.hear(&vec![b'x'; KEPT_BYTES - 1]);
+        tap.hear(&vec![b'x'; Tap::KEPT_BYTES - 1]);
         tap.hear(b"yz");
         tap.hear(b"more");
         let heard = tap.take();
-        assert_eq!((heard.body.len(), heard.cut, heard.body.last()), (KEPT_BYTES, true, Some(&b'y')));
+        assert_eq!((heard.body.len(), heard.cut, heard.body.last()), (Tap::KEPT_BYTES, true, Some(&b'y')));
     }
 
     #[test]
@@ -102,14 +142,15 @@ mod tests {
         tap.hear(b"refused");
         tap.again();
         tap.hear(b"fine");
-        assert_eq!(tap.take(), Heard { body: Bytes::from_static(b"fine"), cut: false, retries: 1 });
+        let body = Bytes::from_static(b"fine");
+        assert_eq!(tap.take(), Heard { body, cut: false, retries: 1, status: None, last: None });
     }
 
     // P12
     #[test]
     fn nobody_sees_what_was_to_be_removed() {
         let tap = Tap::default();
-        tap.clean_with(Arc::new(|heard| String::from_utf8_lossy(&heard).replace("sk-1", "[redacted]").into_bytes()));
+        tap.clean_with(Arc::new(|heard| String::from_utf8_lossy(&heard).replace("sk-1", "[redacted]").into()));
         tap.hear(b"wrong key sk-");
         tap.hear(b"1!");
         assert_eq!(tap.take().body, Bytes::from_static(b"wrong key [redacted]!"));

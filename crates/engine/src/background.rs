@@ -111,6 +111,7 @@ impl Engine {
             events: None,
             end: Some(Box::new(record::failed(error))),
             transcripts: Vec::new(),
+            raw_answer: None,
             tools: Vec::new(),
             approvals: Vec::new(),
             session: None,

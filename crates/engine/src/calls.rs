@@ -8,7 +8,7 @@ use std::{
 };
 
 use amalgam_core::{
-    Candidate, Clock, Fault, Loss, Prepared, Tap,
+    Candidate, Clock, Fault, Loss, Prepared, RawAnswer, Tap,
     store::{Base, Transcript},
 };
 use amalgam_protocol::{Json, Usage, Writer};
@@ -34,15 +34,29 @@ pub(crate) struct Calling {
 
 #[derive(Debug, Default)]
 struct Calls {
+    keeping: Keeping,
     /// Calls that are over.
     over: Vec<Transcript>,
+    /// What came in the last of them.
+    raw: Option<RawAnswer>,
     running: Option<Running>,
+}
+
+/// What is kept of a turn's calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Keeping {
+    /// Requests and answers, for as long as the operator keeps them.
+    pub(crate) transcripts: bool,
+    /// The last answer as it came, for as long as the response is there.
+    pub(crate) raw_answer: bool,
 }
 
 #[derive(Debug)]
 struct Running {
     upstream: String,
     model: String,
+    /// What the upstream calls the model.
+    named: Option<String>,
     request: Bytes,
     tap: Tap,
     asked_at_ms: u64,
@@ -51,8 +65,10 @@ struct Running {
 }
 
 impl Calling {
-    pub(crate) fn new(kept: bool) -> Self {
-        Self { calls: kept.then(Arc::default), said: false }
+    pub(crate) fn new(keeping: Keeping) -> Self {
+        let kept = keeping.transcripts || keeping.raw_answer;
+        let calls = kept.then(|| Arc::new(Mutex::new(Calls { keeping, ..Calls::default() })));
+        Self { calls, said: false }
     }
 
     fn calls(&self) -> Option<MutexGuard<'_, Calls>> {
@@ -64,12 +80,19 @@ impl Calling {
         self.said = false;
         // Without a body nobody is asked.
         let Some(mut calls) = self.calls().filter(|_| !prepared.body.is_empty()) else { return };
-        let tap = Tap::default();
+        let tap = match calls.keeping.raw_answer {
+            true => Tap::keeping_last(),
+            false => Tap::default(),
+        };
         prepared.note.tap = Some(tap.clone());
         calls.running = Some(Running {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
-            request: prepared.body.whole(),
+            named: None,
+            request: match calls.keeping.transcripts {
+                true => prepared.body.whole(),
+                false => Bytes::new(),
+            },
             tap,
             asked_at_ms: now_ms,
             first_token_ms: None,
@@ -81,6 +104,13 @@ impl Calling {
     pub(crate) fn accepted(&mut self, losses: &[Loss]) {
         if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
             running.losses = losses.iter().map(ToString::to_string).collect();
+        }
+    }
+
+    /// The upstream has said what it calls the model.
+    pub(crate) fn named(&mut self, model: &str) {
+        if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
+            running.named = Some(model.to_owned());
         }
     }
 
@@ -116,12 +146,24 @@ impl Calling {
         calls.close(Some(why), None, now_ms);
         std::mem::take(&mut calls.over)
     }
+
+    /// What came in the last call of a turn that is over, where that is kept.
+    pub(crate) fn take_raw(&self) -> Option<RawAnswer> {
+        self.calls()?.raw.take()
+    }
 }
 
 impl Calls {
     fn close(&mut self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
         let Some(running) = self.running.take() else { return };
         let heard = running.tap.take();
+        if self.keeping.raw_answer {
+            let model = running.named.or_else(|| Some(running.model.clone()));
+            self.raw = Some(RawAnswer::of(&heard, model, error.is_some()));
+        }
+        if !self.keeping.transcripts {
+            return;
+        }
         self.over.push(Transcript {
             number: u32::try_from(self.over.len()).unwrap_or(u32::MAX),
             upstream: running.upstream,
@@ -132,8 +174,8 @@ impl Calls {
             retries: heard.retries,
             base: None,
             request: running.request,
-            response: heard.body,
-            cut: heard.cut,
+            response: heard.body.slice(..heard.body.len().min(Tap::KEPT_BYTES)),
+            cut: heard.cut || heard.body.len() > Tap::KEPT_BYTES,
             usage: usage.map(|usage| {
                 let mut writer = Writer::with_capacity(256);
                 usage.write(&mut writer);

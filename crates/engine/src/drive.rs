@@ -134,7 +134,7 @@ impl Run {
         self.emitter.expect(batch.len());
         batch.into_iter().try_for_each(|event| {
             match &event {
-                ModelEvent::Begun { id, .. } => self.answered_as(id.as_deref()),
+                ModelEvent::Begun { id, model } => self.answered_as(id.as_deref(), model.as_deref()),
                 ModelEvent::CallStart { .. } => {
                     self.spoken = true;
                     self.count_call();
@@ -162,8 +162,11 @@ impl Run {
         }
     }
 
-    /// The upstream has said what it calls its answer.
-    fn answered_as(&mut self, id: Option<&str>) {
+    /// The upstream has said what it calls its answer and its model.
+    fn answered_as(&mut self, id: Option<&str>, model: Option<&str>) {
+        if let Some(model) = model.filter(|model| !model.is_empty()) {
+            self.calling.named(model);
+        }
         if let Some(remembering) = &mut self.remembering {
             remembering.id = id.map(ToOwned::to_owned);
         }

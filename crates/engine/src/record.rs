@@ -46,6 +46,8 @@ pub struct Keep {
     pub flush_after: Duration,
     /// The thread that it speaks in.
     pub thread: Option<Box<Thread>>,
+    /// Whether what the model's server sent last is kept with the response.
+    pub raw_answer: bool,
 }
 
 /// Keeps one turn.
@@ -237,6 +239,7 @@ impl Recorder {
             events: self.chunk(),
             end: Some(Box::new(ending)),
             transcripts: calls,
+            raw_answer: self.calling.take_raw(),
             approvals: match answered {
                 Some(_) => std::mem::take(&mut self.approvals),
                 None => Vec::new(),
@@ -284,6 +287,7 @@ impl Recorder {
             events: None,
             end: None,
             transcripts: Vec::new(),
+            raw_answer: None,
             tools: Vec::new(),
             approvals: Vec::new(),
             session: None,

@@ -15,7 +15,7 @@ use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
     ask::{Accepted, Question},
-    calls::{Bodies, Calling},
+    calls::{Bodies, Calling, Keeping},
     keeper::Keeper,
     loss_log::log_losses,
     record::{self, Keep, Recorder},
@@ -174,7 +174,10 @@ impl Engine {
         let deadline = started + self.settings.turn_deadline;
         let over = place.over();
         let Identity { response_id, created_at_ms } = ask.identity.clone();
-        let mut calling = Calling::new(ask.keep.is_some() && self.settings.transcripts.is_some());
+        let mut calling = Calling::new(Keeping {
+            transcripts: ask.keep.is_some() && self.settings.transcripts.is_some(),
+            raw_answer: ask.keep.as_ref().is_some_and(|keep| keep.raw_answer),
+        });
         let mut recorder = ask
             .keep
             .take()

@@ -132,7 +132,7 @@ impl Transport {
             tap.clean_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
         }
         let ((head, mut body), permit) = self.send(head, &prepared.body, tap).await?;
-        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout).await;
+        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, tap).await;
         let reading = Reading { idle_timeout: self.idle_timeout, permit, secrets: &self.secrets, tap };
         answer::read(begun, body, decoder(), reading)
     }
@@ -199,7 +199,7 @@ impl Transport {
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
         loop {
-            let error = match self.send_once(&head, body).await {
+            let error = match self.send_once(&head, body, tap).await {
                 Ok(answer) => {
                     permit.alive();
                     return Ok((answer, permit));
@@ -207,9 +207,6 @@ impl Transport {
                 Err(error) => error,
             };
             permit.conclude(Some(&error));
-            if let (Some(tap), ModelError::Refused { body, .. }) = (tap, &error) {
-                tap.hear(body.as_bytes());
-            }
             let wait = match retry::wait(&error, tries) {
                 Some(wait) if tries < self.retries && self.budget.withdraw() => wait,
                 _ => return Err(error),
@@ -228,13 +225,15 @@ impl Transport {
         }
     }
 
-    async fn send_once(&self, head: &Bytes, body: &Slices) -> Result<(Head, Body), ModelError> {
+    async fn send_once(&self, head: &Bytes, body: &Slices, tap: Option<&Tap>) -> Result<(Head, Body), ModelError> {
         match tokio::time::timeout(self.first_byte_timeout, self.client.request(head, body)).await {
             Err(_elapsed) => Err(ModelError::Silent(self.first_byte_timeout)),
             Ok(Err(error)) => Err(error),
             Ok(Ok((head, body))) if (200..300).contains(&head.status) => Ok((head, body)),
             // In a box: an answer that is none needs room for what it says, the others do not.
-            Ok(Ok((head, body))) => Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets)).await),
+            Ok(Ok((head, body))) => {
+                Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets, tap)).await)
+            }
         }
     }
 }

@@ -192,6 +192,10 @@ impl ResponseStore for Nothing {
         gives(None)
     }
 
+    fn raw_answer<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<amalgam_core::RawAnswer>> {
+        gives(None)
+    }
+
     fn items<'a>(&'a self, _: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
         gives(vec![None; ids.len()])
     }

@@ -158,6 +158,7 @@ fn turn(parent: Option<ChainPlace>) -> TurnWrite {
         events: None,
         end: Some(Box::new(Ending { told, output: item("assistant", 1100), upstream: None })),
         transcripts: vec![call],
+        raw_answer: None,
         tools: Vec::new(),
         approvals: Vec::new(),
         session: None,

@@ -28,7 +28,11 @@ pub(crate) fn profile_from(column: String) -> Option<String> {
 
 /// Whether nothing would change.
 pub(crate) fn is_same(one: &AgentProfile, other: &AgentProfile) -> bool {
-    one.prompt == other.prompt && one.tools == other.tools && one.model == other.model && one.active == other.active
+    one.prompt == other.prompt
+        && one.tools == other.tools
+        && one.model == other.model
+        && one.tool_choice == other.tool_choice
+        && one.active == other.active
 }
 
 /// What is said, as every engine can keep it: PostgreSQL has no text with the character of number 0.

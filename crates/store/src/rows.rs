@@ -4,7 +4,7 @@
 //! database can be read without this program.
 
 use amalgam_core::{
-    Rights, StoreError, TenantState, UpstreamMemory,
+    RawAnswer, Rights, StoreError, TenantState, UpstreamMemory,
     store::{Base, NewItem, ToldStatus, Transcript},
 };
 use amalgam_protocol::{ErrorObject, Json, Raw, Status, Usage, Writer};
@@ -57,6 +57,10 @@ pub(crate) fn usage_json(usage: &Usage) -> Json {
 }
 
 /// What an upstream that keeps state knows up to a response. What cannot be read is as good as nothing.
+pub(crate) fn raw_answer(text: &str) -> RawAnswer {
+    RawAnswer::read(json(text).raw())
+}
+
 pub(crate) fn upstream(text: &str) -> Option<UpstreamMemory> {
     UpstreamMemory::read(json(text).raw())
 }

@@ -317,6 +317,7 @@ fn execute(reader: &mut Reader<'_>) -> Execute {
         casing: reader.value(at, "casing"),
         unknown_fields: reader.value(at, "unknown_fields"),
         context_tokens: reader.value(at, "context_tokens"),
+        estimate_usage: reader.value(at, "estimate_usage"),
     }
 }
 

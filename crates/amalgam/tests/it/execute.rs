@@ -2,6 +2,7 @@
 //!
 //! Labels such as R034-15 name the rule that a test proves.
 
+mod arrived;
 mod continuations;
 mod deaths;
 mod desk;

@@ -299,3 +299,53 @@ async fn guidance_on_a_tool_stands_in_the_system_prompt_of_every_door_that_offer
         assert!(!world.sent(Wire::Chat).to_string().contains("Mind the zone."), "{}", store.name);
     }
 }
+
+// right C8
+#[tokio::test]
+async fn a_profile_or_a_mode_names_the_tool_that_is_called_first() {
+    // R003-40, C-30
+    for store in stores() {
+        let literal = Literal::on(&store, false).await;
+        let client = literal.client();
+        for name in ["read_file", "run_tests"] {
+            let tool = json!({"kind": "client", "description": "Works.", "parameters": {"type": "object"}});
+            assert!(put_tool(&client, name, &tool).await.status.is_success());
+        }
+        let profile =
+            json!({"prompt": "System.", "model": "m", "tools": ["read_file", "run_tests"], "tool_choice": "read_file"});
+        put(&client, "/admin/profiles/coder", &profile).await;
+        let mode = json!({"system_prompt": "Test.", "tools": [], "tool_choice": "run_tests"});
+        put(&client, "/admin/modes/TESTING", &mode).await;
+        for (mode, tool) in [("general", "read_file"), ("TESTING", "run_tests")] {
+            let session = literal.session(mode).await;
+            let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": tool, "arguments": "{}", "status": "completed"});
+            literal.upstream.enqueue(Reply::json(json!({
+                "id": "up_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": [call],
+            })));
+            let envelope = literal.post(EXECUTE, &turn(&session, "t1", "Go")).await;
+            assert_eq!(envelope["ToolCalls"][0]["Name"], tool, "{envelope}");
+            // The document's own shape.
+            let sent = literal.upstream.requests().last().expect("it was asked").json();
+            assert_eq!(sent["tool_choice"], json!({"type": "tool", "name": tool}), "{} {mode}", store.name);
+            // What had to be called was called: the model is free from then on.
+            literal.says("up_2", "Done.");
+            let result = json!([{"ToolCallId": "call_1", "ExecutionMs": 1, "ResultJson": "{}"}]);
+            literal.post(EXECUTE, &json!({"SessionId": session, "TurnId": "t1", "ToolResults": result})).await;
+            let sent = literal.upstream.requests().last().expect("it was asked").json();
+            assert_eq!(sent.get("tool_choice"), None, "{} {mode}", store.name);
+        }
+        // A profile as a model: the caller's own choice goes before.
+        for (choice, expected) in
+            [(Value::Null, "read_file"), (json!({"type": "function", "name": "run_tests"}), "run_tests")]
+        {
+            literal.says("up_3", "Fine.");
+            let mut request = json!({"model": "coder", "input": "Go"});
+            if !choice.is_null() {
+                request["tool_choice"] = choice;
+            }
+            literal.post("/v1/responses", &request).await;
+            let sent = literal.upstream.requests().last().expect("it was asked").json();
+            assert_eq!(sent["tool_choice"]["name"], expected, "{}", store.name);
+        }
+    }
+}

@@ -170,6 +170,7 @@ impl ProfileSeed {
             prompt: self.prompt.to_owned(),
             tools: self.tools.iter().map(|tool| (*tool).to_owned()).collect(),
             model: None,
+            tool_choice: None,
             active: true,
             version: 1,
             created_at_ms: now_ms,

@@ -165,6 +165,7 @@ fn profile(model: Option<&str>) -> AgentProfile {
         prompt: "Help.".to_owned(),
         tools: Vec::new(),
         model: model.map(str::to_owned),
+        tool_choice: None,
         active: true,
         version: 1,
         created_at_ms: 0,

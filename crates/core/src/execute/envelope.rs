@@ -5,7 +5,8 @@
 
 use amalgam_protocol::{Json, Literal, Raw, Shape, Writer};
 
-use super::{context::SourceRef, fields::camel, reading};
+use super::{arrived, context::SourceRef, fields::camel, reading};
+use crate::raw_answer::RawAnswer;
 
 /// What a turn knows without its model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -137,6 +138,16 @@ pub enum RawResponses {
     Hidden,
 }
 
+/// What is told of tokens that the model's server has not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UncountedUsage {
+    /// Zeros. R004-12
+    #[default]
+    Zero,
+    /// Our own count, with a warning.
+    Estimated,
+}
+
 /// Codes of failures that are found here.
 pub mod code {
     /// The body holds nothing.
@@ -178,6 +189,39 @@ impl AgentExecuteResponse {
         }
     }
 
+    /// Maps a turn: the response that came of it here, and what the model's server sent last.
+    ///
+    /// Text, calls and usage are those of the whole turn, whose calls of the server's own tools are left out. The model, the
+    /// raw response, an explicit reason to stop and what failed are told as the model's server told them.
+    pub fn from_turn(
+        identity: Identity,
+        response: Raw<'_>,
+        arrived: Option<&RawAnswer>,
+        uncounted: UncountedUsage,
+    ) -> Self {
+        let mut envelope = Self { raw_response_json: None, ..Self::from_response(identity, response) };
+        let estimated = response.get("usage").and_then(|usage| usage.get("estimated")).and_then(Raw::as_bool);
+        match uncounted {
+            UncountedUsage::Zero if estimated == Some(true) => envelope.usage = LlmUsage::default(),
+            UncountedUsage::Estimated if estimated == Some(true) => {
+                envelope.warnings.push("Usage is estimated: the model's server reported none".to_owned());
+            }
+            UncountedUsage::Zero | UncountedUsage::Estimated => {}
+        }
+        let Some(arrived) = arrived else { return envelope };
+        envelope.raw_response_json.clone_from(&arrived.body);
+        match envelope.failure.take() {
+            Some(failure) => envelope.failure = Some(arrived::failure(failure, arrived)),
+            None => {
+                envelope.model_id = arrived.model.clone().or(envelope.model_id);
+                if response.get_str("status").as_deref() == Some("completed") {
+                    envelope.finish_reason = arrived::finish_reason(arrived).or(envelope.finish_reason);
+                }
+            }
+        }
+        envelope
+    }
+
     /// Maps a response object.
     pub fn from_response(identity: Identity, response: Raw<'_>) -> Self {
         if response.shape() != Shape::Object {
@@ -209,7 +253,10 @@ impl AgentExecuteResponse {
         };
         let told = Raw::parse(body.as_bytes()).ok().and_then(|body| reading::api_error(body.get("error")?));
         let (code, message) = match told {
-            Some(error) => (error.kind.clone().unwrap_or_else(|| status.to_string()), format!("{head}: {error}")),
+            Some(error) => {
+                let code = error.code.clone().or_else(|| error.kind.clone());
+                (code.unwrap_or_else(|| status.to_string()), format!("{head}: {error}"))
+            }
             None if body.trim().is_empty() => (status.to_string(), head),
             None => (status.to_string(), format!("{head}: {}", shortened(body.trim()))),
         };

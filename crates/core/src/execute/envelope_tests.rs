@@ -401,7 +401,7 @@ fn failures_have_a_code_and_a_message_and_the_identity() {
         (json!({"id": "r", "output": null}).to_string(), "missing-output", "the response has no output"),
         (json!({"id": "r", "output": "x"}).to_string(), "missing-output", "the response has no output"),
         (json!({"output": []}).to_string(), "missing-id", "the response has no id"),
-        (api.to_string(), "auth_error", "Bad key"),
+        (api.to_string(), "k", "Bad key"),
         (json!({"error": "just words"}).to_string(), "error", "just words"),
         (failed.to_string(), "failed", "the response failed"),
         (cancelled.to_string(), "cancelled", "the response was cancelled"),
@@ -430,7 +430,7 @@ fn an_http_failure_tells_the_status_and_what_the_server_said() {
     let cases = [
         (
             error.to_string(),
-            "rate_limit_error",
+            "slow",
             "HTTP 429 Too Many Requests: Too fast (type: rate_limit_error, param: model, code: slow)",
         ),
         (partial.to_string(), "429", "HTTP 429 Too Many Requests: Too fast (code: 429)"),

@@ -85,6 +85,7 @@ impl Seeded {
             display_name: self.display_name.to_owned(),
             system_prompt: self.system_prompt.to_owned(),
             tools: self.tools.iter().map(|tool| (*tool).to_owned()).collect(),
+            tool_choice: None,
             rag_scope: no_items(),
             created_at_ms: 0,
             updated_at_ms: 0,

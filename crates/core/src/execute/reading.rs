@@ -60,6 +60,17 @@ pub(super) fn read(response: Raw<'_>) -> Read {
     }
 }
 
+/// The reason to stop that a response object gives itself: the last one in it. R004-14
+pub(super) fn explicit_finish(response: Raw<'_>) -> Option<String> {
+    let mut found = Found::default();
+    match response.get("output") {
+        Some(output) if output.shape() == Shape::Object => found.item(output),
+        output => output.into_iter().flat_map(Raw::elements).for_each(|item| found.item(item)),
+    }
+    found.finish(response);
+    found.finish_reason
+}
+
 /// A string that is not blank.
 fn text_of(object: Raw<'_>, name: &str) -> Option<String> {
     object.get_str(name).filter(|text| !text.trim().is_empty()).map(Cow::into_owned)
@@ -218,7 +229,7 @@ fn failure_of(response: Raw<'_>, has_output: bool, has_id: bool) -> Option<Failu
     let failed = matches!(&*status, "failed" | "cancelled");
     if failed || (error.is_some() && !matches!(&*status, "completed" | "incomplete")) {
         let error = error.unwrap_or_default();
-        let code = error.kind.clone().or_else(|| error.code.clone());
+        let code = error.code.clone().or_else(|| error.kind.clone());
         let message = error.message.clone().unwrap_or_else(|| match &*status {
             "cancelled" => "the response was cancelled".to_owned(),
             _ => "the response failed".to_owned(),

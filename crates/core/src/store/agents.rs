@@ -48,6 +48,8 @@ pub struct AgentProfile {
     pub tools: Vec<String>,
     /// The model that it wants.
     pub model: Option<String>,
+    /// The tool that the model has to call first in each turn; none where it is free.
+    pub tool_choice: Option<String>,
     /// Whether it may be asked for.
     pub active: bool,
     /// Grows with every change, from 1.

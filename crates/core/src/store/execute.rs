@@ -197,6 +197,8 @@ pub struct Mode {
     pub system_prompt: String,
     /// The names of its tools besides those of the profile, in order.
     pub tools: Vec<String>,
+    /// The tool that the model has to call first in each turn; none where it is free.
+    pub tool_choice: Option<String>,
     /// Conditions of what is looked up, for turns that bring none: a JSON array.
     pub rag_scope: Json,
     /// Milliseconds since 1970.

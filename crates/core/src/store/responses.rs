@@ -4,7 +4,7 @@ use amalgam_protocol::{ErrorObject, Json, Status, Usage};
 use bytes::Bytes;
 
 use super::{Stored, turns::Place};
-use crate::{history::UpstreamMemory, scope::Scope};
+use crate::{history::UpstreamMemory, raw_answer::RawAnswer, scope::Scope};
 
 /// A response as it is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +106,9 @@ pub trait ResponseStore: Send + Sync {
 
     /// What a response builds on, in one query.
     fn lineage<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Lineage>>;
+
+    /// What the model's server sent last for a response; nothing where that is not kept.
+    fn raw_answer<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<RawAnswer>>;
 
     /// Items by their ids, of responses and of conversations; nothing where there is none. The same order.
     fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>>;

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     history::UpstreamMemory,
+    raw_answer::RawAnswer,
     scope::{Admin, Scope},
 };
 
@@ -46,6 +47,8 @@ pub struct TurnWrite {
     pub end: Option<Box<Ending>>,
     /// Model calls that are over.
     pub transcripts: Vec<Transcript>,
+    /// What the model's server sent last, where that is kept with the response; with the last step.
+    pub raw_answer: Option<RawAnswer>,
     /// Calls of tools: about to run, or over. One of the same number goes in the place of the one before.
     pub tools: Vec<ToolRun>,
     /// Calls that wait for somebody to agree.

@@ -73,6 +73,7 @@ fn keep_stream(settings: &Settings) -> Keep {
 
 pub(crate) fn keep(settings: &Settings, streamed: bool) -> Keep {
     Keep {
+        raw_answer: false,
         scope: scope(),
         begin: Some(Box::new(Begin {
             parent: None,

@@ -317,8 +317,7 @@ impl Decoder {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
         self.begin(response, events);
-        let output = response.get("output").map(Raw::elements);
-        self.end_items(&output.into_iter().flatten().collect::<Vec<_>>(), whole, events)?;
+        self.end_items(&output_of(response), whole, events)?;
         let usage = response.get("usage").filter(|usage| usage.fields().next().is_some()).map(Usage::read);
         events.extend(usage.map(ModelEvent::Usage));
         let finish = match self.finish(kind, response)? {
@@ -447,12 +446,21 @@ impl Decode for Decoder {
         let mut ends = Ends::default();
         let raw =
             Raw::parse_large(&body, DEPTH, &mut ends).map_err(|error| ModelError::Unreadable(error.to_string()))?;
-        let is_response = raw.get("output").is_some_and(|output| output.shape() == Shape::Array);
+        let is_response =
+            raw.get("output").is_some_and(|output| matches!(output.shape(), Shape::Array | Shape::Object));
         let failed = raw.get("error").is_some_and(|error| !error.is_null());
         match is_response || failed {
             true => self.terminal(None, raw, &body, events),
             false => Err(unreadable("not a response object")),
         }
+    }
+}
+
+/// The items of a response; some servers send a single one without its list. R004-29
+fn output_of(response: Raw<'_>) -> Vec<Raw<'_>> {
+    match response.get("output") {
+        Some(item) if item.shape() == Shape::Object => vec![item],
+        output => output.into_iter().flat_map(Raw::elements).collect(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use amalgam_core::{Delivery, ModelError, ModelEvent, ModelStream, Tap};
-use amalgam_protocol::Reader;
+use amalgam_protocol::{Frame, Reader};
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep};
@@ -19,7 +19,7 @@ use super::{
     breaker::Permit,
     exchange::{Arrived, Body},
     head::Head,
-    refusal::Secrets,
+    refusal::{Secrets, explanation},
 };
 
 /// The largest answer that is read as a whole.
@@ -62,6 +62,7 @@ pub(super) fn read<D: Decode>(
                 permit: Some(permit),
                 error: None,
                 secrets: secrets.clone(),
+                keeps_last: tap.is_some_and(Tap::keeps_last),
                 tap: tap.cloned(),
             }));
         }
@@ -71,7 +72,7 @@ pub(super) fn read<D: Decode>(
         }
     };
     if let Some(tap) = tap {
-        tap.hear(&body);
+        tap.whole(&body);
     }
     let mut events = Vec::new();
     let decoded = decoder.whole(body, &mut events);
@@ -95,6 +96,7 @@ pub(super) async fn begin(
     body: &mut Body,
     delivery: Delivery,
     idle_timeout: Duration,
+    tap: Option<&Tap>,
 ) -> Result<Begun, ModelError> {
     let coding = head.get("content-encoding").unwrap_or_default();
     if !(coding.is_empty() || coding.eq_ignore_ascii_case("identity")) {
@@ -103,7 +105,7 @@ pub(super) async fn begin(
     let content_type = head.get("content-type").unwrap_or_default();
     let is = |kind: &str| content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
     if is("text/html") {
-        return Err(ModelError::Unreadable("an HTML page".to_owned()));
+        return Err(page(body, Vec::new(), idle_timeout, tap).await);
     }
     if is("text/event-stream") {
         return Ok(Begun::Events { first: Vec::new() });
@@ -120,9 +122,18 @@ pub(super) async fn begin(
     }
     match first.trim_ascii_start().first() {
         Some(b'{' | b'[') => whole(body, first, idle_timeout).await.map(Begun::Whole),
-        Some(b'<') => Err(ModelError::Unreadable("an HTML page".to_owned())),
+        Some(b'<') => Err(page(body, first, idle_timeout, tap).await),
         _ => Ok(Begun::Events { first }),
     }
+}
+
+/// What a page instead of an answer means; its text is kept, `first` of it is here.
+async fn page(body: &mut Body, first: Vec<u8>, idle_timeout: Duration, tap: Option<&Tap>) -> ModelError {
+    if let Some(tap) = tap {
+        // In a box: few answers are pages.
+        tap.hear(&Box::pin(explanation(body, first, idle_timeout)).await);
+    }
+    ModelError::Unreadable("an HTML page".to_owned())
 }
 
 /// The whole body, of which `bytes` are here.
@@ -186,6 +197,8 @@ struct Answer<D> {
     secrets: Secrets,
     /// Who wants to know exactly what comes.
     tap: Option<Tap>,
+    /// Whether that is so for the event that ends the stream, too.
+    keeps_last: bool,
 }
 
 impl<D: Decode> Answer<D> {
@@ -201,7 +214,7 @@ impl<D: Decode> Answer<D> {
         events.reserve(piece.len() / 256);
         self.reader.push(piece.into());
         while let Some(frame) = self.reader.frame().map_err(|error| ModelError::TooLarge(error.to_string()))? {
-            self.decoder.frame(frame, events)?;
+            self.frame(frame, events)?;
             if is_over(events) {
                 break;
             }
@@ -209,10 +222,21 @@ impl<D: Decode> Answer<D> {
         Ok(())
     }
 
+    fn frame(&mut self, frame: Frame, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        let data = self.keeps_last.then(|| frame.data.clone());
+        let decoded = self.decoder.frame(frame, events);
+        if let (Some(data), Some(tap)) = (data, &self.tap)
+            && (decoded.is_err() || is_over(events))
+        {
+            tap.last(data);
+        }
+        decoded
+    }
+
     /// The body is over: what no blank line has ended counts too.
     fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         while let Some(frame) = self.reader.end() {
-            self.decoder.frame(frame, events)?;
+            self.frame(frame, events)?;
             if is_over(events) {
                 return Ok(());
             }

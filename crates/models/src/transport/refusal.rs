@@ -2,8 +2,9 @@
 
 use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
-use amalgam_core::{FaultParts, Finish, ModelError, ModelEvent};
+use amalgam_core::{FaultParts, Finish, ModelError, ModelEvent, Tap};
 use amalgam_protocol::Raw;
+use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
@@ -19,14 +20,19 @@ const LOGGED_BYTES: usize = 2 * 1024;
 /// The status is known already; its explanation is not worth a long wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-pub(super) async fn read(head: &Head, body: Body, idle_timeout: Duration, secrets: &Secrets) -> ModelError {
+pub(super) async fn read(
+    head: &Head,
+    mut body: Body,
+    idle_timeout: Duration,
+    secrets: &Secrets,
+    tap: Option<&Tap>,
+) -> ModelError {
     let status = head.status;
     let retry_after = retry::retry_after(|name| head.get(name));
-    let mut said = Vec::new();
-    // What has arrived in time counts; a body that breaks off is still an explanation.
-    let _ = tokio::time::timeout(idle_timeout.min(LONGEST_WAIT), beginning(body, &mut said)).await;
-    said.truncate(BODY_BYTES);
-    let body = said;
+    let body = explanation(&mut body, Vec::new(), idle_timeout).await;
+    if let Some(tap) = tap {
+        tap.refused(status, &body);
+    }
     let said = Explanation::read(&body);
     let clean = |text: String| secrets.redact(text);
     let mut logged = clean(String::from_utf8_lossy(&body).into_owned());
@@ -41,10 +47,17 @@ pub(super) async fn read(head: &Head, body: Body, idle_timeout: Duration, secret
     }
 }
 
-async fn beginning(mut body: Body, bytes: &mut Vec<u8>) {
-    while bytes.len() < BODY_BYTES {
-        let Ok(Arrived::Some) = poll_fn(|context| body.poll_fill(context, bytes)).await else { return };
-    }
+/// The body of an answer that is none, of which `bytes` are here. What has arrived in time counts; a body that breaks off is
+/// still an explanation.
+pub(super) async fn explanation(body: &mut Body, mut bytes: Vec<u8>, idle_timeout: Duration) -> Vec<u8> {
+    let reading = async {
+        while bytes.len() < BODY_BYTES {
+            let Ok(Arrived::Some) = poll_fn(|context| body.poll_fill(context, &mut bytes)).await else { return };
+        }
+    };
+    let _ = tokio::time::timeout(idle_timeout.min(LONGEST_WAIT), reading).await;
+    bytes.truncate(BODY_BYTES);
+    bytes
 }
 
 /// The error object of either family.
@@ -118,10 +131,10 @@ impl Secrets {
     }
 
     /// Bytes without a secret; they are not copied where none is in them.
-    pub(super) fn clean_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+    pub(super) fn clean_bytes(&self, bytes: Bytes) -> Bytes {
         let holds = |secret: &SecretString| memchr::memmem::find(&bytes, secret.expose_secret().as_bytes()).is_some();
         match self.0.iter().any(holds) {
-            true => self.redact(String::from_utf8_lossy(&bytes).into_owned()).into_bytes(),
+            true => self.redact(String::from_utf8_lossy(&bytes).into_owned()).into(),
             false => bytes,
         }
     }
@@ -194,6 +207,6 @@ mod tests {
         let secrets = Secrets::new(["x", "none", "EMPTY", "ollama"].map(SecretString::from).to_vec());
         let said = "the tool choice is none, x is EMPTY, and ollama runs";
         assert_eq!(secrets.redact(said.to_owned()), said);
-        assert_eq!(secrets.clean_bytes(said.into()), said.as_bytes());
+        assert_eq!(secrets.clean_bytes(said.into()), said);
     }
 }

@@ -15,7 +15,10 @@ mod turns;
 
 use std::sync::Arc;
 
-use amalgam_core::execute::{envelope::Casing, request::Bounds};
+use amalgam_core::execute::{
+    envelope::{Casing, UncountedUsage},
+    request::Bounds,
+};
 use axum::{
     Router,
     routing::{get, post},
@@ -34,11 +37,18 @@ pub struct ExecuteSettings {
     pub bounds: Bounds,
     /// How many tokens of what was looked up a turn is given.
     pub context_tokens: u64,
+    /// What is told of tokens that the model's server has not counted.
+    pub uncounted: UncountedUsage,
 }
 
 impl Default for ExecuteSettings {
     fn default() -> Self {
-        Self { casing: Casing::default(), bounds: Bounds::default(), context_tokens: 8_000 }
+        Self {
+            casing: Casing::default(),
+            bounds: Bounds::default(),
+            context_tokens: 8_000,
+            uncounted: UncountedUsage::Zero,
+        }
     }
 }
 

@@ -25,33 +25,35 @@ statements! {
         UPDATE agent_configs SET settings = $2, api_key = $3, revision = $4, updated_at = $5
         WHERE tenant_id = $1 AND revision = $4::bigint - 1";
     Admin PROFILE = "
-        SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
+        SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
         WHERE tenant_id = $1 AND slug = $2";
     /// The same, and nobody changes it meanwhile.
     Admin HOLD_PROFILE = "
-        SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
+        SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
         WHERE tenant_id = $1 AND slug = $2 FOR UPDATE";
     Admin PROFILES = "
-        SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
+        SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
         WHERE tenant_id = $1 AND slug > $2 ORDER BY slug LIMIT $3";
     Admin ACTIVE_PROFILES = "
-        SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
+        SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
         WHERE tenant_id = $1 AND active ORDER BY slug";
     Admin ADD_PROFILE = "
-        INSERT INTO agent_profiles (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        INSERT INTO agent_profiles (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at,
+            tool_choice)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         ON CONFLICT (tenant_id, slug) DO NOTHING";
     Admin CHANGE_PROFILE = "
         UPDATE agent_profiles SET prompt = $3, tools = $4, model = $5, active = $6, version = $7, created_at = $8,
-            updated_at = $9
+            updated_at = $9, tool_choice = $10
         WHERE tenant_id = $1 AND slug = $2";
     Admin ADD_VERSION = "
-        INSERT INTO profile_versions (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        INSERT INTO profile_versions (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at,
+            tool_choice)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     Admin FORGET_PROFILE = "DELETE FROM agent_profiles WHERE tenant_id = $1 AND slug = $2";
     Admin FORGET_VERSIONS = "DELETE FROM profile_versions WHERE tenant_id = $1 AND slug = $2";
     Admin VERSIONS = "
-        SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM profile_versions
+        SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM profile_versions
         WHERE tenant_id = $1 AND slug = $2 AND version < $3 ORDER BY version DESC LIMIT $4";
 }
 
@@ -194,7 +196,7 @@ async fn put(connection: &Connection, tenant_id: i64, mut new: AgentProfile) -> 
             }
         };
         let tools = assistant::strings_json(&new.tools);
-        let params: [Param<'_>; 9] = [
+        let params: [Param<'_>; 10] = [
             &tenant_id,
             &new.slug,
             &new.prompt,
@@ -204,6 +206,7 @@ async fn put(connection: &Connection, tenant_id: i64, mut new: AgentProfile) -> 
             &signed(new.version),
             &signed(new.created_at_ms),
             &signed(new.updated_at_ms),
+            &new.tool_choice,
         ];
         // Nothing when somebody else has made it meanwhile.
         if connection.execute(statement, &params).await? == 1 {
@@ -229,6 +232,7 @@ fn profile_from(row: &Row) -> Result<AgentProfile, Failure> {
         prompt: row.try_get(1)?,
         tools: assistant::strings(row.try_get(2)?),
         model: row.try_get(3)?,
+        tool_choice: row.try_get(8)?,
         active: row.try_get(4)?,
         version: unsigned(row.try_get(5)?),
         created_at_ms: unsigned(row.try_get(6)?),

@@ -8,7 +8,10 @@ pub(super) mod columns;
 
 use std::{borrow::Cow, collections::HashSet};
 
-use amalgam_core::store::{Answer, EventChunk, Keyed, Written};
+use amalgam_core::{
+    RawAnswer,
+    store::{Answer, EventChunk, Keyed, Written},
+};
 use amalgam_protocol::{Json, Status};
 use tokio_postgres::{Row, Statement};
 
@@ -142,6 +145,10 @@ statements! {
             AND process IS NOT NULL
             AND EXISTS (SELECT FROM responses
                 WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5)";
+    /// What the model's server sent last, for a response that this write has ended.
+    Caller KEEP_RAW_ANSWER = "
+        UPDATE responses SET raw_answer = $6
+        WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5";
     /// Items at the end of a conversation that is still there. One that it has already stays where it is.
     Caller APPEND = "
         WITH conversation AS (
@@ -322,6 +329,7 @@ fn needed(jobs: &[Job]) -> Vec<&'static Sql> {
         let answer = job.write.answer.as_ref().map(|(_, answer)| if answer.is_some() { &ANSWER } else { &GIVE_BACK });
         needed.extend(answer);
         needed.extend(line::needed(job));
+        needed.extend(job.write.raw_answer.is_some().then_some(&KEEP_RAW_ANSWER));
     }
     needed
 }
@@ -398,6 +406,9 @@ impl<'a> Line<'a> {
             if let Some((keyed, answer)) = &job.write.answer {
                 self.answer(job, keyed, answer.as_ref());
             }
+            if let Some(answer) = &job.write.raw_answer {
+                self.raw_answer(job, answer);
+            }
         }
         self.threads(jobs);
         if jobs.iter().any(|job| !job.write.transcripts.is_empty()) {
@@ -432,6 +443,17 @@ impl<'a> Line<'a> {
             let (first, last) = (signed(events.first), signed(events.last));
             let params: [Param<'_>; 8] =
                 [&tenant_id, &user, &stem, &id, &job.mark, &first, &last, &events.frames.as_ref()];
+            client.query(&statement, &params).await
+        });
+    }
+
+    fn raw_answer(&mut self, job: &'a Job, answer: &'a RawAnswer) {
+        let client = self.connection.client();
+        let statement = self.statement(&KEEP_RAW_ANSWER);
+        self.pipeline.push(async move {
+            let Key { tenant_id, user, stem, id } = Key::of(job);
+            let answer = answer.to_json();
+            let params: [Param<'_>; 6] = [&tenant_id, &user, &stem, &id, &job.mark, &text_of(&answer)];
             client.query(&statement, &params).await
         });
     }

@@ -17,14 +17,15 @@ use crate::{assistant, bank, rows};
 
 statements! {
     Admin MODES = "
-        SELECT name, display_name, system_prompt, tools, rag_scope, created_at, updated_at FROM agent_modes
+        SELECT name, display_name, system_prompt, tools, rag_scope, created_at, updated_at, tool_choice FROM agent_modes
         WHERE tenant_id = $1 ORDER BY key";
     Admin PUT_MODE = "
-        INSERT INTO agent_modes (tenant_id, key, name, display_name, system_prompt, tools, rag_scope, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        INSERT INTO agent_modes (tenant_id, key, name, display_name, system_prompt, tools, rag_scope, created_at, updated_at,
+            tool_choice)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         ON CONFLICT (tenant_id, key) DO UPDATE SET name = excluded.name, display_name = excluded.display_name,
             system_prompt = excluded.system_prompt, tools = excluded.tools, rag_scope = excluded.rag_scope,
-            updated_at = excluded.updated_at";
+            updated_at = excluded.updated_at, tool_choice = excluded.tool_choice";
     Admin DELETE_MODE = "DELETE FROM agent_modes WHERE tenant_id = $1 AND key = $2";
 }
 
@@ -46,7 +47,7 @@ impl ModeStore for Postgres {
                     return Ok(false);
                 }
                 let tools = assistant::strings_json(&mode.tools);
-                let params: [Param<'_>; 9] = [
+                let params: [Param<'_>; 10] = [
                     &within.tenant_id(),
                     &bank::key(&mode.name),
                     &mode.name,
@@ -56,6 +57,7 @@ impl ModeStore for Postgres {
                     &mode.rag_scope.raw().text(),
                     &signed(mode.created_at_ms),
                     &signed(mode.updated_at_ms),
+                    &mode.tool_choice,
                 ];
                 connection.execute(&PUT_MODE, &params).await?;
                 Ok(true)
@@ -86,6 +88,7 @@ fn mode_from(row: &Row) -> Result<Mode, Failure> {
         display_name: row.try_get(1)?,
         system_prompt: row.try_get(2)?,
         tools: assistant::strings(row.try_get(3)?),
+        tool_choice: row.try_get(7)?,
         rag_scope: rows::json(row.try_get(4)?),
         created_at_ms: unsigned(row.try_get(5)?),
         updated_at_ms: unsigned(row.try_get(6)?),

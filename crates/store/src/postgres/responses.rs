@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Scope, Stem,
+    RawAnswer, Scope, Stem,
     store::{Cancelled, ChainPlace, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
 };
 use amalgam_protocol::Json;
@@ -22,6 +22,8 @@ use super::{
 use crate::{assistant, rows};
 
 statements! {
+    Caller RAW_ANSWER = "
+        SELECT raw_answer FROM responses WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4";
     Caller RESPONSE = "
         SELECT r.id, r.status, r.completed_at, r.error, r.incomplete_reason, r.usage, r.created_at, r.settings,
             r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output
@@ -95,6 +97,18 @@ impl ResponseStore for Postgres {
             let found = self.pool.repeatably(move |connection: Lease| async move {
                 let params: [Param<'_>; 4] = [&scope.tenant_id(), &scope.user(), &stem.as_str(), &id];
                 lineage_from(&connection.rows(&LINEAGE, &params).await?)
+            });
+            found.await
+        })
+    }
+
+    fn raw_answer<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<RawAnswer>> {
+        Box::pin(async move {
+            let Some(stem) = Stem::of(id) else { return Ok(None) };
+            let found = self.pool.repeatably(move |connection: Lease| async move {
+                let params: [Param<'_>; 4] = [&scope.tenant_id(), &scope.user(), &stem.as_str(), &id];
+                let Some(row) = connection.row(&RAW_ANSWER, &params).await? else { return Ok(None) };
+                Ok(row.try_get::<_, Option<&str>>(0)?.map(rows::raw_answer))
             });
             found.await
         })

@@ -154,6 +154,7 @@ fn put(database: Database<'_>, tenant: Tenant, mut new: AgentProfile) -> Result<
                     &int(new.version)?,
                     &int(new.created_at_ms)?,
                     &int(new.updated_at_ms)?,
+                    &new.tool_choice,
                 ],
             )?
             .run()?;
@@ -176,6 +177,7 @@ fn profile(row: &Row<'_>) -> Result<AgentProfile, Failure> {
         prompt: row.get(1)?,
         tools: assistant::strings(text(row, 2)?),
         model: row.get(3)?,
+        tool_choice: row.get(8)?,
         active: row.get(4)?,
         version: uint(row, 5)?,
         created_at_ms: uint(row, 6)?,

@@ -32,7 +32,7 @@ impl ModeStore for Sqlite {
                 return Ok(false);
             }
             let tools = assistant::strings_json(&mode.tools);
-            let params: [&dyn rusqlite::ToSql; 8] = [
+            let params: [&dyn rusqlite::ToSql; 9] = [
                 &bank::key(&mode.name),
                 &mode.name,
                 &assistant::content(&mode.display_name),
@@ -41,6 +41,7 @@ impl ModeStore for Sqlite {
                 &mode.rag_scope.raw().text(),
                 &int(mode.created_at_ms)?,
                 &int(mode.updated_at_ms)?,
+                &mode.tool_choice,
             ];
             database.tenant(whose.tenant, sql::PUT_MODE, &params)?.run()?;
             Ok(true)
@@ -65,6 +66,7 @@ fn mode(row: &Row<'_>) -> Result<Mode, Failure> {
         display_name: row.get(1)?,
         system_prompt: row.get(2)?,
         tools: assistant::strings(text(row, 3)?),
+        tool_choice: row.get(7)?,
         rag_scope: rows::json(text(row, 4)?),
         created_at_ms: uint(row, 5)?,
         updated_at_ms: uint(row, 6)?,

@@ -1,7 +1,7 @@
 //! Responses as they are read, ended from outside, and forgotten.
 
 use amalgam_core::{
-    Scope, Stem,
+    RawAnswer, Scope, Stem,
     store::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
 };
 use amalgam_protocol::{Json, Status};
@@ -30,6 +30,16 @@ impl ResponseStore for Sqlite {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
         self.look_at([stem], move |transaction| lineage(transaction.database, &scope, stem, &id))
+    }
+
+    fn raw_answer<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<RawAnswer>> {
+        let Some(stem) = Stem::of(id) else { return nothing() };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.look_at([stem], move |transaction| {
+            let stored = transaction.database.user(&scope, sql::RAW_ANSWER, &[&stem.as_str(), &id])?;
+            let stored = stored.first(|row| Ok(optional_text(row, 0)?.map(rows::raw_answer)))?;
+            Ok(stored.flatten())
+        })
     }
 
     fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {

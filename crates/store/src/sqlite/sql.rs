@@ -106,6 +106,10 @@ statements! {
         HEAD = "
             SELECT status, process, place, conversation_id, background FROM responses
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+        KEEP_RAW_ANSWER = "
+            UPDATE responses SET raw_answer = ?5 WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+        RAW_ANSWER = "
+            SELECT raw_answer FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
         START_RESPONSE = "
             UPDATE responses SET status = 'in_progress', process = ?5
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";

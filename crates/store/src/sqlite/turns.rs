@@ -81,6 +81,10 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
         None => go_on(database, scope, stem, write)?,
     };
     let Some(conversation) = written else { return Ok(Written::Lost) };
+    if let Some(answer) = &write.raw_answer {
+        let answer = answer.to_json();
+        database.user(scope, sql::KEEP_RAW_ANSWER, &[&stem.as_str(), &id, &answer.raw().text()])?.run()?;
+    }
     if let Some(events) = &write.events {
         add_events(database, scope, id, events)?;
     }

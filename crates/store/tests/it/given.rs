@@ -103,6 +103,7 @@ impl Turn {
             events: None,
             end: None,
             transcripts: Vec::new(),
+            raw_answer: None,
             tools: Vec::new(),
             approvals: Vec::new(),
             session: None,

@@ -26,13 +26,13 @@ async fn a_mode_is_kept_whole_and_can_be_sent_back_as_it_is_shown() {
         office.cli.json(&["seed", "tools"]);
         let scope = json!([{"Key": "language", "Operator": "==", "Values": ["rust"]}]);
         let order = json!({"display_name": "Reviewing", "system_prompt": "Look.\nTell.",
-            "tools": ["get_course_detail", "nowhere"], "rag_scope": scope});
+            "tools": ["get_course_detail", "nowhere"], "tool_choice": "get_course_detail", "rag_scope": scope});
         let answer = send(&client, Method::PUT, PATH, &order).await;
         assert_eq!(answer.status, 201, "{}: {}", store.name, answer.text());
         let made = answer.json();
         let mut expected = json!({
             "name": "review", "object": "mode", "display_name": "Reviewing", "system_prompt": "Look.\nTell.",
-            "tools": ["get_course_detail", "nowhere"],
+            "tools": ["get_course_detail", "nowhere"], "tool_choice": "get_course_detail",
             "rag_scope": [{"key": "language", "operator": "==", "values": ["rust"]}],
             "seeded": false, "unknown_tools": ["nowhere"],
         });

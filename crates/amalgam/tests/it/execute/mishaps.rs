@@ -215,7 +215,8 @@ async fn a_session_outlives_its_agent_and_its_mode() {
 #[tokio::test]
 async fn a_model_that_cannot_be_asked_is_a_failed_turn_and_says_nothing_of_its_secrets() {
     // R004-28, C-20, S1
-    const INSIDE: &str = "org-4711 sk-secret quota of Acme";
+    // The key that the upstream is asked with.
+    const KEY_OF_OURS: &str = "sk-responses";
     for store in stores() {
         let desk = Desk::on(&store).await;
         let (ana, admin) = (desk.user("ana"), desk.admin(KEY));
@@ -226,10 +227,11 @@ async fn a_model_that_cannot_be_asked_is_a_failed_turn_and_says_nothing_of_its_s
         assert_eq!(answer.json()["Kind"], "error", "{}", answer.text());
         let id = open(&ana, Wire::Responses).await;
         let error = |status: u16, kind: &str| {
-            Reply::status(status)
-                .with_json(json!({"error": {"message": INSIDE, "type": kind, "code": kind, "param": null}}))
+            Reply::status(status).with_json(
+                json!({"error": {"message": format!("no {KEY_OF_OURS}"), "type": kind, "code": kind, "param": null}}),
+            )
         };
-        // What an upstream says about the request itself is for the caller; what it says about its operator is not.
+        // The caller is told what the upstream says, without our secrets.
         for (status, kind) in
             [(401, "invalid_api_key"), (429, "insufficient_quota"), (500, "server_error"), (503, "overloaded")]
         {
@@ -240,7 +242,8 @@ async fn a_model_that_cannot_be_asked_is_a_failed_turn_and_says_nothing_of_its_s
                 let answer = execute(&ana, &body).await;
                 assert_eq!(answer.status, 200, "{kind}: {}", answer.text());
                 assert!(answer.text().contains("\"Kind\":\"error\""), "{kind}: {}", answer.text());
-                assert!(!answer.text().contains("4711"), "{kind}: {}", answer.text());
+                assert!(!answer.text().contains(KEY_OF_OURS), "{kind}: {}", answer.text());
+                assert!(answer.text().contains(&format!("\"ErrorCode\":\"{kind}\"")), "{kind}: {}", answer.text());
             }
         }
     }

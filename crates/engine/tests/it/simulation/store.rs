@@ -351,6 +351,10 @@ impl ResponseStore for SimStore {
         nobody_asks()
     }
 
+    fn raw_answer<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<amalgam_core::RawAnswer>> {
+        nobody_asks()
+    }
+
     fn items<'a>(&'a self, _: &'a Scope, _: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
         nobody_asks()
     }

@@ -105,16 +105,12 @@ impl Fields {
     /// Names that tools could have, each once; the bank need not have them yet.
     pub(super) fn tool_names(&self, name: &'static str) -> Result<Vec<String>, Fault> {
         let named = self.texts(name)?.unwrap_or_default();
-        let is_name = |tool: &str| {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-            !tool.is_empty() && tool.len() <= TOOL && tool.bytes().all(plain)
-        };
         if named.len() > TOOLS {
             return Err(wrong(name, &format!("at most {TOOLS} tools")));
         }
         let mut tools: Vec<String> = Vec::with_capacity(named.len());
         for tool in named {
-            if !is_name(tool) {
+            if !is_tool_name(tool) {
                 return Err(mistyped(name, &format!("names of 1 to {TOOL} letters, digits, dashes and underscores")));
             }
             if !tools.iter().any(|known| known.eq_ignore_ascii_case(tool)) {
@@ -122,6 +118,16 @@ impl Fields {
             }
         }
         Ok(tools)
+    }
+
+    /// The name that a tool could have; blank counts as none.
+    pub(super) fn tool_name(&self, name: &'static str) -> Result<Option<String>, Fault> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(tool)) if tool.trim().is_empty() => Ok(None),
+            Some(Value::String(tool)) if is_tool_name(tool) => Ok(Some(tool.clone())),
+            Some(_) => Err(mistyped(name, &format!("a name of 1 to {TOOL} letters, digits, dashes and underscores"))),
+        }
     }
 
     /// An object, word for word as it was written.
@@ -174,6 +180,11 @@ fn is_plain(text: &str, longest: usize) -> bool {
 
 pub(super) fn missing(name: &'static str) -> Fault {
     Fault::invalid(name, format!("Missing required parameter: '{name}'.")).code("missing_required_parameter")
+}
+
+fn is_tool_name(tool: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    !tool.is_empty() && tool.len() <= TOOL && tool.bytes().all(plain)
 }
 
 pub(super) fn wrong(name: &'static str, why: &str) -> Fault {

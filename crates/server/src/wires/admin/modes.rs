@@ -135,6 +135,7 @@ impl ListedMode {
             writer.key("display_name").string(&mode.display_name);
             writer.key("system_prompt").string(&mode.system_prompt);
             names(writer.key("tools"), &mode.tools);
+            super::write_text(writer, "tool_choice", mode.tool_choice.as_deref());
             writer.key("rag_scope").raw(mode.rag_scope.raw());
             writer.key("seeded").bool(*seeded);
             names(writer.key("unknown_tools"), unknown_tools);

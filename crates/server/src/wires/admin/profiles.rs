@@ -210,6 +210,7 @@ impl View {
             writer.key("prompt").string(&profile.prompt);
             writer.key("tools").array(|writer| profile.tools.iter().for_each(|tool| writer.string(tool)));
             write_text(writer, "model", profile.model.as_deref());
+            write_text(writer, "tool_choice", profile.tool_choice.as_deref());
             writer.key("active").bool(profile.active);
             writer.key("version").number(profile.version);
             // The same as in the answers: with the tenant's own words before it.

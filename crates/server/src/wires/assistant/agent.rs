@@ -120,6 +120,11 @@ impl Agent {
         writer.key("parallel_tool_calls").bool(resolved.parallel_tool_calls.value);
     }
 
+    /// The tool that the model has to call first, where the profile names one. R003-40
+    pub(in crate::wires) fn first_tool(&self) -> Option<String> {
+        self.profile.as_ref()?.tool_choice.clone()
+    }
+
     /// Its tools by name: whoever has them knows the rest.
     pub(in crate::wires) fn write_tools(&self, writer: &mut Writer) {
         for name in self.profile.iter().flat_map(|profile| &profile.tools) {

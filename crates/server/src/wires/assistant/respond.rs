@@ -180,6 +180,7 @@ impl Turn {
             rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),
             limit_each_call: true,
             model: agent.resolved.model.value.clone(),
+            raw_answer: false,
             keeps: true,
         };
         let body = compose(scope, &agent, &prompt, &asked, numbers, streamed);
@@ -223,7 +224,8 @@ impl Turn {
 /// The tool that has to be called first. RNCC-34
 fn first_tool(agent: &Agent, asked: &RespondRequest) -> Option<String> {
     let profile = agent.profile.as_ref()?;
-    forced_tool(&profile.slug, asked.course_id, &profile.tools).map(str::to_owned)
+    let of_course = forced_tool(&profile.slug, asked.course_id, &profile.tools).map(str::to_owned);
+    of_course.or_else(|| agent.first_tool())
 }
 
 /// What the user says, and what is known about it.

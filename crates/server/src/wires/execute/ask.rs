@@ -47,13 +47,15 @@ pub(super) struct Work {
     session: AgentSession,
     speaker: Speaker,
     identity: amalgam_engine::Identity,
+    /// The tool that the model has to call first.
+    first_tool: Option<String>,
     body: Bytes,
 }
 
 impl Work {
     /// Asks the model. A submission that could not be begun can be sent again.
     pub(super) async fn begin(self, app: &Arc<App>, scope: &Scope) -> Result<Box<Run>, Fault> {
-        let Self { asked, session, speaker, identity, body } = self;
+        let Self { asked, session, speaker, identity, first_tool, body } = self;
         let begun = async {
             let route = speaker.agent.route(app, scope).await.map_err(AssistantError::into_fault)?;
             let settled = Settled {
@@ -63,10 +65,11 @@ impl Work {
                 thread: None,
                 offered: Offered::Known,
                 own_tools: vec![change_mode(app, &session, &asked.turn_id, &speaker.modes)],
-                first_tool: None,
+                first_tool,
                 rounds: speaker.rounds(),
                 limit_each_call: true,
                 model: speaker.agent.resolved.model.value.clone(),
+                raw_answer: true,
                 keeps: true,
             };
             match begin(app, scope, &body, &mut Order::settled(identity, settled)).await? {
@@ -135,7 +138,8 @@ pub(super) async fn user_turn(
     let solution = solution.or(session.solution_context.as_deref());
     let head = Head { session_id: &session.id, turn_id: &turn.turn_id, parent: parent.as_deref(), streamed };
     let body = speaker.user_turn(turn, &files, solution, context.as_ref(), &head);
-    Ok(Standing::Begun(Box::new(Work { asked, session, speaker, identity, body })))
+    let first_tool = speaker.first_tool();
+    Ok(Standing::Begun(Box::new(Work { asked, session, speaker, identity, first_tool, body })))
 }
 
 /// Takes the results that a turn waits for. Whatever is wrong with them, the turn goes on waiting. C-13
@@ -188,7 +192,8 @@ pub(super) async fn continuation(
     }
     let head = Head { session_id: &session.id, turn_id, parent: Some(follows), streamed };
     let body = speaker.continuation(continuation, &head);
-    Ok(Standing::Begun(Box::new(Work { asked, session, speaker, identity, body })))
+    // What had to be called first was called. C-30
+    Ok(Standing::Begun(Box::new(Work { asked, session, speaker, identity, first_tool: None, body })))
 }
 
 /// A submission as the store takes it.

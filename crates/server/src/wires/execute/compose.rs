@@ -72,6 +72,11 @@ impl Speaker {
         Ok(Self { agent, mode, modes: modes::all(&own), tools, system })
     }
 
+    /// The tool that the model has to call first in a user's turn: the mode's, or else the agent's. R003-40
+    pub(super) fn first_tool(&self) -> Option<String> {
+        self.mode.tool_choice.clone().or_else(|| self.agent.first_tool())
+    }
+
     /// The most rounds of tools, where somebody has set it.
     pub(super) fn rounds(&self) -> Option<u32> {
         let rounds = &self.agent.resolved.max_tool_iterations;

@@ -1,10 +1,10 @@
 //! What a step is answered with, from what is kept of it.
 
 use amalgam_core::{
-    Fault, Scope,
+    Fault, RawAnswer, Scope,
     execute::{
         context::SourceRef,
-        envelope::{AgentExecuteResponse, Identity, RawResponses},
+        envelope::{AgentExecuteResponse, Casing, Identity, RawResponses, UncountedUsage},
     },
     store::{AgentSession, AgentStep, AgentTurn, StepState, StoredResponse},
 };
@@ -142,7 +142,8 @@ impl Told {
     /// What came of a step that has ended; nothing where its response is not there.
     pub(super) async fn of(app: &App, scope: &Scope, asked: &Asked) -> Result<Option<Self>, Fault> {
         let Some(response) = app.store.response(scope, &asked.response_id).await? else { return Ok(None) };
-        let mut told = Self::read(asked, &response)?;
+        let answer = app.store.raw_answer(scope, &asked.response_id).await?;
+        let mut told = Self::read(asked, &response, answer.as_ref(), app.execute.uncounted)?;
         if called(&response, CHANGE_MODE) {
             let changes = app.store.mode_changes(scope, &asked.session_id, MODE_CHANGES).await?.unwrap_or_default();
             let here = changes.iter().filter(|change| change.turn_id == asked.turn_id).count();
@@ -155,10 +156,15 @@ impl Told {
         Ok(Some(told))
     }
 
-    fn read(asked: &Asked, response: &StoredResponse) -> Result<Self, Fault> {
+    fn read(
+        asked: &Asked,
+        response: &StoredResponse,
+        answer: Option<&RawAnswer>,
+        uncounted: UncountedUsage,
+    ) -> Result<Self, Fault> {
         let (notes, object) = (&asked.notes, response.object());
         let object = Raw::parse(&object).map_err(Fault::internal)?;
-        let mut envelope = AgentExecuteResponse::from_response(asked.identity(), object);
+        let mut envelope = AgentExecuteResponse::from_turn(asked.identity(), object, answer, uncounted);
         // Nobody waits for the results of calls that were cut off.
         if response.status.status != Status::Completed && !envelope.tool_calls.is_empty() {
             envelope.tool_calls.clear();
@@ -208,7 +214,7 @@ pub(super) async fn is_pending(app: &App, scope: &Scope, turn: &AgentTurn) -> Re
     match turn.steps.last() {
         Some(step) if step.state == StepState::Ended(Status::Completed) => {
             let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(false) };
-            Ok(Told::read(&Asked::kept("", "", step), &response)?.waits())
+            Ok(Told::read(&Asked::kept("", "", step), &response, None, UncountedUsage::Zero)?.waits())
         }
         _ => Ok(false),
     }
@@ -218,6 +224,48 @@ pub(super) async fn is_pending(app: &App, scope: &Scope, turn: &AgentTurn) -> Re
 fn called(response: &StoredResponse, name: &str) -> bool {
     let is_call = |item: Raw<'_>| item.get_str("type").as_deref() == Some("mcp_call");
     response.output.raw().elements().any(|item| is_call(item) && item.get_str("name").as_deref() == Some(name))
+}
+
+/// A call of a tool that the server ran inside a turn.
+pub(super) struct ServerToolCall {
+    call_id: String,
+    name: String,
+    arguments: String,
+    result: Option<String>,
+    error: Option<String>,
+}
+
+impl ServerToolCall {
+    pub(super) fn write(&self, writer: &mut Writer, casing: Casing) {
+        let optional = |writer: &mut Writer, value: &Option<String>| match value {
+            Some(value) => writer.string(value),
+            None => writer.null(),
+        };
+        writer.object(|writer| {
+            casing.key(writer, "CallId").string(&self.call_id);
+            casing.key(writer, "Name").string(&self.name);
+            casing.key(writer, "ArgumentsJson").string(&self.arguments);
+            optional(casing.key(writer, "ResultJson"), &self.result);
+            optional(casing.key(writer, "ErrorMessage"), &self.error);
+        });
+    }
+}
+
+/// The calls that the server ran for a response, in their order.
+pub(super) fn server_calls(response: &StoredResponse) -> Vec<ServerToolCall> {
+    let is_call = |item: &Raw<'_>| item.get_str("type").as_deref() == Some("mcp_call");
+    let text = |item: Raw<'_>, name: &str| item.get_str(name).map(|text| text.into_owned());
+    let call = |item: Raw<'_>| ServerToolCall {
+        call_id: text(item, "call_id").or_else(|| text(item, "id")).unwrap_or_default(),
+        name: text(item, "name").unwrap_or_default(),
+        arguments: text(item, "arguments").unwrap_or_default(),
+        result: text(item, "output"),
+        error: item.get("error").filter(|error| !error.is_null()).map(|error| {
+            let first = error.get("content").and_then(|content| content.elements().next());
+            first.and_then(|part| text(part, "text")).unwrap_or_else(|| error.text().to_owned())
+        }),
+    };
+    response.output.raw().elements().filter(is_call).map(call).collect()
 }
 
 /// The approvals that a response waits for.

@@ -70,12 +70,19 @@ pub(super) async fn show(
         let turn = app.store.agent_turn(&scope, &session_id, &turn_id).await?.ok_or_else(|| missing(&turn_id))?;
         let newest = newest(&app, &scope, &session_id).await?;
         let status = status(&app, &scope, &turn, newest).await?;
+        let mut calls = Vec::new();
+        for step in &turn.steps {
+            calls.extend(app.store.response(&scope, &step.response_id).await?.iter().flat_map(told::server_calls));
+        }
         let told = match turn.steps.last() {
             Some(step) => Told::of(&app, &scope, &Asked::kept(&session_id, &turn_id, step)).await?,
             None => None,
         };
         Ok::<_, ExecuteError>(object(|writer| {
             write(&app, writer, &turn, status);
+            casing.key(writer, "ServerToolCalls").array(|writer| {
+                calls.iter().for_each(|call| call.write(writer, casing));
+            });
             match told.filter(|_| status != "running") {
                 Some(told) => told.write(&app, casing.key(writer, "Result")),
                 None => casing.key(writer, "Result").null(),

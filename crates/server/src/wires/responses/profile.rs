@@ -45,11 +45,12 @@ pub(super) async fn stand_in(
         thread: None,
         offered: Offered::All,
         own_tools: Vec::new(),
-        first_tool: None,
+        first_tool: agent.first_tool().filter(|_| sent.tool_choice.is_none()),
         rounds: Some(u32::try_from(agent.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)),
         // The caller's own limit is one of the whole response; the profile's is one of each call.
         limit_each_call: sent.max_output_tokens.is_none(),
         model: slug.to_owned(),
+        raw_answer: false,
         keeps: false,
     };
     Ok(Some(StandIn { body: compose(&agent, &prompt, sent, raw), metadata, settled }))

@@ -89,7 +89,7 @@ pub(super) async fn equip(
         return Ok(None);
     }
     let offered = offers.offered(app.limits.tools)?;
-    let choice = match (&request.tool_choice, first.filter(|name| offers.server.contains_key(*name))) {
+    let choice = match (&request.tool_choice, first.filter(|name| offers.has(name))) {
         (_, Some(name)) => Some(offers::named(name)),
         (Some(choice), None) => Some(offers.choice(choice)?),
         (None, None) => None,

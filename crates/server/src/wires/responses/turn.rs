@@ -68,6 +68,8 @@ pub(in crate::wires) struct Settled {
     pub(in crate::wires) limit_each_call: bool,
     /// The name that the caller asked for.
     pub(in crate::wires) model: String,
+    /// Whether what the model's server sends last is kept with the response.
+    pub(in crate::wires) raw_answer: bool,
     /// Whether the response is kept even where the tenant's others are not. C-18
     pub(in crate::wires) keeps: bool,
 }
@@ -278,6 +280,7 @@ async fn run(
         keyed: order.keyed.clone(),
         streamed,
         thread: settled.and_then(|settled| settled.thread.clone()),
+        raw_answer: settled.is_some_and(|settled| settled.raw_answer),
     });
     let unkept = (order.memory.is_some() && !kept)
         .then(|| Box::new(Unkept { before: prior.kept_before().to_vec(), input: numbered(&mut ids) }));
@@ -429,6 +432,7 @@ async fn enqueue(
         events,
         end: None,
         transcripts: Vec::new(),
+        raw_answer: None,
         tools: Vec::new(),
         approvals: Vec::new(),
         session: None,

@@ -77,27 +77,29 @@ statements! {
             UPDATE agent_configs SET settings = ?2, api_key = ?3, revision = ?4, updated_at = ?5
             WHERE tenant_id = ?1 AND revision = ?4 - 1";
         PROFILE = "
-            SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
+            SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
             WHERE tenant_id = ?1 AND slug = ?2";
         PROFILES = "
-            SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
+            SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
             WHERE tenant_id = ?1 AND slug > ?2 ORDER BY slug LIMIT ?3";
         ACTIVE_PROFILES = "
-            SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM agent_profiles
+            SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
             WHERE tenant_id = ?1 AND active = 1 ORDER BY slug";
         PUT_PROFILE = "
-            INSERT INTO agent_profiles (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+            INSERT INTO agent_profiles (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at,
+                tool_choice)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
             ON CONFLICT (tenant_id, slug) DO UPDATE SET prompt = excluded.prompt, tools = excluded.tools,
                 model = excluded.model, active = excluded.active, version = excluded.version,
-                updated_at = excluded.updated_at";
+                updated_at = excluded.updated_at, tool_choice = excluded.tool_choice";
         ADD_VERSION = "
-            INSERT INTO profile_versions (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+            INSERT INTO profile_versions (tenant_id, slug, prompt, tools, model, active, version, created_at, updated_at,
+                tool_choice)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         FORGET_PROFILE = "DELETE FROM agent_profiles WHERE tenant_id = ?1 AND slug = ?2";
         FORGET_VERSIONS = "DELETE FROM profile_versions WHERE tenant_id = ?1 AND slug = ?2";
         VERSIONS = "
-            SELECT slug, prompt, tools, model, active, version, created_at, updated_at FROM profile_versions
+            SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM profile_versions
             WHERE tenant_id = ?1 AND slug = ?2 AND version < ?3 ORDER BY version DESC LIMIT ?4";
 
         // Threads as administrators see them.

@@ -136,15 +136,15 @@ statements! {
     TenantSql {
         // Modes that a tenant has defined.
         MODES = "
-            SELECT name, display_name, system_prompt, tools, rag_scope, created_at, updated_at FROM agent_modes
+            SELECT name, display_name, system_prompt, tools, rag_scope, created_at, updated_at, tool_choice FROM agent_modes
             WHERE tenant_id = ?1 ORDER BY key";
         PUT_MODE = "
             INSERT INTO agent_modes (tenant_id, key, name, display_name, system_prompt, tools, rag_scope, created_at,
-                updated_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                updated_at, tool_choice)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
             ON CONFLICT (tenant_id, key) DO UPDATE SET name = excluded.name, display_name = excluded.display_name,
                 system_prompt = excluded.system_prompt, tools = excluded.tools, rag_scope = excluded.rag_scope,
-                updated_at = excluded.updated_at";
+                updated_at = excluded.updated_at, tool_choice = excluded.tool_choice";
         FORGET_MODE = "DELETE FROM agent_modes WHERE tenant_id = ?1 AND key = ?2";
 
         // How much a tenant has in files.

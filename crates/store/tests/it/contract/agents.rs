@@ -27,6 +27,7 @@ fn profile(slug: &str) -> AgentProfile {
         prompt: "Bantu \"peserta\"\nبالدورة 🦀".into(),
         tools: vec!["get_course_detail".into(), "get_course_recommendation".into()],
         model: Some("fast".into()),
+        tool_choice: Some("first".into()),
         active: true,
         version: 1,
         created_at_ms: NOW,
@@ -80,7 +81,7 @@ pub(crate) async fn a_profile_keeps_its_versions(store: Engine) {
     let changes = [
         AgentProfile { prompt: "Other.".into(), ..profile("home") },
         AgentProfile { tools: Vec::new(), ..profile("home") },
-        AgentProfile { model: None, ..profile("home") },
+        AgentProfile { model: None, tool_choice: None, ..profile("home") },
         AgentProfile { active: false, ..profile("home") },
         profile("home"),
     ];

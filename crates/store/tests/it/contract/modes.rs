@@ -18,6 +18,7 @@ fn mode(name: &str) -> Mode {
         display_name: "Prüfen \"genau\"".into(),
         system_prompt: "Review.\n🦀".into(),
         tools: vec!["search_knowledge".into(), "a\"b".into()],
+        tool_choice: Some("first".into()),
         rag_scope: json(r#"[{"Key":"language","Operator":"==","Values":["rust"]}]"#),
         created_at_ms: NOW,
         updated_at_ms: NOW,

@@ -131,6 +131,7 @@ pub(crate) async fn reset_takes_threads_and_with_all_what_assistants_are(store: 
         prompt: "p".into(),
         tools: Vec::new(),
         model: None,
+        tool_choice: None,
         active: true,
         version: 1,
         created_at_ms: NOW,

@@ -18,11 +18,12 @@ const DISPLAY_NAME: usize = 200;
 const PROMPT: usize = 100_000;
 
 /// What may be said. The last ones change nothing: what is shown may be sent back.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     "name",
     "display_name",
     "system_prompt",
     "tools",
+    "tool_choice",
     "rag_scope",
     "object",
     "seeded",
@@ -43,6 +44,7 @@ pub(super) fn read(body: &Bytes, in_path: Option<&str>, now_ms: u64) -> Result<M
         display_name: fields.text("display_name", DISPLAY_NAME)?.unwrap_or(name).to_owned(),
         system_prompt: prompt.to_owned(),
         tools: fields.tool_names("tools")?,
+        tool_choice: fields.tool_name("tool_choice")?,
         rag_scope: rag_scope(&fields)?,
         name: name.to_owned(),
         created_at_ms: now_ms,
@@ -98,6 +100,7 @@ mod tests {
             display_name: "Review".to_owned(),
             system_prompt: String::new(),
             tools: Vec::new(),
+            tool_choice: None,
             rag_scope: no_items(),
             created_at_ms: 7,
             updated_at_ms: 7,

@@ -43,6 +43,10 @@ pub(super) fn write(writer: &mut Writer, before: Option<&AgentProfile>, after: &
             write_text(writer, "before", before.and_then(|before| before.model.as_deref()));
             write_text(writer, "after", after.model.as_deref());
         });
+        writer.key("tool_choice").object(|writer| {
+            write_text(writer, "before", before.and_then(|before| before.tool_choice.as_deref()));
+            write_text(writer, "after", after.tool_choice.as_deref());
+        });
         writer.key("active").object(|writer| {
             match before {
                 Some(before) => writer.key("before").bool(before.active),

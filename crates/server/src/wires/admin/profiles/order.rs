@@ -17,11 +17,12 @@ const PROMPT: usize = 100_000;
 const MODEL: usize = 200;
 
 /// What may be said. The last ones change nothing: what is shown may be sent back.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "slug",
     "prompt",
     "tools",
     "model",
+    "tool_choice",
     "active",
     "object",
     "version",
@@ -45,6 +46,7 @@ pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile
         prompt: prompt(&fields)?,
         tools: fields.tool_names("tools")?,
         model: fields.text("model", MODEL)?.map(str::to_owned),
+        tool_choice: fields.tool_name("tool_choice")?,
         active: fields.boolean("active")?.unwrap_or(true),
         version: 1,
         created_at_ms: now_ms,
@@ -84,6 +86,7 @@ mod tests {
             prompt: String::new(),
             tools: Vec::new(),
             model: None,
+            tool_choice: None,
             active: true,
             version: 1,
             created_at_ms: 7,

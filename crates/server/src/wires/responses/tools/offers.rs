@@ -103,6 +103,11 @@ impl<'a> Offers<'a> {
         self.tools.push(Offer::Ours(brought.into_iter().collect()));
     }
 
+    /// Whether the model is offered a tool of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.server.contains_key(name) || self.of_client.contains(name)
+    }
+
     /// Whether anything is other than it was sent.
     pub(super) fn has_any(&self) -> bool {
         self.of_bank || !self.server.is_empty() || !self.listings.is_empty()

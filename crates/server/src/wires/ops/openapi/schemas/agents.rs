@@ -120,6 +120,7 @@ fn profile() -> Value {
             "prompt",
             "tools",
             "model",
+            "tool_choice",
             "active",
             "version",
             "prompt_hash",
@@ -133,6 +134,7 @@ fn profile() -> Value {
             "prompt": text("What it is told to be, after the tenant's own words."),
             "tools": {"type": "array", "items": {"type": "string"}, "description": "The names of its tools."},
             "model": text_or_null("The model that it wants, instead of the tenant's."),
+            "tool_choice": text_or_null("The tool that the model has to call first in each turn."),
             "active": {"type": "boolean", "description": "Whether it may be asked for."},
             "version": {"type": "integer", "minimum": 1, "description": "Grows with every change."},
             "prompt_hash": text("SHA-256 of the whole prompt, with the tenant's own words as they are now; what answers show as `prompt.hash`."),
@@ -152,6 +154,7 @@ fn put_profile() -> Value {
             "slug": text_or_null("The slug in the path, if it is said again."),
             "prompt": {"type": ["string", "null"], "maxLength": 100_000, "description": "What it is told to be."},
             "tools": {"type": ["array", "null"], "maxItems": 128, "items": {"type": "string"}, "description": "The names of its tools, in order."},
+            "tool_choice": {"type": ["string", "null"], "maxLength": 64, "description": "The tool that the model has to call first in each turn that offers it."},
             "model": {"type": ["string", "null"], "maxLength": 200, "description": "The model that it wants, instead of the tenant's."},
             "active": {"type": ["boolean", "null"], "default": true, "description": "Whether it may be asked for."},
             "object": ignored(),
@@ -170,7 +173,18 @@ fn diff() -> Value {
     let names = |what: &str| json!({"type": "array", "items": {"type": "string"}, "description": what});
     object(
         "What a version of a profile changed.",
-        &["object", "slug", "version", "against", "prompt", "tools_added", "tools_removed", "model", "active"],
+        &[
+            "object",
+            "slug",
+            "version",
+            "against",
+            "prompt",
+            "tools_added",
+            "tools_removed",
+            "model",
+            "tool_choice",
+            "active",
+        ],
         json!({
             "object": {"const": "profile.diff"},
             "slug": text("The profile."),
@@ -186,6 +200,10 @@ fn diff() -> Value {
             },
             "tools_added": names("Tools that only this version has."),
             "tools_removed": names("Tools that only the other one has."),
+            "tool_choice": object("The tool that has to be called first.", &["before", "after"], json!({
+                "before": text_or_null("In the version before."),
+                "after": text_or_null("In this version."),
+            })),
             "model": object("The model.", &["before", "after"], json!({
                 "before": text_or_null("In the other one."),
                 "after": text_or_null("In this one."),

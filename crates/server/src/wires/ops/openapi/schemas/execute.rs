@@ -14,6 +14,7 @@ pub(super) fn schemas() -> Schemas {
         ("AgentRagCondition", condition()),
         ("AgentExecuteResponse", object("The answer.", ENVELOPE, envelope())),
         ("AgentToolCall", call()),
+        ("AgentServerToolCall", server_call()),
         ("AgentSource", source()),
         ("AgentRefusal", refusal()),
         ("NewAgentSession", new_session()),
@@ -160,7 +161,7 @@ fn envelope() -> Value {
         "ConversationContextId": text_or_null("As the request had it."),
         "ResponseContinuationId": text_or_null("The response's id."),
         "Mode": text("The mode that the session was in."),
-        "ModelId": text_or_null("The model that answered."),
+        "ModelId": text_or_null("The model that answered, as its server names it."),
         "Text": text_or_null("Everything that was said, with a blank line between its parts."),
         "FinishReason": text_or_null("`stop`, `tool_use`, `length`, `tool_iterations` (a bound of tool rounds or calls ended the turn), `content_filter`, `error`."),
         "Usage": object(
@@ -173,7 +174,7 @@ fn envelope() -> Value {
         "Warnings": {"type": "array", "items": {"type": "string"}},
         "ErrorCode": text_or_null("Set exactly when `Kind` is `error`."),
         "ErrorMessage": text_or_null("For a person."),
-        "RawResponseJson": text_or_null("The response as it came, unless the tenant hides it."),
+        "RawResponseJson": text_or_null("What the model's server sent last, byte for byte except for secrets of the installation; of a stream the final object. Null where nothing came, or where the tenant hides it."),
         "ToolCalls": list_of("AgentToolCall"),
     })
 }
@@ -186,6 +187,20 @@ fn call() -> Value {
             "CallId": text("What its result has to name."),
             "Name": text("The tool."),
             "ArgumentsJson": text_or_null("Exactly what the model sent."),
+        }),
+    )
+}
+
+fn server_call() -> Value {
+    object(
+        "A call of a tool that the server ran inside the turn.",
+        &["CallId", "Name", "ArgumentsJson", "ResultJson", "ErrorMessage"],
+        json!({
+            "CallId": text("The model's id for the call."),
+            "Name": text("The tool."),
+            "ArgumentsJson": text("Exactly what the model sent."),
+            "ResultJson": text_or_null("What came out."),
+            "ErrorMessage": text_or_null("What went wrong."),
         }),
     )
 }
@@ -281,6 +296,7 @@ fn turn() -> Value {
             "Mode": text("The mode that it began in."),
             "Steps": {"type": "integer", "minimum": 1, "description": "How many submissions it took."},
             "CreatedAt": {"type": "integer", "description": "Seconds since 1970."},
+            "ServerToolCalls": list_of("AgentServerToolCall"),
             "Result": {"anyOf": [reference("AgentExecuteResponse"), {"type": "null"}]},
         }),
     )

@@ -25,6 +25,7 @@ fn mode() -> Value {
             "object",
             "display_name",
             "system_prompt",
+            "tool_choice",
             "tools",
             "rag_scope",
             "seeded",
@@ -37,6 +38,7 @@ fn mode() -> Value {
             "object": {"const": "mode"},
             "display_name": text("For people."),
             "system_prompt": text("What the model is told."),
+            "tool_choice": text_or_null("The tool that the model has to call first in each turn."),
             "tools": names("The names of its tools besides those of the profile."),
             "rag_scope": scope("What is looked up in turns that bring no scope. All conditions hold at once.", false),
             "seeded": {"type": "boolean", "description": "Whether it is as every tenant has it."},
@@ -55,6 +57,7 @@ fn put_mode() -> Value {
         json!({
             "name": text_or_null("The name in the path, if it is said again."),
             "display_name": {"type": ["string", "null"], "maxLength": 200, "description": "For people; the name, where none is said."},
+            "tool_choice": {"type": ["string", "null"], "maxLength": 64, "description": "The tool that the model has to call first in each turn that offers it, instead of the profile's."},
             "system_prompt": {"type": ["string", "null"], "maxLength": 100_000, "description": "What the model is told."},
             "tools": {"type": ["array", "null"], "maxItems": 128, "items": {"type": "string"}, "description": "The names of its tools, in order."},
             "rag_scope": scope("Conditions on what is looked up in turns that bring none.", true),

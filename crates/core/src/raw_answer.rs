@@ -1,0 +1,103 @@
+//! What the model's server sent in the last call of a turn, as it came: kept with the response for doors that show it.
+
+use std::borrow::Cow;
+
+use amalgam_protocol::{Json, Raw, Writer};
+
+use crate::tap::Heard;
+
+/// The last answer of a turn's model, byte for byte but for our own secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RawAnswer {
+    /// The model as the upstream names it; the one that was asked for where it names none.
+    pub model: Option<String>,
+    /// The HTTP status of an answer that is no success, or has no body.
+    pub status: Option<u16>,
+    /// The body; of a stream its final object. None where nothing came.
+    pub body: Option<String>,
+    /// Whether the call failed, whatever the reason.
+    pub failed: bool,
+}
+
+impl RawAnswer {
+    /// What was heard of a call that is over.
+    pub fn of(heard: &Heard, model: Option<String>, failed: bool) -> Self {
+        let body = heard.last.as_ref().and_then(|last| final_object(last));
+        let whole = || (!heard.body.is_empty()).then(|| String::from_utf8_lossy(&heard.body).into_owned());
+        Self { model, status: heard.status, body: body.or_else(whole), failed }
+    }
+
+    /// As it is stored: a JSON object.
+    pub fn to_json(&self) -> Json {
+        let mut writer = Writer::with_capacity(self.body.as_ref().map_or(0, String::len) + 128);
+        writer.object(|writer| {
+            if let Some(model) = &self.model {
+                writer.key("model").string(model);
+            }
+            if let Some(status) = self.status {
+                writer.key("status").number(u64::from(status));
+            }
+            if let Some(body) = &self.body {
+                writer.key("body").string(body);
+            }
+            writer.key("failed").bool(self.failed);
+        });
+        Json::from_writer(writer)
+    }
+
+    /// Reads what was stored.
+    pub fn read(stored: Raw<'_>) -> Self {
+        let text = |name: &str| stored.get_str(name).map(Cow::into_owned);
+        Self {
+            model: text("model"),
+            status: stored.get("status").and_then(Raw::as_u64).and_then(|status| u16::try_from(status).ok()),
+            body: text("body"),
+            failed: stored.get("failed").and_then(Raw::as_bool).unwrap_or_default(),
+        }
+    }
+}
+
+/// The object that the last event of a stream holds: the response, or the error. Streams of other APIs have none.
+fn final_object(event: &[u8]) -> Option<String> {
+    let event = Raw::parse(event).ok()?;
+    let is_error = event.get("error").is_some() || event.get_str("type").as_deref() == Some("error");
+    let object = event.get("response").or(is_error.then_some(event))?;
+    Some(object.text().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn heard(body: &'static str, last: Option<&'static str>) -> Heard {
+        let body = Bytes::from_static(body.as_bytes());
+        Heard { body, cut: false, retries: 0, status: None, last: last.map(|last| Bytes::from_static(last.as_bytes())) }
+    }
+
+    // right C2
+    #[test]
+    fn a_stream_is_its_final_object_and_everything_else_is_what_came() {
+        let body = |heard: &Heard| RawAnswer::of(heard, None, false).body;
+        let stream = "data: {...}\n\n";
+        for (heard, expected) in [
+            (heard("", None), None),
+            (heard("<html>", None), Some("<html>")),
+            (heard(stream, Some(r#"{"type":"response.completed","response":{"id" : 1}}"#)), Some(r#"{"id" : 1}"#)),
+            (heard(stream, Some(r#"{"type":"error","message":"no"}"#)), Some(r#"{"type":"error","message":"no"}"#)),
+            (heard(stream, Some("[DONE]")), Some(stream)),
+            (heard(stream, Some(r#"{"type":"message_stop"}"#)), Some(stream)),
+        ] {
+            assert_eq!(body(&heard).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_read_back() {
+        let full = RawAnswer { model: Some("m".into()), status: Some(502), body: Some("a\0\"b".into()), failed: true };
+        for answer in [full, RawAnswer::default()] {
+            assert_eq!(RawAnswer::read(answer.to_json().raw()), answer);
+        }
+    }
+}
