@@ -2,6 +2,7 @@
 
 mod admission;
 mod allowed;
+mod announcement;
 mod ask;
 mod background;
 mod calls;
@@ -13,6 +14,7 @@ mod images;
 mod keeper;
 mod life;
 mod loss_log;
+mod opening;
 mod record;
 mod remembering;
 mod rounds;
@@ -24,12 +26,14 @@ mod uploads;
 mod work;
 
 pub use admission::Admission;
+pub use announcement::{Announced, Announcement};
 pub use ask::Question;
 pub use background::{QueueLimits, QueuePlace};
 pub use follow::look;
 pub use frames::Frames;
 pub use keeper::InHand;
 pub use life::{LifeSettings, Runner};
+pub use opening::Opening;
 pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};
 pub use thread::Thread;
