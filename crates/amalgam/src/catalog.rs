@@ -12,7 +12,7 @@ use amalgam_core::{BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, Mo
 use amalgam_models::Registry;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
-use crate::config::{self, Choice as _, Config};
+use crate::config::{self, Choice as _, Config, Kind};
 use default_model::DefaultModel;
 
 /// Resolves names: configured name, then `UPSTREAM/model`, then an upstream that lists it.
@@ -70,8 +70,9 @@ impl Names {
                 }
             }
             None => {
-                let listed = config.upstreams.iter().find(|upstream| {
-                    upstream.remote().is_some_and(|remote| remote.models.iter().any(|model| model == name))
+                let listed = config.upstreams.iter().find(|upstream| match upstream.remote() {
+                    Some(remote) => remote.models.iter().any(|model| model == name),
+                    None => name == Kind::Demo.name(),
                 });
                 let (upstream, model) = match (name.split_once('/'), listed) {
                     (Some((upstream, model)), _) if self.wire(upstream).is_some() => (upstream, model),

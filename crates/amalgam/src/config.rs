@@ -212,6 +212,8 @@ pub(crate) struct Remote {
     pub(crate) models: Vec<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) first_byte_timeout: Duration,
+    /// None: the turn's deadline.
+    pub(crate) total_timeout: Option<Duration>,
     pub(crate) idle_timeout: Duration,
     pub(crate) retries: u32,
     pub(crate) image_urls: ImageUrls,

@@ -135,6 +135,9 @@ fn execute(config: &Config) -> ExecuteSettings {
     }
 }
 
+/// The longest that the caller of a stream waits for its head while no model has accepted.
+const HEAD_AFTER: Duration = Duration::from_secs(1);
+
 fn engine(
     config: &Config,
     admission: &Admission,
@@ -146,6 +149,7 @@ fn engine(
     let settings = EngineSettings {
         turn_deadline: config.limits.turn_deadline,
         keepalive: config.limits.keepalive,
+        head_after: HEAD_AFTER,
         transcripts: kept.then_some(config.retention.transcripts),
         upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
@@ -360,6 +364,7 @@ fn usual_upstream(config: &Config) -> UpstreamSettings {
         models: Vec::new(),
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(120),
+        total_timeout: None,
         idle_timeout: Duration::from_secs(60),
         retries: 2,
         fetch_images: false,
@@ -421,6 +426,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
         models: remote.map(|remote| remote.models.clone()).unwrap_or_default(),
         connect_timeout: remote.map_or(second, |remote| remote.connect_timeout),
         first_byte_timeout: remote.map_or(second, |remote| remote.first_byte_timeout),
+        total_timeout: remote.and_then(|remote| remote.total_timeout),
         idle_timeout: remote.map_or(second, |remote| remote.idle_timeout),
         retries: remote.map_or(0, |remote| remote.retries),
         fetch_images: remote.is_some_and(|remote| remote.image_urls == ImageUrls::Fetch),

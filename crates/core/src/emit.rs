@@ -16,7 +16,9 @@ use std::{
     collections::{HashSet, VecDeque},
 };
 
-use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Literal, Raw, Settings, Snapshot, Status, Usage, Writer};
+use amalgam_protocol::{
+    DONE, ErrorObject, EventKind, Json, Literal, Provenance, Raw, Settings, Snapshot, Status, Usage, Writer,
+};
 
 use crate::{
     fault::Fault,
@@ -60,6 +62,8 @@ pub struct Emitter {
     usage: Option<Usage>,
     /// What the calls before it have cost.
     earlier: Option<Usage>,
+    /// Who answers.
+    provenance: Provenance,
     status: Status,
     error: Option<ErrorObject>,
     incomplete_reason: Option<String>,
@@ -124,6 +128,7 @@ impl Emitter {
             late: Late::default(),
             usage: None,
             earlier: None,
+            provenance: Provenance::default(),
             status: Status::InProgress,
             error: None,
             incomplete_reason: None,
@@ -154,6 +159,21 @@ impl Emitter {
         }
     }
 
+    /// The events before this number were written elsewhere: the next one has it.
+    pub fn resume_at(&mut self, sequence: u64) {
+        self.sequence = sequence;
+    }
+
+    /// Says who answers, for every object that is written from now on.
+    pub fn answered_by(&mut self, provenance: Provenance) {
+        self.provenance = provenance;
+    }
+
+    /// Who answers, as far as that is known.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
     /// So many events come together: makes room for their frames at once.
     pub fn expect(&mut self, events: usize) {
         if self.delivery == Delivery::Stream && events > 1 {
@@ -163,11 +183,14 @@ impl Emitter {
 
     /// Takes what the model said. After a [`ModelEvent::Finish`] every item is closed and [`Emitter::conclude`] is due.
     pub fn on(&mut self, event: ModelEvent) -> Result<(), Fault> {
-        if !matches!(event, ModelEvent::Text { .. } | ModelEvent::Begun { .. } | ModelEvent::Usage(_)) {
+        if !matches!(
+            event,
+            ModelEvent::Text { .. } | ModelEvent::Begun { .. } | ModelEvent::Usage(_) | ModelEvent::Loss(_)
+        ) {
             self.release();
         }
         match event {
-            ModelEvent::Begun { .. } => {}
+            ModelEvent::Begun { .. } | ModelEvent::Loss(_) => {}
             ModelEvent::MessageStart { phase } => {
                 self.close();
                 self.open_message(phase);
@@ -296,15 +319,26 @@ impl Emitter {
         self.done();
     }
 
-    /// Ends the response because somebody asked for it: `response.incomplete` with status
-    /// `cancelled`, and nothing after it.
-    pub fn cancel(&mut self) {
-        self.open = None;
+    /// Closes what is open because the answer is not waited for any longer: a message stays as far as it was written, and a
+    /// call whose arguments are complete. Half a call and unfinished reasoning are of no use to a later turn.
+    pub fn interrupt(&mut self) {
+        self.release();
         self.waiting.clear();
+        match &self.open {
+            Some(Open::Message(message)) if message.ended => self.close_open("completed"),
+            Some(Open::Message(message)) if message.has_content() => self.close_open("incomplete"),
+            Some(Open::Call(call)) if call.is_complete() => self.close_open("completed"),
+            _ => self.open = None,
+        }
+        self.end_late();
         self.status = Status::Cancelled;
         self.incomplete_reason = None;
-        self.clear_output();
-        (self.usage, self.earlier) = (None, None);
+    }
+
+    /// Ends a response that was interrupted because it was cancelled: `response.incomplete` with status `cancelled`, and
+    /// nothing after it.
+    pub fn cancel(&mut self) {
+        self.interrupt();
         self.life_cycle(EventKind::Incomplete);
         self.done();
     }
@@ -357,6 +391,7 @@ impl Emitter {
             incomplete_reason: self.incomplete_reason.as_deref(),
             output: &self.output,
             usage: self.usage(),
+            provenance: &self.provenance,
             settings: &self.settings,
         }
     }

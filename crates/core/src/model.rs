@@ -290,6 +290,8 @@ pub enum ModelEvent {
     },
     /// What an item has beyond all this.
     Beyond(Beyond),
+    /// Something that was asked for and is not in the answer. Told beside the answer, not in it.
+    Loss(Loss),
     /// What it cost; the last one counts.
     Usage(Usage),
     /// The answer is over. Nothing follows.
@@ -387,6 +389,11 @@ impl ModelError {
             | Self::TooLarge(_)
             | Self::Resting(_) => false,
         }
+    }
+
+    /// Whether another upstream would have to refuse the same request: then there is no point in asking it.
+    pub fn is_of_the_request(&self) -> bool {
+        matches!(self, Self::Refused { status: 400 | 413 | 415 | 422, .. })
     }
 
     /// How long the upstream wants us to wait.

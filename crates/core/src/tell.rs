@@ -42,6 +42,7 @@ impl StoredResponse {
             incomplete_reason: told.incomplete_reason.as_deref(),
             output: &output,
             usage: told.usage,
+            provenance: &told.provenance,
             settings: &settings,
         }
         .write(writer);
@@ -56,6 +57,7 @@ impl StoredResponse {
             error: None,
             incomplete_reason: None,
             usage: None,
+            provenance: self.status.provenance.clone(),
         };
         let begun = Self { status, output: no_items(), ..self.clone() };
         let mut writer = Writer::default();

@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Candidate, Delivery, Fault, History, Loss, Losses, ModelError, ModelStream, Prepared, Scope, UpstreamMemory,
-    uploads,
+    Candidate, Delivery, Fault, FaultKind, Finish, History, Loss, Losses, ModelError, ModelEvent, ModelStream,
+    Prepared, Scope, UpstreamMemory, uploads,
 };
-use amalgam_protocol::CreateResponse;
+use amalgam_protocol::{CreateResponse, Provenance};
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use tracing::{debug, warn};
 
-use crate::{calls::Calling, fitting::Fitting, images, remembering::Remembering, run::Engine};
+use crate::{
+    announcement::Announcement, calls::Calling, fitting::Fitting, images, remembering::Remembering, run::Engine,
+};
 
 /// One call of a model, whichever of those that may answer takes it.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub struct Question<'a> {
     pub memory: Option<&'a UpstreamMemory>,
     /// What was lost before this point.
     pub losses: Vec<Loss>,
+    /// Told as soon as the caller of a stream may be shown its head, whatever the model does.
+    pub announcement: Option<&'a Announcement>,
 }
 
 impl Engine {
@@ -61,10 +66,18 @@ impl Engine {
     async fn ask_as_it_is(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
         let mut last = None;
         for (index, candidate) in ask.candidates.iter().enumerate() {
-            match self.ask_one(ask, candidate, calling).await {
+            let more = index + 1 < ask.candidates.len();
+            let mut asked = self.ask_one(ask, candidate, calling).await;
+            if let (true, Ok(accepted)) = (more, &mut asked) {
+                // The last one has no one behind it, and its failure can as well be told later.
+                match first_word(&mut accepted.stream).await {
+                    Ok(first) => accepted.first = first,
+                    Err(failed) => asked = Err(failed),
+                }
+            }
+            match asked {
                 Ok(accepted) => return Ok(accepted),
                 Err(Failed { fault, elsewhere }) => {
-                    let more = index + 1 < ask.candidates.len();
                     if !(elsewhere && more) {
                         return Err(fault);
                     }
@@ -105,6 +118,9 @@ impl Engine {
             if ask.strict {
                 refuse_losses(ask, &prepared)?;
             }
+            if let Some(announcement) = ask.announcement {
+                announcement.translated();
+            }
             calling.begin(candidate, &mut prepared, self.clock.now_ms());
             let error = match model.ask(&prepared).await {
                 Ok(stream) => {
@@ -112,7 +128,7 @@ impl Engine {
                     let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
                     let losses = all_losses(ask, &prepared);
                     let (upstream, model) = (candidate.upstream.clone(), candidate.name.clone());
-                    return Ok(Accepted { stream, losses, upstream, model, remembering });
+                    return Ok(Accepted { stream, first: Vec::new(), losses, upstream, model, remembering });
                 }
                 Err(error) => error,
             };
@@ -136,6 +152,8 @@ impl Engine {
 /// A model that has accepted.
 pub(crate) struct Accepted {
     pub(crate) stream: ModelStream,
+    /// What it has said already.
+    pub(crate) first: Vec<ModelEvent>,
     /// All that was lost on the way to it.
     pub(crate) losses: Vec<Loss>,
     pub(crate) upstream: String,
@@ -159,10 +177,66 @@ impl From<Fault> for Failed {
 
 impl From<ModelError> for Failed {
     fn from(error: ModelError) -> Self {
-        let elsewhere = error.is_transient()
-            || matches!(error, ModelError::NoKey { .. } | ModelError::Silent(_) | ModelError::Resting(_));
+        let elsewhere = !error.is_of_the_request();
         Self { fault: error.into_fault(), elsewhere }
     }
+}
+
+impl Accepted {
+    /// No model was asked yet.
+    pub(crate) fn none() -> Self {
+        Self {
+            stream: Box::pin(futures_util::stream::pending()),
+            first: Vec::new(),
+            losses: Vec::new(),
+            upstream: String::new(),
+            model: String::new(),
+            remembering: None,
+        }
+    }
+
+    /// Who answers, as the response object tells it.
+    pub(crate) fn provenance(&self) -> Provenance {
+        provenance(&self.upstream, &self.model, &self.losses)
+    }
+}
+
+/// Who answers, as the response object tells it.
+pub(crate) fn provenance(upstream: &str, model: &str, losses: &[Loss]) -> Provenance {
+    Provenance { model: Some(format!("{upstream}/{model}")), losses: losses.iter().map(ToString::to_string).collect() }
+}
+
+/// Reads an answer up to the model's first word. What fails until then can be asked of another upstream, since the caller
+/// has seen nothing of it.
+async fn first_word(stream: &mut ModelStream) -> Result<Vec<ModelEvent>, Failed> {
+    let mut heard: Vec<ModelEvent> = Vec::new();
+    loop {
+        let mut batch = stream.next().await.unwrap_or(Err(ModelError::CutShort))?;
+        let failed = batch.iter().find_map(|event| match event {
+            ModelEvent::Finish(Finish::Failed(fault)) => Some(fault.clone()),
+            _ => None,
+        });
+        let silent = batch.iter().all(is_silent);
+        if let (Some(fault), true) = (failed, batch.iter().filter(|event| !is_silent(event)).count() == 1) {
+            let elsewhere = !matches!(
+                fault.kind,
+                FaultKind::UpstreamRejected | FaultKind::ContextLength | FaultKind::ContentPolicy
+            );
+            return Err(Failed { fault, elsewhere });
+        }
+        heard.append(&mut batch);
+        if !silent {
+            return Ok(heard);
+        }
+    }
+}
+
+/// Whether an event says nothing that the caller sees.
+fn is_silent(event: &ModelEvent) -> bool {
+    matches!(
+        event,
+        ModelEvent::Begun { .. } | ModelEvent::MessageStart { .. } | ModelEvent::Usage(_) | ModelEvent::Loss(_)
+    )
 }
 
 /// What the door, the history and the translation have lost, each told once.
@@ -173,7 +247,11 @@ fn all_losses(ask: &Question<'_>, prepared: &Prepared) -> Vec<Loss> {
 }
 
 fn refuse_losses(ask: &Question<'_>, prepared: &Prepared) -> Result<(), Fault> {
-    let losses = all_losses(ask, prepared);
+    refuse(&all_losses(ask, prepared))
+}
+
+/// Strict mode: a loss is a fault, whenever it shows up.
+pub(crate) fn refuse(losses: &[Loss]) -> Result<(), Fault> {
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
     Err(Fault::invalid(

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Delivery, Fault, FaultKind, Operator, Scope, StoreError, store::TurnWrite, store::Written};
-use amalgam_protocol::ErrorObject;
+use amalgam_protocol::{ErrorObject, Provenance};
 use futures_util::StreamExt;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -109,7 +109,7 @@ impl Engine {
             begin: None,
             started: false,
             events: None,
-            end: Some(Box::new(record::failed(error))),
+            end: Some(Box::new(record::failed(error, Provenance::default()))),
             transcripts: Vec::new(),
             raw_answer: None,
             tools: Vec::new(),

@@ -8,12 +8,12 @@ use std::{
 use amalgam_core::{Fault, FaultKind, Loss, ModelError, ModelEvent, array_of, store::Ending};
 use amalgam_protocol::{ErrorObject, Status};
 use futures_util::FutureExt;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::{
     frames::Frames,
     record::{self, Ended, Recorder},
-    run::{Now, Run, keep_failure, lost, past_deadline, stop},
+    run::{Now, Run, keep_ending, lost, past_deadline, stop},
     thread::answer_text,
 };
 
@@ -70,8 +70,9 @@ impl Run {
         let now_ms = self.clock.now_ms();
         if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
+            let failed = record::failed(tell(&fault), self.emitter.provenance().clone());
             if let Some(recorder) = &mut self.recorder {
-                keep_failure(recorder, tell(&fault)).await;
+                keep_ending(recorder, failed).await;
             }
             return Err(fault);
         }
@@ -120,6 +121,10 @@ impl Run {
             return Poll::Ready(Ok(()));
         }
         match &mut self.now {
+            Now::Model(_) if !self.first.is_empty() => {
+                let first = std::mem::take(&mut self.first);
+                Poll::Ready(self.take(first))
+            }
             Now::Model(stream) => Poll::Ready(match std::task::ready!(stream.as_mut().poll_next(context)) {
                 Some(Ok(batch)) => self.take(batch),
                 Some(Err(error)) => Err(error.into_fault()),
@@ -138,8 +143,9 @@ impl Run {
                 ModelEvent::Begun { id, model } => self.answered_as(id.as_deref(), model.as_deref()),
                 ModelEvent::CallStart { .. } => {
                     self.spoken = true;
-                    self.count_call();
+                    self.count_call()?;
                 }
+                ModelEvent::Loss(loss) => return self.lose(loss.clone()),
                 _ => self.spoken = true,
             }
             self.allowed.check(&event)?;
@@ -152,14 +158,12 @@ impl Run {
 
     /// `parallel_tool_calls: false` is the upstream's to keep. A call that was left out here would be missing to the model, and
     /// to an upstream that keeps what it said; so all of them are handed on, and that is told.
-    fn count_call(&mut self) {
-        let Some(calls) = &mut self.alone else { return };
+    fn count_call(&mut self) -> Result<(), Fault> {
+        let Some(calls) = &mut self.alone else { return Ok(()) };
         *calls += 1;
-        if *calls == 2 {
-            let loss = Loss::new("parallel_tool_calls", "the upstream made several calls at once all the same");
-            warn!(response.id = self.emitter.response_id(), upstream = self.upstream, "{loss}");
-            self.losses.push(loss);
-            self.calling.accepted(&self.losses);
+        match *calls {
+            2 => self.lose(Loss::new("parallel_tool_calls", "the upstream made several calls at once all the same")),
+            _ => Ok(()),
         }
     }
 

@@ -45,6 +45,8 @@ impl Engine {
             tail: Some(tail),
             failures: 0,
             keepalive: self.settings.keepalive,
+            head_after: self.settings.head_after,
+            began_at: Instant::now(),
             said_at: Instant::now(),
             tell,
             over: false,
@@ -70,6 +72,9 @@ struct Follower {
     failures: u32,
     /// The silence after which there is a sign of life.
     keepalive: Duration,
+    /// The time after which a stream whose model is silent begins all the same.
+    head_after: Duration,
+    began_at: Instant,
     /// When something was sent last.
     said_at: Instant,
     tell: fn(&Fault) -> ErrorObject,
@@ -122,18 +127,33 @@ impl Follower {
                 return self.end(&tail);
             }
             self.response = tail.response;
-            // Whoever runs it gives signs of life of its own.
             let waits = self.response.status.status == Status::Queued;
-            let patience = if waits { LOOK_AGAIN.min(self.keepalive) } else { LOOK_AGAIN };
+            let begins = !waits && self.next < FIRST_WORDS;
+            if begins && self.began_at.elapsed() >= self.head_after {
+                return self.first_words();
+            }
+            let patience = if begins { LOOK_AGAIN.min(self.head_after) } else { LOOK_AGAIN.min(self.keepalive) };
             let _ = tokio::time::timeout(patience, changed).await;
-            if waits && self.is_silent() {
+            if self.is_silent() {
                 return self.sign_of_life();
             }
         }
     }
 
+    /// Whether a sign of life is due. Once its model speaks, a turn gives its own, which come here a little later.
     fn is_silent(&self) -> bool {
-        self.said_at.elapsed() >= self.keepalive
+        let given_here = match self.response.status.status {
+            Status::Queued => self.keepalive,
+            _ => self.keepalive + LOOK_AGAIN,
+        };
+        self.said_at.elapsed() >= given_here
+    }
+
+    /// How a stream begins whose model has not said anything. They are the events that the turn itself begins with.
+    fn first_words(&mut self) -> Bytes {
+        let words = Bytes::copy_from_slice(behind(&self.response.all_words(), self.next));
+        self.next = FIRST_WORDS;
+        words
     }
 
     /// A sign of life that is this stream's own. The numbers are the response's, and those behind the last event are for
@@ -151,7 +171,7 @@ impl Follower {
         self.over = true;
         let error = Some((self.tell)(fault));
         let status =
-            ToldStatus { status: Status::Failed, completed_at_ms: None, error, incomplete_reason: None, usage: None };
+            ToldStatus { status: Status::Failed, error, completed_at_ms: None, ..self.response.status.clone() };
         let failed = StoredResponse { status, ..self.response.clone() };
         match self.next < FIRST_WORDS {
             true => Bytes::copy_from_slice(behind(&failed.all_words(), self.next)),

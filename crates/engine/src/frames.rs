@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{BoxFuture, Fault, StoreError, resting, store::Written};
+use amalgam_core::{BoxFuture, Fault, FaultKind, StoreError, resting, store::Written};
 use amalgam_protocol::{ErrorObject, Status};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -77,6 +77,16 @@ enum Last {
 }
 
 impl Frames {
+    /// Goes on with a stream that was begun before its model accepted: `sent` are its frames so far, and `sequence` is the
+    /// number of the next one.
+    pub(crate) fn after(mut run: Box<Run>, sent: &[u8], sequence: u64, tell: fn(&Fault) -> ErrorObject) -> Self {
+        run.emitter.resume_at(sequence);
+        if let Some(recorder) = &mut run.recorder {
+            recorder.hear(sent, sequence);
+        }
+        Self::of(run, tell)
+    }
+
     pub(crate) fn new(mut run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> Self {
         match run.waited {
             Some(told) => {
@@ -88,6 +98,10 @@ impl Frames {
             }
             None => run.emitter.begin(),
         }
+        Self::of(run, tell)
+    }
+
+    fn of(run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> Self {
         let now = Instant::now();
         let alarm = Box::pin(sleep_until(next_alarm(&run, now)));
         let (place, stopped) = (run.place.over(), run.stopped());
@@ -149,14 +163,23 @@ impl Frames {
             "stream failed: {fault}",
         );
         self.run.end_call(Some(fault));
-        let error = (self.tell)(fault);
+        let last = match fault.kind {
+            FaultKind::Cancelled => {
+                self.run.emitter.interrupt();
+                Last::Cancelled
+            }
+            _ => Last::Failed((self.tell)(fault)),
+        };
+        let ending = match &last {
+            Last::Failed(error) => record::failed(error.clone(), self.run.emitter.provenance().clone()),
+            Last::Cancelled | Last::Concluded { .. } => record::interrupted(&self.run.emitter),
+        };
         match &mut self.run.recorder {
             Some(recorder) => {
                 recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());
-                let writing = recorder.end(record::failed(error.clone()));
-                self.stage = Stage::Ending(writing, Last::Failed(error));
+                self.stage = Stage::Ending(recorder.end(ending), last);
             }
-            None => self.tell_last(Last::Failed(error)),
+            None => self.tell_last(last),
         }
     }
 
@@ -196,7 +219,10 @@ impl Frames {
             // P5: the caller hears what the store says.
             (Ok(Ended::Lost(Some(told))), last) => match (told.status, told.error) {
                 (Status::Cancelled, _) => Last::Cancelled,
-                (_, Some(error)) => Last::Failed(error),
+                (_, Some(error)) => {
+                    self.run.emitter.answered_by(told.provenance);
+                    Last::Failed(error)
+                }
                 (_, None) => self.lost(last),
             },
             // A failure is told as a failure, whether or not it could be written.

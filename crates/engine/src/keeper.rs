@@ -9,7 +9,7 @@ use std::{
 };
 
 use amalgam_core::{Clock, Fault, Store, StoreError, store::ProcessId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{calls::Bodies, tasks::Tasks};
 
@@ -22,6 +22,8 @@ pub(crate) struct Keeper {
     pub(crate) bodies: Bodies,
     /// Turns of this process that have not ended, and how to end them.
     running: Mutex<HashMap<String, Running>>,
+    /// Tells that one of them has ended.
+    leaving: Notify,
     /// Turns that were taken from the queue and are not given back, whether they run yet or not.
     taken: Arc<Mutex<HashSet<String>>>,
     /// Counted by its clones: turns that are being put into the queue.
@@ -55,6 +57,7 @@ impl Keeper {
             clock,
             bodies,
             running: Mutex::default(),
+            leaving: Notify::new(),
             taken: Arc::default(),
             queueing: Arc::default(),
             claimed: Arc::default(),
@@ -92,6 +95,20 @@ impl Keeper {
     /// A turn runs here no more.
     pub(crate) fn leave(&self, response_id: &str) {
         self.running().remove(response_id);
+        self.leaving.notify_waiters();
+    }
+
+    /// Resolves when a turn does not run here, or runs no more: its end is written then.
+    pub(crate) async fn left(&self, response_id: &str) {
+        loop {
+            let mut leaving = std::pin::pin!(self.leaving.notified());
+            // Registered before looking: one that leaves in between is not missed.
+            leaving.as_mut().enable();
+            if !self.running().contains_key(response_id) {
+                return;
+            }
+            leaving.await;
+        }
     }
 
     /// A turn from the queue is this process's business for as long as the guard lives.

@@ -2,6 +2,7 @@
 
 mod admission;
 mod allowed;
+mod announcement;
 mod ask;
 mod background;
 mod calls;
@@ -14,6 +15,7 @@ mod images;
 mod keeper;
 mod life;
 mod loss_log;
+mod opening;
 mod record;
 mod remembering;
 mod rounds;
@@ -25,6 +27,7 @@ mod uploads;
 mod work;
 
 pub use admission::Admission;
+pub use announcement::{Announced, Announcement};
 pub use ask::Question;
 pub use background::{QueueLimits, QueuePlace};
 pub use follow::look;
@@ -32,6 +35,7 @@ pub use format::AnswerFormat;
 pub use frames::Frames;
 pub use keeper::InHand;
 pub use life::{LifeSettings, Runner};
+pub use opening::Opening;
 pub use record::Keep;
 pub use run::{Ask, Engine, EngineSettings, Identity, Run};
 pub use thread::Thread;

@@ -10,7 +10,7 @@ use amalgam_core::{
     BoxFuture, Emitter, Scope, StoreError, array_of, no_items,
     store::{Answer, Approval, Begin, Ending, EventChunk, Keyed, ToldStatus, ToolRun, TurnWrite, Written},
 };
-use amalgam_protocol::{ErrorObject, Status};
+use amalgam_protocol::{ErrorObject, Provenance, Status};
 use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::warn;
@@ -177,6 +177,21 @@ impl Recorder {
         self.keyed = None;
     }
 
+    /// Whether nothing is left to be written.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Writes the end of a turn that is not waited for.
+    pub(crate) fn leave(&mut self, ending: Ending) {
+        let end = self.end(ending);
+        self.keeper.tasks.spawn(async move {
+            if let Err(error) = end.await {
+                warn!("a turn that was left could not be written: {error}");
+            }
+        });
+    }
+
     /// Writes nothing more: somebody else goes on with the turn, or it was never ours.
     pub(crate) fn forget(&mut self) {
         self.over = true;
@@ -266,9 +281,7 @@ impl Recorder {
             };
             match (&ended, sent) {
                 (Ok(Ended::Kept), Some(sent)) => keeper.bodies.remember(&write.response_id, sent),
-                (Ok(Ended::Lost(Some(_))), _) if !write.transcripts.is_empty() => {
-                    keep_calls(&keeper, &scope, &write).await;
-                }
+                (Ok(Ended::Lost(Some(_))), _) => add_unfinished(&keeper, &scope, &write).await,
                 _ => {}
             }
             // A turn whose end could not be written runs no more: whoever looks after this process ends it when the store
@@ -352,10 +365,10 @@ async fn insist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> (Resu
     }
 }
 
-/// Keeps the calls of a turn that somebody else has ended meanwhile, such as its owner: what was asked was asked.
-async fn keep_calls(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) {
-    if let Err(error) = keeper.store.add_calls(scope, Arc::clone(write)).await {
-        warn!(response.id = write.response_id, "the calls of a turn that was ended could not be written: {error}");
+/// Keeps what a turn had asked and said that was ended from outside meanwhile, such as by its owner.
+async fn add_unfinished(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) {
+    if let Err(error) = keeper.store.add_unfinished(scope, Arc::clone(write)).await {
+        warn!(response.id = write.response_id, "what a turn had said when it was ended could not be written: {error}");
     }
 }
 
@@ -382,15 +395,9 @@ async fn persist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> Resu
 impl Drop for Recorder {
     /// A caller that leaves takes its turn with it; the store is told.
     fn drop(&mut self) {
-        if self.over {
-            return;
+        if !self.over {
+            self.leave(cancelled());
         }
-        let end = self.end(cancelled());
-        self.keeper.tasks.spawn(async move {
-            if let Err(error) = end.await {
-                warn!("a turn that was left could not be written: {error}");
-            }
-        });
     }
 }
 
@@ -404,6 +411,7 @@ pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
             error: None,
             incomplete_reason: emitter.incomplete_reason().map(ToOwned::to_owned),
             usage: emitter.usage(),
+            provenance: emitter.provenance().clone(),
         },
         output: array_of(&emitter.kept_output()),
         upstream: None,
@@ -411,15 +419,22 @@ pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
 }
 
 /// A turn that failed.
-pub(crate) fn failed(error: ErrorObject) -> Ending {
-    ended(Status::Failed, Some(error))
+pub(crate) fn failed(error: ErrorObject, provenance: Provenance) -> Ending {
+    ended(Status::Failed, Some(error), provenance)
 }
 
-fn cancelled() -> Ending {
-    ended(Status::Cancelled, None)
+/// A turn that was cancelled before its model said anything.
+pub(crate) fn cancelled() -> Ending {
+    ended(Status::Cancelled, None, Provenance::default())
 }
 
-fn ended(status: Status, error: Option<ErrorObject>) -> Ending {
-    let told = ToldStatus { status, completed_at_ms: None, error, incomplete_reason: None, usage: None };
+/// A turn that was cancelled, with what was said until then. The emitter was interrupted before.
+pub(crate) fn interrupted(emitter: &Emitter) -> Ending {
+    let Ending { told, output, upstream } = ending(emitter, 0);
+    Ending { told: ToldStatus { status: Status::Cancelled, completed_at_ms: None, ..told }, output, upstream }
+}
+
+fn ended(status: Status, error: Option<ErrorObject>, provenance: Provenance) -> Ending {
+    let told = ToldStatus { status, completed_at_ms: None, error, incomplete_reason: None, usage: None, provenance };
     Ending { told, output: no_items(), upstream: None }
 }

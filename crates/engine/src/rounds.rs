@@ -388,10 +388,13 @@ impl Run {
             if accepted.losses != self.losses {
                 log_losses(self.response_id(), &accepted.upstream, &accepted.model, &accepted.losses);
             }
+            self.emitter.answered_by(accepted.provenance());
             self.upstream = accepted.upstream;
+            self.model = accepted.model;
             self.remembering = accepted.remembering;
             self.losses = accepted.losses;
             self.alone = self.alone.map(|_| 0);
+            self.first = accepted.first;
             self.now = Now::Model(accepted.stream);
         }))
     }

@@ -3,18 +3,19 @@
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelStream, Start, Stem, Store,
-    StoreError,
-    store::{ProcessId, Written},
+    BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Start, Stem,
+    Store, StoreError,
+    store::{Ending, ProcessId, Written},
 };
-use amalgam_protocol::{ErrorObject, Settings};
+use amalgam_protocol::{ErrorObject, Provenance, Settings};
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
 use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
-    ask::{Accepted, Question},
+    announcement::{Announced, Announcement},
+    ask::{self, Accepted, Question},
     calls::{Bodies, Calling, Keeping},
     format::AnswerFormat,
     keeper::Keeper,
@@ -33,6 +34,8 @@ pub struct EngineSettings {
     pub turn_deadline: Duration,
     /// Silence after which a stream gets a sign of life.
     pub keepalive: Duration,
+    /// The longest that the caller of a stream waits for its head while no model has accepted.
+    pub head_after: Duration,
     /// How long the model calls of turns that are kept are kept too; nothing where they are not.
     pub transcripts: Option<Duration>,
     /// Bytes of uploaded files that one prompt may have, and of images that are fetched for it.
@@ -88,6 +91,8 @@ pub struct Run {
     pub(crate) emitter: Emitter,
     delivery: Delivery,
     pub(crate) now: Now,
+    /// What the model has said already.
+    pub(crate) first: Vec<ModelEvent>,
     /// The rounds of a turn with tools of the server's.
     pub(crate) rounds: Option<Box<Rounds>>,
     /// Tokens of output that the caller allows.
@@ -105,7 +110,11 @@ pub struct Run {
     /// Held until the turn is over.
     pub(crate) place: Place,
     pub(crate) losses: Vec<Loss>,
+    /// Whether a loss is a fault.
+    pub(crate) strict: bool,
     pub(crate) upstream: String,
+    /// What the upstream calls the model; empty until one has accepted.
+    pub(crate) model: String,
     /// Keeps the turn, if it is kept.
     pub(crate) recorder: Option<Box<Recorder>>,
     /// The call that runs.
@@ -158,9 +167,22 @@ impl Engine {
         self.settings.turn_deadline
     }
 
+    /// The longest that the caller of a stream waits for its head while no model has accepted.
+    pub fn head_after(&self) -> Duration {
+        self.settings.head_after
+    }
+
     /// Asks a turn to end, if it runs in this process.
     pub fn cancel(&self, response_id: &str) {
         self.keeper.cancel(response_id);
+    }
+
+    /// Asks a turn to end, if it runs in this process, and waits until what it has said is in the store, for `patience` at
+    /// most.
+    pub async fn cancel_and_wait(&self, response_id: &str, patience: Duration) {
+        self.keeper.cancel(response_id);
+        // Whoever waited in vain reads what is there.
+        let _ = tokio::time::timeout(patience, self.keeper.left(response_id)).await;
     }
 
     /// A response about to be.
@@ -194,13 +216,17 @@ impl Engine {
             _ => None,
         };
         let stopped = recorder.as_ref().map(|recorder| recorder.stopped.clone());
+        let announce = Announce::of(&ask);
+        if begin.is_none() {
+            announce.tell();
+        }
         // Calls that were decided about come before the model's first word.
         let decided = ask.tooling.as_ref().is_some_and(|tooling| !tooling.decided.is_empty());
         let accepted = {
             // Pinned where it is: it is not moved into what waits for it.
             let asking = pin!(async {
                 match (decided, begin) {
-                    (false, begin) => self.begin_and_ask(&ask, begin, &mut calling).await.map(Some),
+                    (false, begin) => self.begin_and_ask(&ask, begin, announce, &mut calling).await.map(Some),
                     (true, Some(begin)) => begun(begin).await.map(|()| None),
                     (true, None) => Ok(None),
                 }
@@ -225,19 +251,24 @@ impl Engine {
                     } else {
                         calling.end(Some(&fault), None, self.clock.now_ms());
                         recorder.leave_claim();
-                        keep_failure(&mut recorder, tell(&fault)).await;
+                        let ending = match fault.kind {
+                            FaultKind::Cancelled => record::cancelled(),
+                            _ => record::failed(tell(&fault), Provenance::default()),
+                        };
+                        keep_ending(&mut recorder, ending).await;
                     }
                 }
                 return Err(fault);
             }
         };
-        let (now, losses, upstream, remembering) = match accepted {
-            Some(Accepted { stream, losses, upstream, model, remembering }) => {
-                calling.accepted(&losses);
-                log_losses(&response_id, &upstream, &model, &losses);
-                (Now::Model(stream), losses, upstream, remembering)
+        let provenance = accepted.as_ref().map(Accepted::provenance).unwrap_or_default();
+        let Accepted { stream, first, losses, upstream, model, remembering } = match accepted {
+            Some(accepted) => {
+                calling.accepted(&accepted.losses);
+                log_losses(&response_id, &accepted.upstream, &accepted.model, &accepted.losses);
+                accepted
             }
-            None => (Now::Model(Box::pin(futures_util::stream::pending())), Vec::new(), String::new(), None),
+            None => Accepted::none(),
         };
         let mut emitter = Emitter::new(Start {
             ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
@@ -247,6 +278,7 @@ impl Engine {
             delivery: ask.question.delivery,
             call_ids: ask.call_ids,
         });
+        emitter.answered_by(provenance);
         emitter.avoid_calls(ask.used_calls);
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
@@ -257,7 +289,8 @@ impl Engine {
         let mut run = Box::new(Run {
             emitter,
             delivery: ask.question.delivery,
-            now,
+            now: Now::Model(stream),
+            first,
             rounds: ask.tooling.map(|tooling| Box::new(Rounds::new(self.clone(), tooling))),
             output_tokens: ask.question.request.max_output_tokens,
             started,
@@ -270,7 +303,9 @@ impl Engine {
             alone,
             place,
             losses,
+            strict: ask.question.strict,
             upstream,
+            model,
             recorder,
             calling,
             waited,
@@ -288,13 +323,14 @@ impl Engine {
         &self,
         ask: &Ask<'_>,
         begin: Option<Beginning>,
+        announce: Announce<'_>,
         calling: &mut Calling,
     ) -> Result<Accepted, Unaccepted> {
         match begin {
             None => Ok(self.ask_in_turn(&ask.question, calling).await?),
             // In boxes: whole answers need no room for these.
             Some(begin) if ask.waited.is_some() => Box::pin(self.begin_then_ask(ask, begin, calling)).await,
-            Some(begin) => Box::pin(self.ask_while_begun(ask, begin, calling)).await,
+            Some(begin) => Box::pin(self.ask_while_begun(ask, begin, announce, calling)).await,
         }
     }
 
@@ -315,11 +351,37 @@ impl Engine {
         &self,
         ask: &Ask<'_>,
         begin: Beginning,
+        announce: Announce<'_>,
         calling: &mut Calling,
     ) -> Result<Accepted, Unaccepted> {
+        let begun = async {
+            begun(begin).await?;
+            announce.tell();
+            Ok(())
+        };
         let ask = async { Ok::<_, Unaccepted>(self.ask_in_turn(&ask.question, calling).await?) };
-        let ((), accepted) = tokio::try_join!(begun(begin), ask)?;
+        let ((), accepted) = tokio::try_join!(begun, ask)?;
         Ok(accepted)
+    }
+}
+
+/// Who is told that the head of a stream may be shown.
+struct Announce<'a> {
+    ask: Option<(&'a Announcement, &'a Ask<'a>)>,
+}
+
+impl<'a> Announce<'a> {
+    fn of(ask: &'a Ask<'a>) -> Self {
+        let streams = ask.question.delivery == Delivery::Stream && ask.waited.is_none();
+        Self { ask: ask.question.announcement.filter(|_| streams).map(|announcement| (announcement, ask)) }
+    }
+
+    /// The beginning is in the store, or is not written before the end.
+    fn tell(&self) {
+        if let Some((announcement, ask)) = self.ask {
+            let (identity, settings) = (ask.identity.clone(), ask.settings.clone());
+            announcement.stored(Announced { identity, settings, kept: ask.question.kept });
+        }
     }
 }
 
@@ -366,9 +428,9 @@ pub(crate) async fn stop(stopped: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Writes that a turn failed; the caller hears of the failure whether or not that works.
-pub(crate) async fn keep_failure(recorder: &mut Recorder, error: ErrorObject) {
-    if let Err(error) = recorder.end(record::failed(error)).await {
+/// Writes how a turn failed or that it was cancelled; the caller hears of it whether or not that works.
+pub(crate) async fn keep_ending(recorder: &mut Recorder, ending: Ending) {
+    if let Err(error) = recorder.end(ending).await {
         warn!("a turn that failed could not be written: {error}");
     }
 }
@@ -391,6 +453,30 @@ impl Run {
     /// The operator's name of the upstream that answers.
     pub fn upstream(&self) -> &str {
         &self.upstream
+    }
+
+    /// `upstream/model` of the model that answers, once one has accepted.
+    pub fn answered_by(&self) -> Option<&str> {
+        self.emitter.provenance().model.as_deref()
+    }
+
+    /// Says in the response who answers and what was lost.
+    pub(crate) fn tell_provenance(&mut self) {
+        self.emitter.answered_by(ask::provenance(&self.upstream, &self.model, &self.losses));
+    }
+
+    /// Something was lost that was not known when the model was asked. In strict mode that fails the turn.
+    pub(crate) fn lose(&mut self, loss: Loss) -> Result<(), Fault> {
+        warn!(response.id = self.emitter.response_id(), upstream = self.upstream, "{loss}");
+        if self.strict {
+            return ask::refuse(&[loss]);
+        }
+        if !self.losses.contains(&loss) {
+            self.losses.push(loss);
+            self.calling.accepted(&self.losses);
+            self.tell_provenance();
+        }
+        Ok(())
     }
 
     /// How the caller wants its answer.
@@ -416,5 +502,16 @@ impl Run {
     /// The response's id.
     pub fn response_id(&self) -> &str {
         self.emitter.response_id()
+    }
+}
+
+impl Drop for Run {
+    /// A caller that leaves, or a cancellation, ends the turn where it is; what was said until then stays.
+    fn drop(&mut self) {
+        if let Some(recorder) = self.recorder.as_mut().filter(|recorder| !recorder.is_over()) {
+            self.emitter.interrupt();
+            recorder.hear(self.emitter.frames(), self.emitter.sequence());
+            recorder.leave(record::interrupted(&self.emitter));
+        }
     }
 }

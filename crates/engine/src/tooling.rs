@@ -184,6 +184,7 @@ impl Plan {
             kept: self.kept,
             memory: self.memory.as_ref(),
             losses: self.losses.clone(),
+            announcement: None,
         };
         let accepted = engine.ask_in_turn(&question, calling).await?;
         calling.accepted(&accepted.losses);

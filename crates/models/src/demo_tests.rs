@@ -20,6 +20,7 @@ fn demo(pace: Duration) -> Demo {
         models: Vec::new(),
         connect_timeout: second,
         first_byte_timeout: second,
+        total_timeout: None,
         idle_timeout: second,
         retries: 0,
         fetch_images: false,

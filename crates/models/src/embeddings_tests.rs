@@ -33,6 +33,7 @@ fn settings(kind: UpstreamKind, base_url: String) -> UpstreamSettings {
         models: Vec::new(),
         connect_timeout: second,
         first_byte_timeout: second,
+        total_timeout: None,
         idle_timeout: second,
         retries: 2,
         fetch_images: false,

@@ -76,6 +76,7 @@ impl Registry {
         }
         if let Some(patience) = patience {
             settings.first_byte_timeout = patience;
+            settings.total_timeout = Some(patience);
             settings.idle_timeout = patience;
         }
         let model = Upstream::model(settings, &self.seal)?;

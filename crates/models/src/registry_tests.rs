@@ -28,6 +28,7 @@ fn settings(name: &str, kind: UpstreamKind, base_url: String) -> UpstreamSetting
         models: Vec::new(),
         connect_timeout: second,
         first_byte_timeout: second,
+        total_timeout: None,
         idle_timeout: second,
         retries: 2,
         fetch_images: false,

@@ -21,8 +21,10 @@ pub struct UpstreamSettings {
     pub models: Vec<String>,
     /// Time for a connection.
     pub connect_timeout: Duration,
-    /// Time for the head of an answer.
+    /// Time for the head of a streamed answer.
     pub first_byte_timeout: Duration,
+    /// Time for a whole answer that is not streamed, further tries included; nothing where the turn's deadline is enough.
+    pub total_timeout: Option<Duration>,
     /// The longest silence inside an answer.
     pub idle_timeout: Duration,
     /// Further tries, 0 to 2.

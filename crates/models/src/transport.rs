@@ -35,7 +35,7 @@ use crate::{
 };
 
 use self::{
-    answer::Reading,
+    answer::{Begun, Reading},
     breaker::{Breaker, Permit},
     client::Client,
     exchange::Body,
@@ -54,6 +54,7 @@ pub(crate) struct Transport {
     /// What must not appear in anything that the upstream says.
     secrets: Secrets,
     first_byte_timeout: Duration,
+    total_timeout: Option<Duration>,
     idle_timeout: Duration,
     retries: u32,
     budget: Budget,
@@ -96,6 +97,7 @@ impl Transport {
             key: settings.key.clone(),
             secrets: Secrets::new(secrets),
             first_byte_timeout: settings.first_byte_timeout,
+            total_timeout: settings.total_timeout,
             idle_timeout: settings.idle_timeout,
             retries: settings.retries.min(2),
             budget: Budget::default(),
@@ -131,17 +133,34 @@ impl Transport {
             let secrets = self.secrets.clone();
             tap.clean_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
         }
-        let ((head, mut body), permit) = self.send(head, &prepared.body, tap).await?;
-        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, tap).await;
+        let begun = self.begin(head, prepared);
+        let Asked { body, permit, begun } = match self.total_timeout.filter(|_| prepared.delivery == Delivery::Whole) {
+            Some(limit) => tokio::time::timeout(limit, begun).await.unwrap_or(Err(ModelError::Silent(limit)))?,
+            None => begun.await?,
+        };
         let reading = Reading { idle_timeout: self.idle_timeout, permit, secrets: &self.secrets, tap };
         answer::read(begun, body, decoder(), reading)
+    }
+
+    /// Sends a request and waits for its answer to begin, or for all of one that does not come in events.
+    async fn begin(&self, head: Bytes, prepared: &Prepared) -> Result<Asked, ModelError> {
+        let first_byte = match prepared.delivery {
+            Delivery::Stream => Some(self.first_byte_timeout),
+            // A whole answer begins when the model is done: nothing tells a silent upstream from one that works.
+            Delivery::Whole => None,
+        };
+        let tap = prepared.note.tap.as_ref();
+        let ((head, mut body), permit) = self.send(head, &prepared.body, first_byte, tap).await?;
+        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, tap).await;
+        Ok(Asked { body, permit, begun })
     }
 
     /// Gets a small document, such as the list of models.
     pub(crate) async fn get(&self, path: &str, headers: &[(HeaderName, HeaderValue)]) -> Result<Bytes, ModelError> {
         self.key()?;
         let head = self.requests.get(path, headers)?;
-        let ((_head, mut body), permit) = self.send(head, &Slices::default(), None).await?;
+        let first_byte = Some(self.first_byte_timeout);
+        let ((_head, mut body), permit) = self.send(head, &Slices::default(), first_byte, None).await?;
         let read = answer::whole(&mut body, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -151,7 +170,8 @@ impl Transport {
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, ModelError> {
         self.key()?;
         let head = self.requests.post(path, &[], Delivery::Whole, body.len())?;
-        let ((_head, mut answer), permit) = self.send(head, &body.into(), None).await?;
+        let first_byte = Some(self.first_byte_timeout);
+        let ((_head, mut answer), permit) = self.send(head, &body.into(), first_byte, None).await?;
         let read = answer::whole(&mut answer, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -194,12 +214,18 @@ impl Transport {
     }
 
     /// Sends until there is a 2xx head, or an error that another try would not mend.
-    async fn send(&self, head: Bytes, body: &Slices, tap: Option<&Tap>) -> Result<((Head, Body), Permit), ModelError> {
+    async fn send(
+        &self,
+        head: Bytes,
+        body: &Slices,
+        first_byte: Option<Duration>,
+        tap: Option<&Tap>,
+    ) -> Result<((Head, Body), Permit), ModelError> {
         self.budget.deposit();
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
         loop {
-            let error = match self.send_once(&head, body, tap).await {
+            let error = match self.send_once(&head, body, first_byte, tap).await {
                 Ok(answer) => {
                     permit.alive();
                     return Ok((answer, permit));
@@ -225,17 +251,32 @@ impl Transport {
         }
     }
 
-    async fn send_once(&self, head: &Bytes, body: &Slices, tap: Option<&Tap>) -> Result<(Head, Body), ModelError> {
-        match tokio::time::timeout(self.first_byte_timeout, self.client.request(head, body)).await {
-            Err(_elapsed) => Err(ModelError::Silent(self.first_byte_timeout)),
-            Ok(Err(error)) => Err(error),
-            Ok(Ok((head, body))) if (200..300).contains(&head.status) => Ok((head, body)),
+    async fn send_once(
+        &self,
+        head: &Bytes,
+        body: &Slices,
+        first_byte: Option<Duration>,
+        tap: Option<&Tap>,
+    ) -> Result<(Head, Body), ModelError> {
+        let request = self.client.request(head, body);
+        let answered = match first_byte {
+            Some(limit) => tokio::time::timeout(limit, request).await.unwrap_or(Err(ModelError::Silent(limit))),
+            None => request.await,
+        };
+        match answered {
+            Err(error) => Err(error),
+            Ok((head, body)) if (200..300).contains(&head.status) => Ok((head, body)),
             // In a box: an answer that is none needs room for what it says, the others do not.
-            Ok(Ok((head, body))) => {
-                Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets, tap)).await)
-            }
+            Ok((head, body)) => Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets, tap)).await),
         }
     }
+}
+
+/// A request that was taken, and how its answer began.
+struct Asked {
+    body: Body,
+    permit: Permit,
+    begun: Result<Begun, ModelError>,
 }
 
 /// `/models/{name}`, with everything encoded that could end the path.

@@ -44,6 +44,7 @@ fn settings(base_url: String) -> UpstreamSettings {
         models: Vec::new(),
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(5),
+        total_timeout: None,
         idle_timeout: Duration::from_secs(5),
         retries: 2,
         fetch_images: false,

@@ -1,4 +1,4 @@
-//! The response object: 31 keys, always all of them.
+//! The response object: the 31 published keys and our own `amalgam`, always all of them.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -251,6 +251,41 @@ impl Settings {
     }
 }
 
+/// Which model answered a response, and what of the request it did not see: the field `amalgam`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Provenance {
+    /// `upstream/model`; nothing until a model has accepted.
+    pub model: Option<String>,
+    /// What was not carried over, one text per loss: `field: reason`.
+    pub losses: Vec<String>,
+}
+
+impl Provenance {
+    /// Writes the object.
+    pub fn write(&self, writer: &mut Writer) {
+        writer.object(|writer| {
+            write_optional(writer.key("model"), self.model.as_deref());
+            writer.key("losses").array(|writer| self.losses.iter().for_each(|loss| writer.string(loss)));
+        });
+    }
+
+    /// Reads what [`Provenance::write`] wrote.
+    pub fn read(raw: Raw<'_>) -> Self {
+        let losses = raw.get("losses").into_iter().flat_map(Raw::elements).filter_map(Raw::as_str);
+        Self {
+            model: raw.get_str("model").map(Cow::into_owned),
+            losses: losses.map(|loss| loss.decode().into_owned()).collect(),
+        }
+    }
+
+    /// The object as JSON text, to be stored.
+    pub fn to_json(&self) -> Json {
+        let mut writer = Writer::with_capacity(64);
+        self.write(&mut writer);
+        Json::from_writer(writer)
+    }
+}
+
 /// A response at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot<'a> {
@@ -270,6 +305,8 @@ pub struct Snapshot<'a> {
     pub output: &'a [Json],
     /// What it cost.
     pub usage: Option<Usage>,
+    /// Who answered.
+    pub provenance: &'a Provenance,
     /// What it repeats of its request.
     pub settings: &'a Settings,
 }
@@ -298,6 +335,7 @@ impl Snapshot<'_> {
                 Some(usage) => usage.write(writer.key("usage")),
                 None => writer.key("usage").null(),
             }
+            self.provenance.write(writer.key("amalgam"));
             writer.valid(&self.settings.0);
         });
     }

@@ -46,8 +46,14 @@ pub(crate) fn served(state: TenantState) -> Entrance {
 pub(crate) fn app(state: TenantState) -> Arc<App> {
     let second = Duration::from_secs(1);
     let tools = ToolLimits::default();
-    let settings =
-        EngineSettings { turn_deadline: second, keepalive: second, transcripts: None, upload_bytes: 1024, tools };
+    let settings = EngineSettings {
+        turn_deadline: second,
+        keepalive: second,
+        head_after: second,
+        transcripts: None,
+        upload_bytes: 1024,
+        tools,
+    };
     let store: Arc<dyn Store> = Arc::new(Nothing);
     let engine = Engine::new(
         settings,
@@ -214,7 +220,7 @@ impl ResponseStore for Nothing {
 }
 
 impl TurnStore for Nothing {
-    fn add_calls<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
+    fn add_unfinished<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
         gives(())
     }
 

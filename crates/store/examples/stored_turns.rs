@@ -12,7 +12,7 @@ use amalgam_core::{
     Ids, Rights, Scope, Stem, Store, TenantState,
     store::{Begin, ChainPlace, Ending, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
 };
-use amalgam_protocol::{Json, Status, Usage};
+use amalgam_protocol::{Json, Provenance, Status, Usage};
 use amalgam_store::{
     postgres::{self, Postgres},
     sqlite::{Acknowledge, Options, Sqlite},
@@ -133,6 +133,7 @@ fn turn(parent: Option<ChainPlace>) -> TurnWrite {
         error: None,
         incomplete_reason: None,
         usage: Some(usage),
+        provenance: Provenance::default(),
     };
     let call = Transcript {
         number: 0,

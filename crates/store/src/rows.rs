@@ -7,7 +7,7 @@ use amalgam_core::{
     RawAnswer, Rights, StoreError, TenantState, UpstreamMemory,
     store::{Base, NewItem, ToldStatus, Transcript},
 };
-use amalgam_protocol::{ErrorObject, Json, Raw, Status, Usage, Writer};
+use amalgam_protocol::{ErrorObject, Json, Provenance, Raw, Status, Usage, Writer};
 use bytes::Bytes;
 
 /// An array without elements.
@@ -35,6 +35,7 @@ pub(crate) fn told(
     error: Option<&str>,
     incomplete_reason: Option<&str>,
     usage: Option<&str>,
+    provenance: Option<&str>,
 ) -> ToldStatus {
     ToldStatus {
         status,
@@ -46,6 +47,7 @@ pub(crate) fn told(
             let estimated = object.raw().get("estimated").and_then(Raw::as_bool) == Some(true);
             Usage { estimated, ..Usage::read(object.raw()) }
         }),
+        provenance: provenance.map(|text| Provenance::read(json(text).raw())).unwrap_or_default(),
     }
 }
 
@@ -195,20 +197,24 @@ mod tests {
             param: None,
             code: Some("upstream".into()),
         };
+        let provenance =
+            Provenance { model: Some("up/模型".into()), losses: vec!["tools[0]: \"x\" is unknown".into()] };
         assert_eq!(
             told(
                 Status::Failed,
                 Some(9),
                 Some(error.to_json().raw().text()),
                 Some("max_output_tokens"),
-                Some(usage_json(&usage).raw().text())
+                Some(usage_json(&usage).raw().text()),
+                Some(provenance.to_json().raw().text())
             ),
             ToldStatus {
                 status: Status::Failed,
                 completed_at_ms: Some(9),
                 error: Some(error),
                 incomplete_reason: Some("max_output_tokens".into()),
-                usage: Some(usage)
+                usage: Some(usage),
+                provenance
             }
         );
         let all = Rights::USE.and(Rights::ADMIN).and(Rights::OPERATOR);

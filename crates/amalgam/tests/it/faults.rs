@@ -279,7 +279,7 @@ async fn a_prompt_that_is_too_long_has_the_code_that_clients_look_for() {
 
 #[tokio::test]
 async fn silence_before_the_first_byte_is_a_timeout() {
-    let world = World::with(Setup::new(), &[("first_byte_timeout", "\"300ms\"")]).await;
+    let world = World::with(Setup::new(), &[("first_byte_timeout", "\"300ms\""), ("total_timeout", "\"300ms\"")]).await;
     for wire in WIRES {
         for delivery in DELIVERIES {
             let before = world.upstream(wire).requests().len();

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::support::{DELIVERIES, Said, Script, WIRES, Wire, World, items, last_response, text_of, types};
 
 /// The keys of a response object, as published.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 32] = [
+    "amalgam",
     "id",
     "object",
     "created_at",

@@ -5,7 +5,7 @@ mod memory;
 
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Setup, check, spec};
+use amalgam_testkit::{Amalgam, Gate, Reply, Setup, check, spec};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -140,6 +140,39 @@ fn says(text: &str) -> Script {
 }
 
 #[tokio::test]
+async fn a_response_lives_while_the_upstream_is_silent() {
+    // right A2
+    let world = World::with(Setup::new().extra("[limits]\nkeepalive = \"150ms\""), &[]).await;
+    let mut socket = Socket::open(&world.amalgam).await;
+    for wire in WIRES {
+        for store in [true, false] {
+            let gate = Gate::new();
+            world.upstream(wire).enqueue(says("I am.").reply(wire, Delivery::Stream).behind(&gate));
+            socket.say(&create(wire, json!({"input": "Are you there?", "store": store}))).await;
+            let created = socket.event().await;
+            assert_eq!(created["type"], "response.created");
+            assert_eq!(socket.event().await["type"], "response.in_progress");
+            assert_eq!(socket.event().await["type"], "keepalive");
+            gate.open();
+            let completed = socket.event_of_type("response.completed").await["response"].clone();
+            assert_eq!(text_of(&completed), "I am.");
+            // What is not kept the connection remembers, also of a response that began so.
+            world.upstream(wire).enqueue(says("Yes.").reply(wire, Delivery::Stream));
+            let more = json!({"input": "Still?", "previous_response_id": completed["id"], "store": store});
+            assert_eq!(text_of(&socket.respond(&create(wire, more)).await), "Yes.");
+            assert!(world.sent(wire).to_string().contains("I am."), "{wire:?} {store}");
+        }
+        let gate = Gate::new();
+        world.upstream(wire).enqueue(Reply::status(400).behind(&gate));
+        socket.say(&create(wire, json!({"input": "Are you there?"}))).await;
+        assert_eq!(socket.event().await["type"], "response.created");
+        gate.open();
+        socket.event_of_type("error").await;
+        assert_eq!(socket.event().await["type"], "response.failed");
+    }
+}
+
+#[tokio::test]
 async fn responses_follow_one_another_as_the_events_that_a_stream_has() {
     let world = World::start().await;
     let mut socket = Socket::open(&world.amalgam).await;
@@ -229,7 +262,7 @@ async fn what_is_wrong_is_told_and_the_connection_goes_on() {
     assert_eq!(text_of(&socket.respond(&create(wire, json!({"input": "Hi"}))).await), "Fine.");
     // What an upstream refuses is told in the same shape.
     let too_long = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
-    world.upstream(wire).enqueue(amalgam_testkit::Reply::status(400).with_json(too_long));
+    world.upstream(wire).enqueue(Reply::status(400).with_json(too_long));
     let (status, _, code) = socket.refused(&create(wire, json!({"input": "Hi"}))).await;
     assert_eq!((status, code.as_str()), (400, "context_length_exceeded"));
     assert_calm(&world.amalgam);

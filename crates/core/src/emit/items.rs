@@ -49,6 +49,11 @@ impl OpenMessage {
         self.part.as_ref().map_or(0, |part| Literal::from_escaped(&part.text).decode().chars().count())
     }
 
+    /// Whether anything was written.
+    pub(super) fn has_content(&self) -> bool {
+        !self.parts.is_empty() || self.part.as_ref().is_some_and(|part| !part.text.is_empty())
+    }
+
     /// The open part is whole.
     pub(super) fn end_part(&mut self, part: Json) {
         self.parts.push(part);

@@ -1,6 +1,6 @@
 //! Responses as they are read: one, its lineage, its events.
 
-use amalgam_protocol::{ErrorObject, Json, Status, Usage};
+use amalgam_protocol::{ErrorObject, Json, Provenance, Status, Usage};
 use bytes::Bytes;
 
 use super::{Stored, turns::Place};
@@ -44,6 +44,8 @@ pub struct ToldStatus {
     pub incomplete_reason: Option<String>,
     /// What it cost.
     pub usage: Option<Usage>,
+    /// Who answered.
+    pub provenance: Provenance,
 }
 
 /// Everything that a response builds on, itself included, oldest first.

@@ -211,9 +211,10 @@ pub trait TurnStore: Send + Sync {
     /// One step of a turn. Shared: it is read where it is written, and belongs to whoever may have to write it again.
     fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written>;
 
-    /// Adds the model calls of a write that was lost because its turn was ended from outside while it ran, and nothing else
-    /// of it. Nothing unless the response is there, has ended, and has no calls yet.
-    fn add_calls<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()>;
+    /// Adds what a turn had done when it was ended from outside while it ran, from the write that was lost because of that:
+    /// its model calls, unless the response has some, and, if the response was cancelled, its output, usage and provenance,
+    /// unless it has those. Nothing unless the response is there and has ended.
+    fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()>;
 
     /// Claims a request by its key, for this process.
     fn claim<'a>(

@@ -238,6 +238,7 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
     let settings = EngineSettings {
         turn_deadline: Duration::from_secs(60),
         keepalive: Duration::from_secs(10),
+        head_after: Duration::from_secs(1),
         transcripts: Some(Duration::from_secs(3600)),
         upload_bytes: 1024 * 1024,
         tools,
@@ -309,6 +310,7 @@ pub(crate) async fn start_kept(
             kept: keep.is_some(),
             memory: None,
             losses: Vec::new(),
+            announcement: None,
         },
         tooling: None,
         call_ids: false,

@@ -127,6 +127,7 @@ fn engine(setup: &Setup, world: &Arc<World>, process: amalgam_core::store::Proce
     let settings = EngineSettings {
         turn_deadline: setup.deadline,
         keepalive: Duration::from_secs(2),
+        head_after: Duration::from_secs(1),
         transcripts: Some(Duration::from_secs(3600)),
         upload_bytes: 1024 * 1024,
         tools: setup.limits,

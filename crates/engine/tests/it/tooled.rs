@@ -88,6 +88,7 @@ impl Tooled<'_> {
                 kept,
                 memory: None,
                 losses: Vec::new(),
+                announcement: None,
             },
             tooling: Some(Box::new(tooling)),
             call_ids: false,

@@ -69,7 +69,13 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let index = || raw.get("index").and_then(Raw::as_u64).unwrap_or(0);
         match kind {
-            "message_start" => self.begin(raw.get("message").unwrap_or(raw), events),
+            "message_start" => {
+                self.begin(raw.get("message").unwrap_or(raw), events);
+                // What the prompt cost is known from here on, also of an answer that does not come to its end.
+                if self.usage != Usage::default() {
+                    events.push(ModelEvent::Usage(self.usage));
+                }
+            }
             "content_block_start" => {
                 if let Some(block) = raw.get("content_block") {
                     self.start(index(), block, whole, events);

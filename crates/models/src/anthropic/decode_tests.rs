@@ -38,7 +38,19 @@ fn try_streamed(mut decoder: Decoder, frames: &[Value]) -> (Vec<ModelEvent>, Res
         }
     }
     let end = if decoder.done { Ok(()) } else { decoder.end(&mut events) };
-    (events, end)
+    (counted_last(events), end)
+}
+
+/// The events without counts that a later one replaces: a stream counts its prompt at the beginning, too.
+fn counted_last(mut events: Vec<ModelEvent>) -> Vec<ModelEvent> {
+    let is_count = |event: &ModelEvent| matches!(event, ModelEvent::Usage(_));
+    let last = events.iter().rposition(is_count);
+    let mut place = 0;
+    events.retain(|event| {
+        place += 1;
+        !is_count(event) || Some(place - 1) == last
+    });
+    events
 }
 
 fn streamed(decoder: Decoder, frames: &[Value]) -> Vec<ModelEvent> {
@@ -469,7 +481,7 @@ proptest! {
                 decoder.frame(frame, &mut events).unwrap();
             }
         }
-        prop_assert_eq!(opened(folded(events)), opened(rich_events()));
+        prop_assert_eq!(opened(folded(counted_last(events))), opened(rich_events()));
     }
 
     #[test]

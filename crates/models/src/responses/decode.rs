@@ -212,7 +212,7 @@ impl Decoder {
             Some(position) => self.open.remove(position),
             None => self.begin_item(item, events),
         };
-        self.ended.push(Seen::ended(&open, event.output_index, item));
+        self.ended.push(Seen::ended(&open, event.output_index, item, whole));
         self.end_item(open, item, whole, events)
     }
 
@@ -265,7 +265,10 @@ impl Decoder {
                 Ok(())
             }
         };
-        self.settle(settled)
+        match open.kind.is_reasoning() {
+            true => self.settle_reasoning(settled),
+            false => self.settle(settled),
+        }
     }
 
     /// What the upstream needs back to know its reasoning again: its id and its encrypted content, or the reasoning itself
@@ -286,13 +289,19 @@ impl Decoder {
         })
     }
 
-    /// Text that differs from its own end is the upstream's affair, unless we passed over an event: then text is missing.
+    /// A text or a call whose end contradicts what was passed on of it: nobody can tell which of the two was meant.
     fn settle(&self, settled: Result<(), Differs>) -> Result<(), ModelError> {
-        match settled {
-            Err(Differs) if self.unreadable != Unreadable::None => {
-                Err(ModelError::Unreadable("an event with a part of the answer is not JSON".to_owned()))
-            }
-            _ => Ok(()),
+        settled.map_err(|Differs| match self.unreadable {
+            Unreadable::None => contradicted(),
+            _ => ModelError::Unreadable("an event with a part of the answer is not JSON".to_owned()),
+        })
+    }
+
+    /// Reasoning that differs from its own end is the upstream's affair, unless we passed over an event: then text is missing.
+    fn settle_reasoning(&self, settled: Result<(), Differs>) -> Result<(), ModelError> {
+        match self.unreadable {
+            Unreadable::None => Ok(()),
+            _ => self.settle(settled),
         }
     }
 
@@ -336,6 +345,13 @@ impl Decoder {
         let ended = seen.len();
         seen.extend(open.iter().map(Seen::of));
         let found = find_again(&seen, output);
+        let told_twice = seen.iter().take(ended).zip(&found);
+        let differs = |(seen, place): (&Seen, &Option<usize>)| {
+            place.and_then(|place| output.get(place)).is_some_and(|item| seen.is_contradicted_by(*item))
+        };
+        if told_twice.into_iter().any(differs) {
+            return Err(contradicted());
+        }
         let last = open.len().saturating_sub(1);
         for ((position, mut item), place) in open.into_iter().enumerate().zip(found.iter().skip(ended)) {
             let final_item = place.and_then(|place| output.get(place)).copied();
@@ -402,6 +418,10 @@ impl Decoder {
             },
         })
     }
+}
+
+fn contradicted() -> ModelError {
+    ModelError::Unreadable("its final text contradicts what it said before".to_owned())
 }
 
 fn new_reasoning() -> Kind {

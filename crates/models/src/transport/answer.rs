@@ -111,7 +111,13 @@ pub(super) async fn begin(
         return Ok(Begun::Events { first: Vec::new() });
     }
     if delivery == Delivery::Whole {
-        return whole(body, Vec::new(), idle_timeout).await.map(Begun::Whole);
+        // Some servers send the head at once, and everything else when the model is done.
+        let mut first = Vec::new();
+        if !body.is_over() {
+            poll_fn(|context| body.poll_fill(context, &mut first)).await.map_err(|_broken| ModelError::CutShort)?;
+        }
+        first.reserve_exact(usize::try_from(body.left().unwrap_or_default()).unwrap_or_default().min(WHOLE_BYTES));
+        return whole(body, first, idle_timeout).await.map(Begun::Whole);
     }
     let mut first = Vec::new();
     while first.trim_ascii().is_empty() {
@@ -248,6 +254,20 @@ impl<D: Decode> Answer<D> {
         }
     }
 
+    /// The connection broke off. An answer whose last event had arrived by then is complete, also without what ends the body.
+    fn broken(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        while let Some(frame) = self.reader.end() {
+            // Half an event is none.
+            if self.decoder.frame(frame, events).is_err() {
+                break;
+            }
+        }
+        match is_over(events) {
+            true => Ok(()),
+            false => Err(ModelError::CutShort),
+        }
+    }
+
     /// Takes note of what a step brought: the end, an error, or neither.
     fn settle(&mut self, stepped: Result<(), ModelError>, events: &mut [ModelEvent]) {
         match stepped {
@@ -324,7 +344,7 @@ impl<D: Decode> Stream for Answer<D> {
                     this.piece(piece, &mut events)
                 }
                 Poll::Ready(Ok(Arrived::End)) => this.end(&mut events),
-                Poll::Ready(Err(_broken)) => Err(ModelError::CutShort),
+                Poll::Ready(Err(_broken)) => this.broken(&mut events),
             };
             this.settle(stepped, &mut events);
             if !events.is_empty() {

@@ -38,6 +38,7 @@ fn settings(upstream: &Upstream) -> UpstreamSettings {
         models: Vec::new(),
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(5),
+        total_timeout: None,
         idle_timeout: Duration::from_secs(5),
         retries: 1,
         fetch_images: false,

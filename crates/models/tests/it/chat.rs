@@ -41,6 +41,7 @@ fn settings(base_url: String, tool_calls: ToolCalls) -> UpstreamSettings {
         models: Vec::new(),
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(5),
+        total_timeout: None,
         idle_timeout: Duration::from_secs(5),
         retries: 0,
         fetch_images: true,

@@ -1,8 +1,8 @@
 //! Requests as seeds and real clients write them, and errors that name the path.
 
 use amalgam_protocol::{
-    CreateResponse, Effective, Input, ItemKind, Nulls, Raw, Settings, Snapshot, Status, TextFormat, ToolChoice, Usage,
-    Writer,
+    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, Settings, Snapshot, Status, TextFormat,
+    ToolChoice, Usage, Writer,
 };
 use serde_json::{Value, json};
 
@@ -147,6 +147,7 @@ fn a_response_object_has_all_its_keys_and_repeats_the_request() {
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}, "metadata": {"a": "b"}, "temperature": 0.5});
     read(&body, |request| {
         let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
+        let provenance = Provenance { model: Some("up/m".into()), losses: vec!["top_k: unknown".into()] };
         let snapshot = Snapshot {
             id: "resp_1",
             created_at: 1,
@@ -156,12 +157,14 @@ fn a_response_object_has_all_its_keys_and_repeats_the_request() {
             incomplete_reason: None,
             output: &[],
             usage: Some(Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() }),
+            provenance: &provenance,
             settings: &settings,
         };
         let mut writer = Writer::default();
         snapshot.write(&mut writer);
         let value: Value = serde_json::from_slice(writer.bytes()).unwrap();
-        assert_eq!(value.as_object().unwrap().len(), 31);
+        assert_eq!(value.as_object().unwrap().len(), 32);
+        assert_eq!(value["amalgam"], json!({"model": "up/m", "losses": ["top_k: unknown"]}));
         assert_eq!(value["tool_choice"], json!({"type": "function", "name": "f"}));
         assert_eq!(
             value["tools"],

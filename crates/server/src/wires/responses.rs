@@ -8,6 +8,7 @@ mod create;
 pub(super) mod deliver;
 pub(crate) mod error;
 mod gather;
+pub(super) mod head;
 mod input_tokens;
 mod items;
 mod models;

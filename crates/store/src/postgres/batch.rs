@@ -33,10 +33,10 @@ statements! {
             SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
                 $8::boolean[], $9::boolean[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[],
                 $15::bytea[], $16::text[], $17::bytea[], $18::bytea[], $19::bigint[], $20::text[], $21::text[],
-                $22::text[])
+                $22::text[], $23::text[])
             AS new (tenant_id, user_id, stem, id, parent_chain, parent_position, status, background, streamed,
                 created_at, completed_at, error, incomplete_reason, usage, settings, conversation_id, process, request,
-                mark, input, output, upstream)
+                mark, input, output, upstream, provenance)
         ), parent AS (
             SELECT new.id FROM new JOIN items ON items.tenant_id = new.tenant_id AND items.user_id = new.user_id
                 AND items.chain = new.parent_chain AND items.position = new.parent_position AND NOT items.gone
@@ -56,10 +56,10 @@ statements! {
         )
         INSERT INTO responses (tenant_id, user_id, stem, id, chain, position, status, background, streamed, created_at,
             completed_at, ended_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark,
-            upstream)
+            upstream, provenance)
         SELECT tenant_id, user_id, stem, id, taken.chain, taken.position, status, background, streamed, created_at,
             completed_at, completed_at, error, incomplete_reason, usage, settings, conversation_id, process, request, mark,
-            upstream
+            upstream, provenance
         FROM new JOIN (SELECT * FROM place UNION ALL SELECT * FROM fork) AS taken ON taken.response_id = new.id
         RETURNING id";
     /// It runs from now on, here. One that waits is whoever's starts it, and it starts once.
@@ -78,7 +78,7 @@ statements! {
     Caller END = "
         WITH held AS (
             UPDATE responses SET status = $7, completed_at = $8, ended_at = $8, error = $9, incomplete_reason = $10,
-                usage = $11, upstream = $14, process = NULL, request = NULL, mark = $5
+                usage = $11, upstream = $14, provenance = $15, process = NULL, request = NULL, mark = $5
             WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
                 AND CASE WHEN $13 THEN status = 'queued' AND (process = $6 OR process IS NULL)
                     ELSE status IN ('queued', 'in_progress') AND process = $6 END
@@ -116,6 +116,19 @@ statements! {
                 retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
             JOIN responses ON responses.tenant_id = new.tenant_id AND responses.stem = new.stem AND responses.id = new.id
                 AND responses.user_id = new.user_id AND responses.mark = new.mark";
+    /// What a turn had said when it was cancelled from outside, unless that is known.
+    Caller COMPLETE_CANCELLED = "
+        WITH completed AS (
+            UPDATE responses SET usage = $5, provenance = $6
+            WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND status = 'cancelled'
+                AND provenance IS NULL
+            RETURNING id, chain, position
+        ), said AS (
+            UPDATE items SET output = $7 FROM completed
+            WHERE items.chain = completed.chain AND items.position = completed.position
+                AND items.tenant_id = $1 AND items.user_id = $2
+        )
+        SELECT pg_notify('amalgam_changed', id)::text FROM completed";
     /// The calls of responses that have ended without them.
     Caller LATE_TRANSCRIPTS = "
         INSERT INTO transcripts (tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
@@ -224,10 +237,16 @@ pub(super) async fn has_happened(connection: &Connection, job: &Job) -> Result<b
     Ok(has_mark || job.write.begin.is_some() || job.is_events_only() && row.try_get(1)?)
 }
 
-/// Adds the calls of a write that was lost, and nothing else of it.
-pub(super) async fn add_calls(connection: &Connection, job: &Job) -> Result<(), Failure> {
+/// Adds what a turn had done when it was ended from outside: its calls and, if it was cancelled, what it had said.
+pub(super) async fn add_unfinished(connection: &Connection, job: &Job) -> Result<(), Failure> {
     let statement = connection.prepared(&LATE_TRANSCRIPTS).await?;
     columns::transcripts(connection.client(), &statement, std::slice::from_ref(job)).await?;
+    if job.write.end.is_some() {
+        let Key { tenant_id, user, stem, id } = Key::of(job);
+        let told = Told::of(job);
+        let params: [Param<'_>; 7] = [&tenant_id, &user, &stem, &id, &told.usage, &told.provenance, &told.output];
+        connection.rows(&COMPLETE_CANCELLED, &params).await?;
+    }
     Ok(())
 }
 
@@ -381,7 +400,7 @@ impl<'a> Line<'a> {
             let mut params: Vec<Param<'_>> = vec![&tenant_id, &user, &stem, &id, &job.mark, &process];
             let told = Told::of(job);
             if job.write.end.is_some() {
-                let ending: [Param<'_>; 8] = [
+                let ending: [Param<'_>; 9] = [
                     &told.status,
                     &told.completed_at,
                     &told.error,
@@ -390,6 +409,7 @@ impl<'a> Line<'a> {
                     &told.output,
                     &job.write.started,
                     &told.upstream,
+                    &told.provenance,
                 ];
                 params.extend(ending);
             }

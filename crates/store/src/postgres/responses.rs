@@ -26,7 +26,7 @@ statements! {
         SELECT raw_answer FROM responses WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4";
     Caller RESPONSE = "
         SELECT r.id, r.status, r.completed_at, r.error, r.incomplete_reason, r.usage, r.created_at, r.settings,
-            r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output
+            r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output, r.provenance
         FROM responses r JOIN items i ON i.chain = r.chain AND i.position = r.position AND i.tenant_id = r.tenant_id
         WHERE r.tenant_id = $1 AND r.user_id = $2 AND r.stem = $3 AND r.id = $4";
     /// The runs that the response builds on, each up to the place where the next one leaves it; then all their rows. The path
@@ -221,6 +221,7 @@ pub(super) fn response_from(row: &Row) -> Result<StoredResponse, Failure> {
         row.try_get(3)?,
         row.try_get(4)?,
         row.try_get(5)?,
+        row.try_get(15)?,
     );
     Ok(StoredResponse {
         id: row.try_get(0)?,

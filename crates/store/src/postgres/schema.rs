@@ -14,7 +14,10 @@ use super::{
 use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus, migrations};
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: &[Migration] = migrations!("postgres": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge", "V006__answers", "V007__raw_answers");
+pub(super) const MIGRATIONS: &[Migration] = migrations!(
+    "postgres": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge", "V006__answers",
+    "V007__raw_answers", "V008__provenance"
+);
 
 /// The oldest server that is supported, as the server writes its version.
 const OLDEST: i32 = 150_000;

@@ -40,7 +40,8 @@ statements! {
         RETURNING response_id, pg_notify('amalgam_changed', response_id)::text";
     Admin TURN = "
         SELECT r.id, r.status, r.completed_at, r.error, r.incomplete_reason, r.usage, r.created_at, r.settings,
-            r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output, r.user_id
+            r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output, r.provenance,
+            r.user_id
         FROM responses r JOIN items i ON i.chain = r.chain AND i.position = r.position AND i.tenant_id = r.tenant_id
         WHERE r.tenant_id = $1 AND r.stem = $2 AND r.id = $3";
     Admin TRANSCRIPTS = "
@@ -71,13 +72,16 @@ impl TurnStore for Postgres {
         })
     }
 
-    fn add_calls<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
+    fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
         Box::pin(async move {
             let Some(stem) = Stem::of(&lost.response_id) else { return Ok(()) };
             let job = &Job::new(scope, stem, lost, oneshot::channel().0);
-            let added =
-                self.pool.repeatably(move |connection: Lease| async move { batch::add_calls(&connection, job).await });
-            added.await
+            let added = self
+                .pool
+                .repeatably(move |connection: Lease| async move { batch::add_unfinished(&connection, job).await });
+            added.await?;
+            self.bells.ring([job.write.response_id.as_str()]);
+            Ok(())
         })
     }
 
@@ -147,7 +151,7 @@ impl TurnStore for Postgres {
                     transcripts.push(whole(&connection, tenant_id, transcript_from(call)?).await?);
                 }
                 let tools = journal::runs(&connection, tenant_id, response_id).await?;
-                Ok(Some(TurnRecord { response: response_from(&row)?, user: row.try_get(15)?, transcripts, tools }))
+                Ok(Some(TurnRecord { response: response_from(&row)?, user: row.try_get(16)?, transcripts, tools }))
             });
             found.await
         })

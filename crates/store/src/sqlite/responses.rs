@@ -91,6 +91,7 @@ pub(super) fn stored_response(row: &Row<'_>) -> Result<StoredResponse, Failure> 
             optional_text(row, 3)?,
             optional_text(row, 4)?,
             optional_text(row, 5)?,
+            optional_text(row, 14)?,
         ),
         created_at_ms: uint(row, 6)?,
         settings: Bytes::copy_from_slice(bytes(row, 7)?),
@@ -185,7 +186,11 @@ fn cancel(
     }
     let (status, now, none) = (Status::Cancelled.name(), int(now_ms)?, None::<&str>);
     database
-        .user(scope, sql::END_RESPONSE, &[&stem.as_str(), &id, &status, &none, &now, &none, &none, &none, &none])?
+        .user(
+            scope,
+            sql::END_RESPONSE,
+            &[&stem.as_str(), &id, &status, &none, &now, &none, &none, &none, &none, &none],
+        )?
         .run()?;
     database.user(scope, sql::END_ITEMS, &[&int(response.place.position)?, &rows::NO_ITEMS])?.run()?;
     line::free(transaction, scope, id, assistant::ended(Status::Cancelled).as_ref())?;

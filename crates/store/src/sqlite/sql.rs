@@ -52,7 +52,7 @@ statements! {
         // Responses.
         RESPONSE = "
             SELECT responses.id, status, completed_at, error, incomplete_reason, usage, created_at, settings, background,
-                streamed, conversation_id, responses.place, input, output
+                streamed, conversation_id, responses.place, input, output, provenance
             FROM responses CROSS JOIN items ON items.place = responses.place
             WHERE responses.tenant_id = ?1 AND responses.user_id = ?2 AND stem = ?3 AND id = ?4";
         // From the response's own run to the one that this forked from, and so on; of each the part up to the fork.
@@ -95,13 +95,13 @@ statements! {
         ADD_RESPONSE = "
             INSERT INTO responses (number, tenant_id, user_id, stem, id, place, status, background, streamed, created_at,
                 completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request,
-                upstream)
+                upstream, provenance)
             VALUES (
                 COALESCE((
                     SELECT number + 1 FROM responses WHERE number >= (?9 << 20) AND number < ((?9 + 600000) << 20)
                     ORDER BY number DESC LIMIT 1
                 ), ?9 << 20),
-                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+                ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
             ON CONFLICT (tenant_id, stem) DO NOTHING";
         HEAD = "
             SELECT status, process, place, conversation_id, background FROM responses
@@ -115,8 +115,12 @@ statements! {
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
         END_RESPONSE = "
             UPDATE responses SET process = NULL, request = NULL, status = ?5, completed_at = ?6, ended_at = ?7, error = ?8,
-                incomplete_reason = ?9, usage = ?10, upstream = ?11
+                incomplete_reason = ?9, usage = ?10, upstream = ?11, provenance = ?12
             WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+        // What a turn had said when it was cancelled from outside, unless that is known.
+        COMPLETE_CANCELLED = "
+            UPDATE responses SET usage = ?5, provenance = ?6
+            WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4 AND status = 'cancelled' AND provenance IS NULL";
         END_ITEMS = "
             UPDATE items SET output = ?4 WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
         INPUT = "SELECT input FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
@@ -257,7 +261,7 @@ statements! {
     TenantSql {
         TURN = "
             SELECT responses.id, status, completed_at, error, incomplete_reason, usage, created_at, settings, background,
-                streamed, conversation_id, responses.place, input, output, responses.user_id
+                streamed, conversation_id, responses.place, input, output, provenance, responses.user_id
             FROM responses CROSS JOIN items ON items.place = responses.place
             WHERE responses.tenant_id = ?1 AND stem = ?2 AND id = ?3";
         TRANSCRIPTS = "

@@ -56,7 +56,7 @@ pub(super) fn turn(
 ) -> Result<Option<TurnRecord>, Failure> {
     let found = database
         .tenant(tenant, sql::TURN, &[&stem.as_str(), &id])?
-        .first(|row| Ok((stored_response(row)?, row.get::<_, String>(14)?)))?;
+        .first(|row| Ok((stored_response(row)?, row.get::<_, String>(15)?)))?;
     let Some((response, user)) = found else { return Ok(None) };
     let mut transcripts = database.tenant(tenant, sql::TRANSCRIPTS, &[&id])?.all(transcript)?;
     for call in &mut transcripts {

@@ -15,7 +15,7 @@ use super::{
     failure::Failure,
     job::Transaction,
     journal, line, places,
-    query::{Database, Tenant, int, optional_int, text},
+    query::{Database, Params, Tenant, int, optional_int, text},
     responses, sql, transcripts,
 };
 use crate::rows;
@@ -26,10 +26,11 @@ impl TurnStore for Sqlite {
         self.step(move |transaction| step(transaction, &scope, &write))
     }
 
-    fn add_calls<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
+    fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
         let scope = scope.clone();
         self.change(move |transaction| {
-            transcripts::add_late(transaction.database, &scope, &lost.response_id, &lost.transcripts)
+            transcripts::add_late(transaction.database, &scope, &lost.response_id, &lost.transcripts)?;
+            complete_cancelled(transaction, &scope, &lost)
         })
     }
 
@@ -168,6 +169,7 @@ fn begin(
                 &settings,
                 &request,
                 &columns.upstream(),
+                &columns.provenance(),
             ],
         )?
         .run()?;
@@ -228,6 +230,7 @@ fn end_response(database: Database<'_>, scope: &Scope, stem: Stem, id: &str, end
                 &columns.incomplete_reason,
                 &columns.usage(),
                 &columns.upstream(),
+                &columns.provenance(),
             ],
         )?
         .run()?;
@@ -242,6 +245,7 @@ struct Told<'a> {
     incomplete_reason: Option<&'a str>,
     usage: Option<Json>,
     upstream: Option<Json>,
+    provenance: Option<Json>,
 }
 
 impl<'a> Told<'a> {
@@ -253,6 +257,7 @@ impl<'a> Told<'a> {
             incomplete_reason: told.incomplete_reason.as_deref(),
             usage: told.usage.as_ref().map(rows::usage_json),
             upstream: upstream.as_ref().map(UpstreamMemory::to_json),
+            provenance: Some(told.provenance.to_json()),
         })
     }
 
@@ -267,6 +272,26 @@ impl<'a> Told<'a> {
     fn upstream(&self) -> Option<&str> {
         self.upstream.as_ref().map(|json| json.raw().text())
     }
+
+    fn provenance(&self) -> Option<&str> {
+        self.provenance.as_ref().map(|json| json.raw().text())
+    }
+}
+
+/// Adds what a turn had said when it was cancelled from outside.
+fn complete_cancelled(transaction: &Transaction<'_>, scope: &Scope, lost: &TurnWrite) -> Result<(), Failure> {
+    let id = lost.response_id.as_str();
+    let (Some(stem), Some(end)) = (Stem::of(id), &lost.end) else { return Ok(()) };
+    let database = transaction.database;
+    let columns = Told::new(Some(end))?;
+    let told: Params<'_> = &[&stem.as_str(), &id, &columns.usage(), &columns.provenance()];
+    let completed = database.user(scope, sql::COMPLETE_CANCELLED, told)?.run()?;
+    let place = database.user(scope, sql::HEAD, &[&stem.as_str(), &id])?.first(|row| Ok(row.get::<_, i64>(2)?))?;
+    if let (1.., Some(place)) = (completed, place) {
+        database.user(scope, sql::END_ITEMS, &[&place, &end.output.raw().text()])?.run()?;
+        transaction.ring(id);
+    }
+    Ok(())
 }
 
 fn add_events(database: Database<'_>, scope: &Scope, id: &str, events: &EventChunk) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ use amalgam_core::{
         ToolRun, Transcript, TurnWrite, Written,
     },
 };
-use amalgam_protocol::{Json, Status, Usage};
+use amalgam_protocol::{Json, Provenance, Status, Usage};
 use bytes::Bytes;
 
 /// A store that a check owns.
@@ -147,6 +147,10 @@ pub(crate) fn told(status: Status) -> ToldStatus {
             total_tokens: Some(7),
             ..Usage::default()
         }),
+        provenance: match ended_well {
+            true => Provenance { model: Some("up/m".into()), losses: vec!["top_k: unknown".into()] },
+            false => Provenance::default(),
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! Answers as they come, picked up again where they were dropped, and asked for twice.
 
-use amalgam_testkit::Gate;
+use amalgam_testkit::{Gate, Reply, Setup};
 use serde_json::{Value, json};
 
 use super::campus::{ALPHA, BETA, Campus, RESPOND, respond_with, said, streamed};
@@ -43,6 +43,39 @@ fn text(events: &[Event]) -> String {
         .filter(|event| event.name == "message.delta")
         .filter_map(|event| event.data["delta"].as_str())
         .collect()
+}
+
+#[tokio::test]
+async fn a_stream_lives_while_the_upstream_is_silent() {
+    // right A2, right C9
+    for store in stores() {
+        let campus = Campus::with(&store, Setup::new().extra("[limits]\nkeepalive = \"150ms\"")).await;
+        let body = json!({"message": "Are you there?"});
+        let gate = Gate::new();
+        campus.upstream.enqueue(streamed(&Script::text(&["I ", "am."]), "resp_up_1").behind(&gate));
+        let events = stream(&campus, &body).await;
+        assert!(events.head.starts_with("HTTP/1.1 200"), "{}", events.head);
+        let id = events.header("amalgam-response-id").expect("a stream can be picked up").to_owned();
+        gate.open();
+        let events = events.rest().await;
+        assert_eq!(text(&events), "I am.", "{}", store.name);
+        assert_eq!(events.last().map(|event| event.name.as_str()), Some("done"));
+        // It is picked up like any other.
+        let again = resumed(&campus, &format!("{RESPOND}{id}/"), None).await;
+        assert_eq!(again.last().map(|event| &event.data), events.last().map(|event| &event.data));
+        // What fails behind the head is told by an event, and the next message is answered.
+        let gate = Gate::new();
+        campus.upstream.enqueue(Reply::status(400).behind(&gate));
+        let events = stream(&campus, &body).await;
+        assert!(events.head.starts_with("HTTP/1.1 200"), "{}", events.head);
+        gate.open();
+        assert_eq!(events.rest().await.last().map(|event| event.name.clone()), Some("error".to_owned()));
+        campus.says(&[Script::text(&["Here."])]);
+        let whole = respond_with(&campus.user(ALPHA, "ana"), &[], &body).await;
+        assert_eq!((whole.status.as_u16(), &whole.json()["message"]), (200, &json!("Here.")), "{}", store.name);
+        assert!(whole.header("amalgam-response-id").is_some_and(|id| id.starts_with("resp_AM-")));
+        assert!(whole.header("amalgam-model").is_some());
+    }
 }
 
 #[tokio::test]
@@ -159,7 +192,7 @@ async fn a_stream_that_fails_ends_in_an_error_that_says_nothing() {
         let refused = stream(&campus, &json!({"message": ""})).await;
         assert!(refused.head.starts_with("HTTP/1.1 400"), "{}", refused.head);
         for _ in 0..10 {
-            campus.upstream.enqueue(amalgam_testkit::Reply::status(500));
+            campus.upstream.enqueue(Reply::status(500));
         }
         let refused = stream(&campus, &json!({"message": "Hi"})).await;
         assert!(refused.head.starts_with("HTTP/1.1 503"), "{}", refused.head);
@@ -211,7 +244,7 @@ async fn the_same_message_under_one_key_is_said_once() {
         // A failure is not remembered: the key is free again.
         let key = [("idempotency-key", "message-2")];
         for _ in 0..10 {
-            campus.upstream.enqueue(amalgam_testkit::Reply::status(400).with_json(json!({"error": {"message": "no"}})));
+            campus.upstream.enqueue(Reply::status(400).with_json(json!({"error": {"message": "no"}})));
         }
         assert_eq!(respond_with(&ana, &key, &body).await.status, 503);
         assert_eq!(respond_with(&ana, &key, &json!({"message": ""})).await.status, 400);

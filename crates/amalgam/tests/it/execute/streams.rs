@@ -77,6 +77,37 @@ fn checked(mut objects: Vec<Value>, session: &str, turn_id: &str) -> Told {
 }
 
 #[tokio::test]
+async fn a_streamed_turn_lives_while_the_upstream_is_silent() {
+    // right A2, right C9
+    for store in stores() {
+        let desk = Desk::on(&store).await;
+        let client = desk.user("ana");
+        let session = open(&client, Wire::Chat).await;
+        let gate = Gate::new();
+        desk.replies(Wire::Chat, Script::text(&["I ", "am."]).reply(Wire::Chat, Delivery::Stream).behind(&gate));
+        let events = begin(&desk, &[SSE], &streaming(&turn(&session, "t1", "Are you there?"))).await;
+        assert!(events.header("amalgam-response-id").is_some_and(|id| id.starts_with("resp_AM-")));
+        gate.open();
+        let names: Vec<String> = events.rest().await.into_iter().map(|event| event.name).collect();
+        assert_eq!(names[..2], ["response.created", "response.in_progress"], "{}", store.name);
+        assert!(names.ends_with(&["response.completed".to_owned(), "turn.result".to_owned()]), "{names:?}");
+        // What fails behind the head is in the envelope at the end.
+        let gate = Gate::new();
+        desk.replies(Wire::Chat, Reply::status(400).behind(&gate));
+        let events = begin(&desk, &[SSE], &streaming(&turn(&session, "t2", "And now?"))).await;
+        gate.open();
+        let told = checked(events.rest().await.into_iter().map(frame).collect(), &session, "t2");
+        let kinds: Vec<&str> = told.events.iter().filter_map(|event| event["type"].as_str()).collect();
+        assert_eq!(kinds, ["response.created", "response.in_progress", "error", "response.failed"], "{}", store.name);
+        assert_eq!(told.result["Kind"], "error", "{}", told.result);
+        // Whole answers name their response too.
+        desk.says(Wire::Chat, [Script::text(&["Yes."])]);
+        let whole = execute(&client, &turn(&session, "t3", "Whole")).await;
+        assert!(whole.header("amalgam-response-id").is_some_and(|id| id.starts_with("resp_AM-")), "{}", whole.text());
+    }
+}
+
+#[tokio::test]
 async fn a_streamed_turn_tells_responses_events_and_ends_with_the_whole_envelope() {
     // R004-33, R034-13
     for store in stores() {

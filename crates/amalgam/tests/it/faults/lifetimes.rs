@@ -145,6 +145,7 @@ fn two_models(first: &str, second: &str) -> Setup {
         .option("models", "[\"m1\"]")
         .option("retries", "0")
         .option("first_byte_timeout", "\"300ms\"")
+        .option("total_timeout", "\"300ms\"")
         .upstream("second", "anthropic", second)
         .option("models", "[\"m2\"]")
         .extra("[models.main]\nupstream = \"first\"\nmodel = \"m1\"\nfallback = [\"spare\"]\n\n[models.spare]\nupstream = \"second\"\nmodel = \"m2\"\n")

@@ -10,7 +10,7 @@ use amalgam_core::{
         TurnRecord, TurnStore, TurnWrite, Written,
     },
 };
-use amalgam_protocol::{ErrorObject, Json, Status};
+use amalgam_protocol::{ErrorObject, Json, Provenance, Status};
 use rand::RngExt;
 
 use super::world::{State, World};
@@ -114,6 +114,7 @@ impl KeptTurn {
             error: None,
             incomplete_reason: None,
             usage: None,
+            provenance: Provenance::default(),
         };
         let (owner, output) = (Some(process), no_items());
         Self { id, begin, owner, told, output, tools: BTreeMap::new(), approvals: Vec::new(), next_event: 0 }
@@ -192,7 +193,7 @@ impl Drop for OnItsWay<'_> {
 }
 
 impl TurnStore for SimStore {
-    fn add_calls<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
+    fn add_unfinished<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 

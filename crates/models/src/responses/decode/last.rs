@@ -5,9 +5,10 @@ use std::{
     mem::{Discriminant, discriminant},
 };
 
-use amalgam_protocol::Raw;
+use amalgam_protocol::{Json, Raw};
+use bytes::Bytes;
 
-use super::super::open::{Kind, OpenItem};
+use super::super::open::{Kind, OpenItem, same_words};
 
 /// An item that was told of: enough to know it again.
 #[derive(Debug)]
@@ -15,17 +16,44 @@ pub(super) struct Seen {
     index: Option<u64>,
     id: Option<String>,
     kind: Discriminant<Kind>,
+    /// The content of a message that is over.
+    content: Option<Json>,
 }
 
 impl Seen {
     pub(super) fn of(open: &OpenItem) -> Self {
-        Self { index: open.index, id: open.id.clone(), kind: discriminant(&open.kind) }
+        Self { index: open.index, id: open.id.clone(), kind: discriminant(&open.kind), content: None }
     }
 
-    /// An item that is over: its end may say more of it than its beginning.
-    pub(super) fn ended(open: &OpenItem, index: Option<u64>, item: Raw<'_>) -> Self {
+    /// An item that is over: its end may say more of it than its beginning. `whole` is the text that it was read from.
+    pub(super) fn ended(open: &OpenItem, index: Option<u64>, item: Raw<'_>, whole: &Bytes) -> Self {
         let id = item.get_str("id").map(|id| id.into_owned());
-        Self { index: open.index.or(index), id: id.or_else(|| open.id.clone()), kind: discriminant(&open.kind) }
+        let content = item.get("content").filter(|_| open.kind.is_message());
+        Self {
+            index: open.index.or(index),
+            id: id.or_else(|| open.id.clone()),
+            kind: discriminant(&open.kind),
+            content: content.map(|content| Json::within(whole, content)),
+        }
+    }
+
+    /// Whether the final object tells another text of a message than was told at its end.
+    pub(super) fn is_contradicted_by(&self, item: Raw<'_>) -> bool {
+        let (Some(told), Some(content)) = (&self.content, item.get("content")) else { return false };
+        // The usual case needs no look at the texts.
+        if told.raw().text() == content.text() {
+            return false;
+        }
+        let content = text_of(content);
+        // An end that repeats nothing says nothing.
+        !content.is_empty() && !same_words(&text_of(told.raw()), &content)
+    }
+}
+
+fn text_of(content: Raw<'_>) -> String {
+    match content.as_str() {
+        Some(text) => text.decode().into_owned(),
+        None => content.elements().filter_map(|part| part.get_str("text")).collect(),
     }
 }
 

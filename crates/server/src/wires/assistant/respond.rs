@@ -12,7 +12,7 @@ use amalgam_core::{
     },
     store::{Course, Heard, MetadataRecord, UserWords},
 };
-use amalgam_engine::{Identity, Run, Thread, look};
+use amalgam_engine::{Announcement, Identity, Opening, Run, Thread, look};
 use amalgam_protocol::{Json, Raw, Status, Writer};
 use axum::{
     Extension,
@@ -20,7 +20,9 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use futures_core::Stream;
+use http::HeaderMap;
+use tokio::time::Instant;
 
 use super::{
     agent::Agent,
@@ -39,14 +41,12 @@ use crate::{
         responses::{
             deliver::event_stream,
             error::object_in_stream,
+            head::{First, TurnHead, begun_or_due},
             once,
             turn::{Begun, Offered, Order, Settled, begin},
         },
     },
 };
-
-/// Where a stream can be picked up again.
-const RESPONSE_ID: HeaderName = HeaderName::from_static("amalgam-response-id");
 
 /// Answers a message. RNCC-19: who asks, whether it may, what it says, whether anybody can be asked, and then it is.
 pub(super) async fn respond(
@@ -60,28 +60,23 @@ pub(super) async fn respond(
     let (head, body) = read_json(request, app.limits.text_body(), &app.memory).await?;
     let streamed = accepts(&head.headers, EVENT_STREAM);
     let Some(key) = once::key(&head.headers)? else {
-        let turn = Turn::begin(&app, &scope, &body, streamed).await?;
-        return match streamed {
-            true => turn.stream(app, scope, None),
-            false => Ok(answer::json(turn.whole(&app, &scope).await?)),
-        };
+        if streamed {
+            return stream_of(app, scope, body, None).await;
+        }
+        let turn = Turn::begin(&app, &scope, &body, None).await?;
+        let head = TurnHead::of(&turn.run);
+        return Ok(head.on(answer::json(turn.whole(&app, &scope).await?)));
     };
     match once::claim(&app, &scope, "POST /api/v2/ai-agent/respond", key, &body).await {
         Err(WireError(fault)) => Err(fault.into()),
         Ok(once::Standing::Told(response)) if streamed => stream::at_once(response).await.map_err(Into::into),
         Ok(once::Standing::Told(response)) => Ok(response),
-        Ok(once::Standing::First(first)) if streamed => match Turn::begin(&app, &scope, &body, true).await {
-            Ok(turn) => turn.stream(app, scope, Some(first)),
-            Err(error) => {
-                first.give_back().await;
-                Err(error)
-            }
-        },
+        Ok(once::Standing::First(first)) if streamed => stream_of(app, scope, body, Some(first)).await,
         Ok(once::Standing::First(first)) => {
             let working = (Arc::clone(&app), scope.clone());
             let work = async move {
                 let (app, scope) = working;
-                let turn = Turn::begin(&app, &scope, &body, false).await?;
+                let turn = Turn::begin(&app, &scope, &body, None).await?;
                 turn.whole(&app, &scope).await
             };
             first.answer(work).await
@@ -109,17 +104,16 @@ pub(super) async fn resume(
             look(&*app.store, &scope, &id, None).await?.ok_or_else(not_found)?
         }
     };
-    let settings = Bytes::from([b"{".as_slice(), &tail.response.settings, b"}"].concat());
-    let settings = Raw::parse(&settings).map_err(Fault::internal)?;
-    let numbers = settings.get("metadata").and_then(Numbers::read).ok_or_else(not_found)?;
+    let numbers = numbers_of(&tail.response.settings)?.ok_or_else(not_found)?;
+    let head = TurnHead::named(&tail.response.id);
     let ended = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
     if ended && (!tail.response.streamed || tail.last.is_none()) {
         // Without events there is the end alone.
         let body = told::body(&app, &scope, numbers).await?;
-        return Ok(stream::at_once(answer::json(body)).await?);
+        return Ok(head.on(stream::at_once(answer::json(body)).await?));
     }
     let frames = Box::pin(app.engine.follow(scope.clone(), tail, None, object_in_stream));
-    Ok(event_stream(stream::events(app, scope, frames, numbers, after)))
+    Ok(head.on(event_stream(stream::events(app, scope, frames, numbers, after))))
 }
 
 /// A turn that runs.
@@ -129,7 +123,13 @@ struct Turn {
 }
 
 impl Turn {
-    async fn begin(app: &Arc<App>, scope: &Scope, body: &Bytes, streamed: bool) -> Result<Self, AssistantError> {
+    /// Begins a turn; one that streams is announced.
+    async fn begin(
+        app: &Arc<App>,
+        scope: &Scope,
+        body: &Bytes,
+        announcement: Option<Announcement>,
+    ) -> Result<Self, AssistantError> {
         let raw = Raw::parse(body).map_err(|error| {
             Fault::new(FaultKind::Invalid, format!("JSON parse error - {error}")).code("invalid_json")
         })?;
@@ -183,8 +183,9 @@ impl Turn {
             raw_answer: false,
             keeps: true,
         };
-        let body = compose(scope, &agent, &prompt, &asked, numbers, streamed);
-        match begin(app, scope, &body, &mut Order::settled(identity, settled)).await {
+        let body = compose(scope, &agent, &prompt, &asked, numbers, announcement.is_some());
+        let mut order = Order::settled(identity, settled).announced(announcement);
+        match begin(app, scope, &body, &mut order).await {
             Ok(Begun::Running(running)) => {
                 place.hand_on();
                 Ok(Self { run: running.run, numbers })
@@ -203,22 +204,64 @@ impl Turn {
         self.run.finish(object_in_stream).await?;
         Ok(told::body(app, scope, self.numbers).await?.into())
     }
+}
 
-    /// The answer as it comes. Under a key it comes to its end whether or not anybody reads it.
-    fn stream(self, app: Arc<App>, scope: Scope, first: Option<once::First>) -> Result<Response, AssistantError> {
-        let id = HeaderValue::try_from(self.run.response_id()).map_err(Fault::internal)?;
-        let numbers = self.numbers;
-        let frames = self.run.into_frames(object_in_stream);
-        let events = stream::events(Arc::clone(&app), scope.clone(), frames, numbers, None);
-        let mut response = match first {
-            None => event_stream(events),
-            Some(first) => event_stream(
-                first.pass_on(events, async move { told::body(&app, &scope, numbers).await.ok().map(Bytes::from) }),
-            ),
-        };
-        response.headers_mut().insert(RESPONSE_ID, id);
-        Ok(response)
+/// The answer as it comes. Under a key it comes to its end whether or not anybody reads it.
+async fn stream_of(
+    app: Arc<App>,
+    scope: Scope,
+    body: Bytes,
+    first: Option<once::First>,
+) -> Result<Response, AssistantError> {
+    let began = Instant::now();
+    let (announcement, announced) = Announcement::new(false);
+    let (working, whose) = (Arc::clone(&app), scope.clone());
+    let mut beginning = Box::pin(async move { Turn::begin(&working, &whose, &body, Some(announcement)).await });
+    match begun_or_due(&app.engine, began, announced, &mut beginning).await {
+        First::Begun(Ok(Turn { run, numbers })) => {
+            drop(beginning);
+            let head = TurnHead::of(&run);
+            Ok(head.on(streamed(app, scope, run.into_frames(object_in_stream), numbers, first)))
+        }
+        First::Begun(Err(error)) => {
+            if let Some(first) = first {
+                first.give_back().await;
+            }
+            Err(error)
+        }
+        First::Due(announced) => {
+            let head = TurnHead::named(&announced.identity.response_id);
+            let numbers = numbers_of(announced.settings.bytes())?
+                .ok_or_else(|| Fault::internal("a turn of an assistant does not know its numbers"))?;
+            let beginning =
+                Box::pin(async move { beginning.await.map(|turn| turn.run).map_err(AssistantError::into_fault) });
+            let frames = Opening::new(&app.engine, announced, beginning, object_in_stream);
+            Ok(head.on(streamed(app, scope, frames, numbers, first)))
+        }
     }
+}
+
+fn streamed(
+    app: Arc<App>,
+    scope: Scope,
+    frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
+    numbers: Numbers,
+    first: Option<once::First>,
+) -> Response {
+    let events = stream::events(Arc::clone(&app), scope.clone(), frames, numbers, None);
+    match first {
+        None => event_stream(events),
+        Some(first) => event_stream(
+            first.pass_on(events, async move { told::body(&app, &scope, numbers).await.ok().map(Bytes::from) }),
+        ),
+    }
+}
+
+/// The numbers of a turn, from what its response repeats of its request.
+fn numbers_of(settings: &Bytes) -> Result<Option<Numbers>, Fault> {
+    let settings = Bytes::from([b"{".as_slice(), settings, b"}"].concat());
+    let settings = Raw::parse(&settings).map_err(Fault::internal)?;
+    Ok(settings.get("metadata").and_then(Numbers::read))
 }
 
 /// The tool that has to be called first. RNCC-34

@@ -13,7 +13,7 @@ use amalgam_core::{
     },
     store::{AgentSession, AgentStep, AgentTurn, NewStep, StepState, TakenStep},
 };
-use amalgam_engine::Run;
+use amalgam_engine::{Announcement, Run};
 use amalgam_protocol::{Json, Status};
 use bytes::Bytes;
 
@@ -54,7 +54,12 @@ pub(super) struct Work {
 
 impl Work {
     /// Asks the model. A submission that could not be begun can be sent again.
-    pub(super) async fn begin(self, app: &Arc<App>, scope: &Scope) -> Result<Box<Run>, Fault> {
+    pub(super) async fn begin(
+        self,
+        app: &Arc<App>,
+        scope: &Scope,
+        announcement: Announcement,
+    ) -> Result<Box<Run>, Fault> {
         let Self { asked, session, speaker, identity, first_tool, body } = self;
         let begun = async {
             let route = speaker.agent.route(app, scope).await.map_err(AssistantError::into_fault)?;
@@ -72,7 +77,8 @@ impl Work {
                 raw_answer: true,
                 keeps: true,
             };
-            match begin(app, scope, &body, &mut Order::settled(identity, settled)).await? {
+            let mut order = Order::settled(identity, settled).announced(Some(announcement));
+            match begin(app, scope, &body, &mut order).await? {
                 Begun::Running(running) => Ok(running.run),
                 Begun::Queued { .. } => Err(Fault::internal("a turn of the strict contract was put into the queue")),
             }

@@ -13,7 +13,7 @@ use amalgam_core::{
     },
     store::{AgentStep, StepState},
 };
-use amalgam_engine::look;
+use amalgam_engine::{Announcement, Opening, look};
 use amalgam_protocol::{Ends, Raw};
 use axum::{
     Extension,
@@ -21,6 +21,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use http::HeaderMap;
 use tokio::{
@@ -42,6 +43,7 @@ use crate::{
         query::{is_id, last_event},
         responses::{
             error::{object_in_stream, syntax},
+            head::{First, TurnHead, begun_or_due},
             once::{Passing, replayed},
         },
     },
@@ -68,18 +70,24 @@ async fn answered(app: &Arc<App>, scope: &Scope, request: Request) -> Result<Res
     app.engine.outlive(async move { work(&working, &whose, &body, accepts, answering).await });
     let answer = answer.await.map_err(|_| Fault::internal("a submission was worked on without an answer"))??;
     match answer {
-        Answer::Whole(told) => Ok(answer::json(told.body(app))),
-        Answer::Alone(asked, format, told) => Ok(alone(app, &asked, &told, format)),
+        Answer::Whole(asked, told) => Ok(named(&asked).on(answer::json(told.body(app)))),
+        Answer::Alone(asked, format, told) => Ok(named(&asked).on(alone(app, &asked, &told, format))),
         Answer::Frames(asked, format, frames) => {
-            Ok(format.response(events(app, scope, Passing(frames), asked, format, None)))
+            let head = named(&asked);
+            Ok(head.on(format.response(events(app, scope, Passing(frames), asked, format, None))))
         }
         Answer::Known(asked, step, format) => known(app, scope, asked, *step, format, &head.headers).await,
     }
 }
 
+/// What the head of an answer tells.
+fn named(asked: &Asked) -> TurnHead {
+    TurnHead::named(&asked.response_id)
+}
+
 /// What a submission is answered with.
 enum Answer {
-    Whole(Box<Told>),
+    Whole(Asked, Box<Told>),
     /// A stream of nothing but the answer.
     Alone(Asked, Format, Box<Told>),
     Frames(Asked, Format, mpsc::Receiver<Bytes>),
@@ -102,24 +110,37 @@ async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Forma
         Ok((_, Standing::Begun(work), format)) => (work, format),
     };
     let asked = work.asked.clone();
-    let run = match work.begin(app, scope).await {
-        Ok(run) => run,
-        Err(fault) => {
+    let began = Instant::now();
+    let (announcement, announced) = Announcement::new(false);
+    let mut beginning = Box::pin(work.begin(app, scope, announcement));
+    let run = match begun_or_due(&app.engine, began, announced, &mut beginning).await {
+        First::Begun(Ok(run)) => run,
+        First::Due(announced) => {
+            let frames = Opening::new(&app.engine, announced, beginning, object_in_stream);
+            return pass_on(asked, format.unwrap_or(Format::Sse), frames, answering).await;
+        }
+        First::Begun(Err(fault)) => {
             let answer = ended(app, scope, &asked, Err(fault)).await.map(|told| match format {
                 Some(format) => Answer::Alone(asked, format, told),
-                None => Answer::Whole(told),
+                None => Answer::Whole(asked, told),
             });
             return drop(answering.send(answer));
         }
     };
     let Some(format) = format else {
         let finished = run.finish(object_in_stream).await.map(drop);
-        return drop(answering.send(ended(app, scope, &asked, finished).await.map(Answer::Whole)));
+        let ended = ended(app, scope, &asked, finished).await;
+        return drop(answering.send(ended.map(|told| Answer::Whole(asked, told))));
     };
+    drop(beginning);
+    pass_on(asked, format, run.into_frames(object_in_stream), answering).await;
+}
+
+/// Passes frames on, and drives them to their end also when the caller leaves.
+async fn pass_on(asked: Asked, format: Format, mut frames: impl Stream<Item = Bytes> + Unpin, answering: Answering) {
     // A caller that reads slowly makes the turn wait; one that has left does not.
     let (caller, passing) = mpsc::channel(1);
     let _ = answering.send(Ok(Answer::Frames(asked, format, passing)));
-    let mut frames = run.into_frames(object_in_stream);
     while let Some(piece) = frames.next().await {
         let _ = caller.send(piece).await;
     }
@@ -212,17 +233,19 @@ async fn known(
             let over = !matches!(step.state, StepState::Running);
             if tail.response.streamed {
                 let frames = Box::pin(app.engine.follow(scope.clone(), tail, None, object_in_stream));
-                return Ok(replayed(format.response(events(app, scope, frames, asked, format, after))));
+                let head = named(&asked);
+                return Ok(replayed(head.on(format.response(events(app, scope, frames, asked, format, after)))));
             }
             if over {
                 let frames = stream::iter([Bytes::from(tail.response.all_words())]);
-                return Ok(replayed(format.response(events(app, scope, frames, asked, format, after))));
+                let head = named(&asked);
+                return Ok(replayed(head.on(format.response(events(app, scope, frames, asked, format, after)))));
             }
         }
         match step.state {
             StepState::Ended(_) => {
                 let told = Told::of(app, scope, &asked).await?.ok_or_else(gone)?;
-                return Ok(replayed(answer::json(told.body(app))));
+                return Ok(replayed(named(&asked).on(answer::json(told.body(app)))));
             }
             StepState::Gone => return Err(ExecuteError::from(gone()).of(asked.identity())),
             StepState::Running if Instant::now() >= deadline => {

@@ -376,7 +376,7 @@ fn the_response_has_exactly_the_published_keys() {
     // The one key that is only there when there is something to tell.
     assert!(published.remove(&"conversation".to_owned()));
     assert_eq!(sent, published);
-    assert_eq!(shape["required"].as_array().unwrap().len(), 31);
+    assert_eq!(shape["required"].as_array().unwrap().len(), 32);
 }
 
 #[test]

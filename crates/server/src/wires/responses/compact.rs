@@ -25,9 +25,9 @@ use bytes::Bytes;
 use super::{
     bounds, convert,
     create::is_strict,
-    deliver::{losses_header, with_losses},
     error,
     gather::gather,
+    head::TurnHead,
     once::{self, Standing},
     profile::{self, StandIn},
     turn, uploads,
@@ -50,7 +50,7 @@ pub(super) async fn compact(
     let (head, body) = read_json(request, app.limits.whole_body(), &app.memory).await?;
     let strict = is_strict(&head.headers);
     let compacted = |identity| compacted(&app, &scope, &body, strict, identity);
-    let Compacted { object, losses } = match once::key(&head.headers)? {
+    let Compacted { id, object, losses } = match once::key(&head.headers)? {
         None => compacted(app.engine.identity()).await?,
         Some(key) => {
             let first = match once::claim(&app, &scope, "POST /v1/responses/compact", key, &body).await? {
@@ -69,11 +69,12 @@ pub(super) async fn compact(
             }
         }
     };
-    Ok(with_losses(answer::json(object), losses_header(&losses)))
+    Ok(TurnHead::named(&id).with_losses(&losses).on(answer::json(object)))
 }
 
 /// What the caller gets.
 struct Compacted {
+    id: String,
     object: Bytes,
     losses: Vec<Loss>,
 }
@@ -151,6 +152,7 @@ async fn sum_up(
             kept: false,
             memory: None,
             losses: kept.losses.clone(),
+            announcement: None,
         },
         tooling: None,
         call_ids: false,
@@ -165,7 +167,7 @@ async fn sum_up(
     let summary = Summary { text, model: model.to_owned(), created_at };
     let sealed = summary.seal(&*app.seal, &seal_context);
     let object = object(&identity.response_id, created_at, &kept, &ids.make(IdKind::Compaction), &sealed, usage);
-    Ok(Compacted { object: object.into(), losses })
+    Ok(Compacted { id: identity.response_id, object: object.into(), losses })
 }
 
 /// The rules: a model, and something to compact.

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use amalgam_core::Scope;
+use amalgam_engine::Announcement;
 use axum::{
     Extension,
     extract::{Request, State},
     response::Response,
 };
 use http::{HeaderMap, HeaderName};
+use tokio::time::Instant;
 
 use super::{
-    deliver::deliver,
+    deliver::{Beginning, deliver, event_stream, opening},
+    head::{First, TurnHead, begun_or_due},
     once,
     turn::{Order, begin},
 };
@@ -31,10 +34,25 @@ pub(super) async fn create(
         // In a box: few requests have a key, and the others need no room for it.
         return Box::pin(once::create(&app, &scope, key, strict, body)).await;
     }
-    let mut order = Order { strict, ..Order::new(app.engine.identity()) };
-    let begun = begin(&app, &scope, &body, &mut order).await?;
-    drop(body);
-    deliver(&app, &scope, begun).await
+    let began = Instant::now();
+    let (announcement, announced) = Announcement::new(strict);
+    let (working, whose) = (Arc::clone(&app), scope.clone());
+    // On the heap: a stream whose model is silent takes it along.
+    let mut beginning: Beginning = Box::pin(async move {
+        let identity = working.engine.identity();
+        let mut order = Order { strict, announcement: Some(announcement), ..Order::new(identity) };
+        begin(&working, &whose, &body, &mut order).await
+    });
+    match begun_or_due(&app.engine, began, announced, &mut beginning).await {
+        First::Begun(begun) => {
+            drop(beginning);
+            deliver(&app, &scope, begun?).await
+        }
+        First::Due(announced) => {
+            let head = TurnHead::named(&announced.identity.response_id);
+            Ok(head.on(event_stream(opening(&app, announced, beginning))))
+        }
+    }
 }
 
 pub(super) fn is_strict(headers: &HeaderMap) -> bool {

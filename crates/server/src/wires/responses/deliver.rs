@@ -7,10 +7,10 @@ use std::{
 };
 
 use amalgam_core::{
-    Delivery, Fault, Loss, Scope,
+    BoxFuture, Delivery, Fault, Scope,
     store::{EventTail, StoredResponse},
 };
-use amalgam_engine::look;
+use amalgam_engine::{Announced, Opening, Run, look};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -19,6 +19,7 @@ use http::{HeaderName, HeaderValue, header};
 use super::{
     error,
     gather::no_such_response,
+    head::TurnHead,
     turn::{Begun, Running},
 };
 use crate::{
@@ -26,32 +27,47 @@ use crate::{
     wires::{WireError, answer},
 };
 
-const LOSSES: HeaderName = HeaderName::from_static("amalgam-losses");
-
-/// The most bytes of losses that a header tells; the log has the whole list.
-const LOSSES_BYTES: usize = 4096;
-
 /// Delivers a turn to the caller that began it; leaving ends one that runs in the foreground.
 pub(super) async fn deliver(app: &App, scope: &Scope, begun: Begun) -> Result<Response, WireError> {
     match begun {
         Begun::Running(running) => {
             let Running { run, delivery, .. } = running;
-            let losses = losses_header(run.losses());
+            let head = TurnHead::of(&run);
             let response = match delivery {
                 Delivery::Whole => answer::json(run.finish(error::object_in_stream).await?),
                 Delivery::Stream => event_stream(run.into_frames(error::object_in_stream)),
             };
-            Ok(with_losses(response, losses))
+            Ok(head.on(response))
         }
-        Begun::Queued { response, delivery: Delivery::Whole } => Ok(answer::json(response.object())),
+        Begun::Queued { response, delivery: Delivery::Whole } => {
+            Ok(TurnHead::named(&response.id).on(answer::json(response.object())))
+        }
         Begun::Queued { response, delivery: Delivery::Stream } => followed(app, scope, &response.id).await,
     }
+}
+
+/// A turn that is being begun.
+pub(super) type Beginning = BoxFuture<'static, Result<Begun, Fault>>;
+
+/// The stream of a turn whose head is due before any model has accepted.
+pub(super) fn opening(
+    app: &App,
+    announced: Announced,
+    beginning: Beginning,
+) -> Opening<BoxFuture<'static, Result<Box<Run>, Fault>>> {
+    let beginning = async move {
+        match beginning.await? {
+            Begun::Running(running) => Ok(running.run),
+            Begun::Queued { .. } => Err(Fault::internal("a turn that streams was put into the queue")),
+        }
+    };
+    Opening::new(&app.engine, announced, Box::pin(beginning), error::object_in_stream)
 }
 
 /// Delivers a turn that goes on when its caller leaves.
 pub(super) async fn deliver_detached(app: &App, scope: &Scope, running: Running) -> Result<Response, WireError> {
     let Running { run, delivery, .. } = running;
-    let losses = losses_header(run.losses());
+    let head = TurnHead::of(&run);
     let id = run.response_id().to_owned();
     let answered = app.engine.detach(run, error::object_in_stream);
     let response = match delivery {
@@ -61,13 +77,13 @@ pub(super) async fn deliver_detached(app: &App, scope: &Scope, running: Running)
         }
         Delivery::Stream => followed(app, scope, &id).await?,
     };
-    Ok(with_losses(response, losses))
+    Ok(head.on(response))
 }
 
 /// The stream of a response that runs, or ran, elsewhere: from its beginning.
 pub(super) async fn followed(app: &App, scope: &Scope, id: &str) -> Result<Response, WireError> {
     let tail = look(&*app.store, scope, id, None).await?.ok_or_else(|| no_such_response(id))?;
-    Ok(follow_from(app, scope, tail, None))
+    Ok(TurnHead::named(id).on(follow_from(app, scope, tail, None)))
 }
 
 /// The stream of a response behind a sequence number.
@@ -79,7 +95,7 @@ pub(super) fn follow_from(app: &App, scope: &Scope, tail: EventTail, after: Opti
 pub(super) async fn told(app: &App, scope: &Scope, response: &StoredResponse) -> Result<Response, WireError> {
     match response.streamed {
         true => followed(app, scope, &response.id).await,
-        false => Ok(answer::json(response.object())),
+        false => Ok(TurnHead::named(&response.id).on(answer::json(response.object()))),
     }
 }
 
@@ -92,23 +108,6 @@ pub(in crate::wires) fn event_stream(frames: impl Stream<Item = Bytes> + Send + 
     // Proxies that gather a body before they pass it on would hold the events back.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
-}
-
-pub(super) fn with_losses(mut response: Response, losses: Option<HeaderValue>) -> Response {
-    if let Some(losses) = losses {
-        response.headers_mut().insert(LOSSES, losses);
-    }
-    response
-}
-
-pub(super) fn losses_header(losses: &[Loss]) -> Option<HeaderValue> {
-    if losses.is_empty() {
-        return None;
-    }
-    let told = losses.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    let plain: String =
-        told.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).take(LOSSES_BYTES).collect();
-    HeaderValue::try_from(plain).ok()
 }
 
 struct FramesBody<S>(S);

@@ -13,7 +13,7 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, FaultKind, Scope,
     store::{Answer, Claim, Keyed},
 };
-use amalgam_engine::{Frames, Identity, InHand};
+use amalgam_engine::{Announcement, Identity, InHand};
 use amalgam_protocol::Raw;
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -21,11 +21,15 @@ use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use super::{
-    deliver::{deliver, deliver_detached, event_stream, losses_header, told, with_losses},
+    deliver::{Beginning, deliver, deliver_detached, event_stream, followed, opening, told},
     error,
+    head::{First as Head, TurnHead, begun_or_due},
     retrieve::RESPONSE,
     turn::{Begun, Order, Running, begin},
 };
@@ -160,7 +164,7 @@ pub(in crate::wires) async fn claim(
     let identity = app.engine.identity();
     // A caller that leaves while it claims never hears that it was the first: without this the claim is given back.
     let in_hand = app.engine.in_hand(&identity.response_id);
-    let deadline = tokio::time::Instant::now() + app.engine.turn_deadline();
+    let deadline = Instant::now() + app.engine.turn_deadline();
     loop {
         let (process, now_ms) = (app.engine.process(), app.clock.now_ms());
         let claim = app.store.claim(scope, &keyed, hash, &identity.response_id, process, now_ms).await?;
@@ -185,7 +189,7 @@ pub(in crate::wires) async fn claim(
                     return Ok(Standing::Told(replayed(told(app, scope, &response).await?)));
                 }
                 let _ = tokio::time::timeout(LOOK_AGAIN, changed).await;
-                if tokio::time::Instant::now() >= deadline {
+                if Instant::now() >= deadline {
                     return Err(
                         Fault::new(FaultKind::Deadline, "The first request with this key is not done yet.").into()
                     );
@@ -207,22 +211,68 @@ async fn run(
     let (answered, answer) = oneshot::channel();
     let (working, scope) = (Arc::clone(app), scope.clone());
     app.engine.outlive(async move {
-        // Nobody listens when the caller has left.
-        let _ = answered.send(work(&working, &scope, claimed, identity, strict, body).await);
+        work(&working, &scope, claimed, identity, strict, body, answered).await;
     });
     answer.await.map_err(|_| Fault::internal("work under a key ended without an answer"))?
 }
 
+/// Nobody listens at `answered` when the caller has left.
 async fn work(
     app: &Arc<App>,
     scope: &Scope,
-    mut claimed: Claimed,
+    claimed: Claimed,
     identity: Identity,
     strict: bool,
     body: Bytes,
+    answered: oneshot::Sender<Result<Response, WireError>>,
+) {
+    let began = Instant::now();
+    let (announcement, announced) = Announcement::new(strict);
+    let (working, whose, keyed) = (Arc::clone(app), scope.clone(), claimed.keyed.clone());
+    let mut beginning: Beginning = Box::pin(async move {
+        let mut order = Order { strict, keyed, announcement: Some(announcement), ..Order::new(identity) };
+        begin(&working, &whose, &body, &mut order).await
+    });
+    match begun_or_due(&app.engine, began, announced, &mut beginning).await {
+        Head::Begun(begun) => {
+            drop(beginning);
+            let _ = answered.send(answer(app, scope, claimed, begun).await);
+        }
+        Head::Due(announced) if announced.kept => {
+            let _ = answered.send(followed(app, scope, &announced.identity.response_id).await);
+            go_on(app, claimed, beginning).await;
+        }
+        Head::Due(announced) => {
+            let head = TurnHead::named(&announced.identity.response_id);
+            let (sender, receiver) = mpsc::channel(1);
+            let _ = answered.send(Ok(head.on(event_stream(Passing(receiver)))));
+            let frames = opening(app, announced, beginning);
+            stream_out(frames, |frames| frames.output().is_some(), sender, claimed).await;
+        }
+    }
+}
+
+/// Runs a turn whose caller follows it through the store.
+async fn go_on(app: &App, mut claimed: Claimed, beginning: Beginning) {
+    match beginning.await {
+        Err(fault) => claimed.refuse(&fault).await,
+        Ok(begun) => {
+            // Its end settles the claim.
+            claimed.keyed = None;
+            if let Begun::Running(running) = begun {
+                drop(app.engine.detach(running.run, error::object_in_stream));
+            }
+        }
+    }
+}
+
+async fn answer(
+    app: &Arc<App>,
+    scope: &Scope,
+    mut claimed: Claimed,
+    begun: Result<Begun, Fault>,
 ) -> Result<Response, WireError> {
-    let mut order = Order { strict, keyed: claimed.keyed.clone(), ..Order::new(identity) };
-    match begin(app, scope, &body, &mut order).await {
+    match begun {
         Err(fault) => {
             claimed.refuse(&fault).await;
             Err(fault.into())
@@ -242,7 +292,7 @@ async fn work(
 
 /// Answers with a response that is not kept: its answer is, for as long as the key.
 async fn remembered(app: &App, running: Running, mut claimed: Claimed) -> Result<Response, WireError> {
-    let losses = losses_header(running.run.losses());
+    let head = TurnHead::of(&running.run);
     let response = match running.delivery {
         Delivery::Whole => match running.run.finish(error::object_in_stream).await {
             Ok(body) => {
@@ -259,15 +309,20 @@ async fn remembered(app: &App, running: Running, mut claimed: Claimed) -> Result
             // A caller that reads slowly makes the turn wait; one that has left does not.
             let (sender, receiver) = mpsc::channel(1);
             let frames = running.run.into_frames(error::object_in_stream);
-            app.engine.outlive(stream_out(frames, sender, claimed));
+            app.engine.outlive(stream_out(frames, |frames| frames.output().is_some(), sender, claimed));
             event_stream(Passing(receiver))
         }
     };
-    Ok(with_losses(response, losses))
+    Ok(head.on(response))
 }
 
-/// Drives a stream to its end and keeps what it said for the next caller.
-async fn stream_out(mut frames: Frames, caller: mpsc::Sender<Bytes>, mut claimed: Claimed) {
+/// Drives a stream to its end and keeps what it said for the next caller, if it has ended well.
+async fn stream_out<S: Stream<Item = Bytes> + Unpin>(
+    mut frames: S,
+    has_ended_well: fn(&S) -> bool,
+    caller: mpsc::Sender<Bytes>,
+    mut claimed: Claimed,
+) {
     let mut said = Vec::new();
     while let Some(piece) = frames.next().await {
         if said.len() <= ANSWER_BYTES {
@@ -275,7 +330,7 @@ async fn stream_out(mut frames: Frames, caller: mpsc::Sender<Bytes>, mut claimed
         }
         let _ = caller.send(piece).await;
     }
-    match frames.output().is_some() && said.len() <= ANSWER_BYTES {
+    match has_ended_well(&frames) && said.len() <= ANSWER_BYTES {
         true => {
             let content_type = "text/event-stream; charset=utf-8".to_owned();
             claimed.answer(Answer::Body { status: 200, content_type, body: said.into() }).await;
@@ -301,7 +356,9 @@ async fn replay(
             let response = response.ok_or_else(|| missing(RESPONSE, response_id))?;
             match !response.streamed && asks_for_stream(body) {
                 // Events are kept for less long than keys: what is left is the beginning and the end.
-                true => event_stream(stream::iter([Bytes::from(response.all_words())])),
+                true => {
+                    TurnHead::named(response_id).on(event_stream(stream::iter([Bytes::from(response.all_words())])))
+                }
                 false => told(app, scope, &response).await?,
             }
         }
@@ -311,7 +368,10 @@ async fn replay(
             if let Ok(content_type) = HeaderValue::try_from(content_type) {
                 response.headers_mut().insert(header::CONTENT_TYPE, content_type);
             }
-            response
+            match status < 300 {
+                true => TurnHead::named(response_id).on(response),
+                false => response,
+            }
         }
     };
     Ok(replayed(response))

@@ -1,6 +1,6 @@
 //! `GET` and `DELETE /v1/responses/{id}`, `POST /v1/responses/{id}/cancel`
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Fault, FaultKind, Scope, file_search::Results, store::Cancelled};
 use axum::{
@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::resume::resume;
+use super::{head::TurnHead, resume::resume};
 use crate::{
     app::App,
     layers,
@@ -18,6 +18,9 @@ use crate::{
         query::{Query, id_of, missing},
     },
 };
+
+/// How long a cancellation waits for its turn to write down what it has said.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a missing response is called.
 pub(super) const RESPONSE: &str = "Response";
@@ -40,7 +43,7 @@ pub(super) async fn retrieve(
         Results::Shown => response.with_results(),
         Results::Hidden => response,
     };
-    Ok(answer::json(response.object()))
+    Ok(TurnHead::named(&id).on(answer::json(response.object())))
 }
 
 /// Forgets a response.
@@ -74,13 +77,20 @@ pub(super) async fn cancel(
 
 async fn end(app: &App, scope: &Scope, id: Result<Path<String>, PathRejection>) -> Result<Response, WireError> {
     let id = id_of(RESPONSE, id)?;
+    // A turn that runs here ends by itself, with what it has said; the store ends those that wait or run elsewhere.
+    if let Some(response) = app.store.response(scope, &id).await?
+        && response.background
+        && !response.status.status.is_final()
+    {
+        app.engine.cancel_and_wait(&id, PATIENCE).await;
+    }
     let now_ms = app.clock.now_ms();
     let cancelled = app.store.cancel_response(scope, &id, now_ms).await?;
     match cancelled.ok_or_else(|| missing(RESPONSE, &id))? {
         Cancelled::Ended(response) if response.background => {
             // Other processes hear of it through the store.
             app.engine.cancel(&id);
-            Ok(answer::json(response.object()))
+            Ok(TurnHead::named(&id).on(answer::json(response.object())))
         }
         Cancelled::Ended(_) | Cancelled::Foreground => Err(foreground().into()),
     }

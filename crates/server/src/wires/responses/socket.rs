@@ -12,17 +12,19 @@ mod message;
 
 use std::{
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use amalgam_core::{Fault, FaultKind, Scope, array_of};
+use amalgam_engine::{Announcement, Opening};
 use amalgam_protocol::DONE;
 use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use futures_core::Stream;
 use futures_util::StreamExt;
 use http::Version;
 use http_body::Body as _;
@@ -41,7 +43,8 @@ use self::message::{Create, Lane, events, in_lane, refusal};
 use super::{
     create::is_strict,
     error,
-    turn::{Begun, Order, Running, begin},
+    head::{First, begun_or_due},
+    turn::{Begun, Order, begin},
 };
 use crate::{
     app::App,
@@ -204,53 +207,85 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn turn(&mut self, create: Create, lane: &Lane) -> Result<Turn, Over> {
         let Self { app, asked, strict, line, memory, alarm, .. } = self;
         let depth = app.limits.json_depth;
-        let begun = {
-            let beginning = async {
-                let scope = admitted(app, asked).await?;
-                let mut order = Order {
-                    strict: *strict,
-                    memory: Some(&*memory),
-                    generate: create.generate,
-                    ..Order::new(app.engine.identity())
-                };
-                begin(app, &scope, &create.body, &mut order).await
+        let identity = app.engine.identity();
+        let id = identity.response_id.clone();
+        let (announcement, announced) = Announcement::new(*strict);
+        let unkept = OnceLock::new();
+        let beginning = async {
+            let scope = admitted(app, asked).await?;
+            let mut order = Order {
+                strict: *strict,
+                memory: Some(&*memory),
+                generate: create.generate,
+                announcement: Some(announcement),
+                ..Order::new(identity)
             };
-            let mut beginning = pin!(beginning);
-            loop {
-                select! {
-                    begun = &mut beginning => break begun,
-                    heard = listen(line, alarm) => put_off(line, alarm, heard, depth).await?,
+            match begin(app, &scope, &create.body, &mut order).await? {
+                Begun::Running(running) => {
+                    // A turn begins once.
+                    let _ = unkept.set(running.unkept);
+                    Ok(running.run)
                 }
+                Begun::Queued { .. } => Err(Fault::internal("a turn of a socket was queued")),
             }
         };
-        let Running { run, unkept, .. } = match begun {
-            Ok(Begun::Running(running)) => running,
-            Ok(Begun::Queued { .. }) => return Ok(Turn::Refused(Fault::internal("a turn of a socket was queued"))),
-            Err(fault) => return Ok(Turn::Refused(fault)),
-        };
-        let Create { previous, body, .. } = create;
-        drop(body);
-        let id = run.response_id().to_owned();
-        let mut frames = run.into_frames(error::object_in_stream);
-        loop {
-            select! {
-                chunk = frames.next() => {
-                    let Some(chunk) = chunk else { break };
-                    events(&chunk).for_each(|event| line.say(&in_lane(event, lane)));
-                    line.flush().await.map_err(|_| Over::Left)?;
-                    // Whoever has seen the last event may ask for the next response: from here on nothing is put off.
-                    if chunk.ends_with(DONE) {
-                        break;
+        let output = {
+            let mut beginning = pin!(beginning);
+            let first = {
+                let mut first = pin!(begun_or_due(&app.engine, Instant::now(), announced, &mut beginning));
+                loop {
+                    select! {
+                        first = &mut first => break first,
+                        heard = listen(line, alarm) => put_off(line, alarm, heard, depth).await?,
                     }
                 }
-                heard = listen(line, alarm) => put_off(line, alarm, heard, depth).await?,
+            };
+            match first {
+                First::Begun(Err(fault)) => return Ok(Turn::Refused(fault)),
+                First::Begun(Ok(run)) => {
+                    let mut frames = run.into_frames(error::object_in_stream);
+                    pass_on(line, alarm, lane, depth, &mut frames).await?;
+                    frames.output()
+                }
+                First::Due(announced) => {
+                    let mut frames = Opening::new(&app.engine, announced, beginning, error::object_in_stream);
+                    pass_on(line, alarm, lane, depth, &mut frames).await?;
+                    frames.output()
+                }
             }
-        }
-        let Some(output) = frames.output() else { return Ok(Turn::Failed) };
-        if let Some(unkept) = unkept {
-            memory.remember(id, previous.as_deref(), *unkept, array_of(&output));
+        };
+        let Some(output) = output else { return Ok(Turn::Failed) };
+        if let Some(Some(unkept)) = unkept.into_inner() {
+            memory.remember(id, create.previous.as_deref(), *unkept, array_of(&output));
         }
         Ok(Turn::Ended)
+    }
+}
+
+/// Sends the events of a response, with an ear to the client.
+async fn pass_on<S>(
+    line: &mut Line<S>,
+    alarm: &mut Pin<Box<Sleep>>,
+    lane: &Lane,
+    depth: usize,
+    frames: &mut (impl Stream<Item = Bytes> + Unpin),
+) -> Result<(), Over>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        select! {
+            chunk = frames.next() => {
+                let Some(chunk) = chunk else { return Ok(()) };
+                events(&chunk).for_each(|event| line.say(&in_lane(event, lane)));
+                line.flush().await.map_err(|_| Over::Left)?;
+                // Whoever has seen the last event may ask for the next response: from here on nothing is put off.
+                if chunk.ends_with(DONE) {
+                    return Ok(());
+                }
+            }
+            heard = listen(line, alarm) => put_off(line, alarm, heard, depth).await?,
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use amalgam_core::{
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
 };
-use amalgam_engine::{AnswerFormat, Ask, Identity, Keep, Question, Run, Thread};
-use amalgam_protocol::{CreateResponse, Ends, Input, Json, Raw, Settings, Status, TextFormat};
+use amalgam_engine::{Announcement, AnswerFormat, Ask, Identity, Keep, Question, Run, Thread};
+use amalgam_protocol::{CreateResponse, Ends, Input, Json, Provenance, Raw, Settings, Status, TextFormat};
 use bytes::Bytes;
 
 use super::{
@@ -44,6 +44,8 @@ pub(in crate::wires) struct Order<'a> {
     pub(super) generate: bool,
     /// What another door has settled about it.
     pub(super) settled: Option<Box<Settled>>,
+    /// Told when the caller of a stream may be shown its head.
+    pub(super) announcement: Option<Announcement>,
 }
 
 /// What a door that is not this one settles about a turn before it begins.
@@ -88,12 +90,26 @@ pub(in crate::wires) enum Offered {
 impl<'a> Order<'a> {
     /// A turn that begins now.
     pub(in crate::wires) fn new(identity: Identity) -> Self {
-        Self { identity, strict: false, keyed: None, memory: None, waited: None, generate: true, settled: None }
+        Self {
+            identity,
+            strict: false,
+            keyed: None,
+            memory: None,
+            waited: None,
+            generate: true,
+            settled: None,
+            announcement: None,
+        }
     }
 
     /// The same on terms of another door.
     pub(in crate::wires) fn settled(identity: Identity, settled: Settled) -> Self {
         Self { settled: Some(Box::new(settled)), ..Self::new(identity) }
+    }
+
+    /// The same, announced as soon as the caller of a stream may be shown its head.
+    pub(in crate::wires) fn announced(self, announcement: Option<Announcement>) -> Self {
+        Self { announcement, ..self }
     }
 }
 
@@ -333,6 +349,7 @@ async fn run(
             kept,
             memory: prior.memory.as_ref(),
             losses,
+            announcement: order.announcement.as_ref(),
         },
         tooling,
         call_ids: settled.is_some_and(|settled| settled.thread.is_some()),
@@ -423,6 +440,7 @@ async fn enqueue(
             error: None,
             incomplete_reason: None,
             usage: None,
+            provenance: Provenance::default(),
         },
         created_at_ms,
         settings: begin.settings.clone(),

@@ -37,6 +37,7 @@ pub(super) struct Told<'a> {
     pub(super) usage: Option<String>,
     pub(super) output: Option<&'a str>,
     pub(super) upstream: Option<String>,
+    pub(super) provenance: Option<String>,
 }
 
 impl<'a> Told<'a> {
@@ -50,6 +51,7 @@ impl<'a> Told<'a> {
             usage: end.told.usage.as_ref().map(|usage| text_of(&rows::usage_json(usage)).to_owned()),
             output: Some(text_of(&end.output)),
             upstream: end.upstream.as_ref().map(|upstream| text_of(&upstream.to_json()).to_owned()),
+            provenance: Some(text_of(&end.told.provenance.to_json()).to_owned()),
         }
     }
 }
@@ -105,7 +107,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
         .zip(&processes)
         .map(|(job, process)| (job.write.end.is_none() && !job.is_queued()).then_some(process.as_slice()))
         .collect();
-    let params: [Param<'_>; 22] = [
+    let params: [Param<'_>; 23] = [
         &keys.tenants,
         &keys.users,
         &keys.stems,
@@ -128,6 +130,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
         &column(&begun, |(_, begin)| text_of(&begin.input)),
         &column(&told, |told| told.output),
         &column(&told, |told| told.upstream.as_deref()),
+        &column(&told, |told| told.provenance.as_deref()),
     ];
     client.query(statement, &params).await
 }

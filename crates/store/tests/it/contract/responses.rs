@@ -3,7 +3,7 @@
 use amalgam_core::store::{
     Base, Begin, Cancelled, Ending, Retention, StoredResponse, ToldStatus, Transcript, TurnWrite, Written,
 };
-use amalgam_protocol::{ErrorObject, Json, Status, Usage};
+use amalgam_protocol::{ErrorObject, Json, Provenance, Status, Usage};
 use bytes::Bytes;
 
 use crate::given::*;
@@ -30,6 +30,7 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
                 total_tokens: Some(17),
                 estimated: true,
             }),
+            provenance: Provenance { model: Some("up/\"m\"".into()), losses: vec!["top_k: unknown".into()] },
         },
         output: turn.output.clone(),
         upstream: None,
@@ -369,28 +370,33 @@ pub(crate) async fn a_request_whose_beginning_is_missing_says_so(store: Engine) 
     assert_eq!(requests_of(&store, &another).await, whole("else", NOW));
 }
 
-pub(crate) async fn calls_of_a_turn_that_was_ended_from_outside_are_kept_once(store: Engine) {
+pub(crate) async fn calls_and_words_of_a_turn_that_was_cancelled_from_outside_are_kept_once(store: Engine) {
     let turn = Turn::new("hi");
     keep(&store, &anna(), turn.beginning(turn.queued())).await;
     keep(&store, &anna(), turn.starting()).await;
     let late = |number| std::sync::Arc::new(TurnWrite { transcripts: vec![call(number)], ..turn.ending() });
-    store.add_calls(&anna(), late(0)).await.unwrap();
+    store.add_unfinished(&anna(), late(0)).await.unwrap();
     assert_eq!(requests_of(&store, &turn).await, [], "it has not ended");
 
     store.cancel_response(&anna(), &turn.id, NOW).await.unwrap().unwrap();
-    let cancelled = store.response(&anna(), &turn.id).await.unwrap();
+    let cancelled = store.response(&anna(), &turn.id).await.unwrap().unwrap();
     assert_eq!(store.write(&anna(), late(0)).await.unwrap(), Written::Lost);
     for stranger in strangers() {
-        store.add_calls(&stranger, late(0)).await.unwrap();
+        store.add_unfinished(&stranger, late(0)).await.unwrap();
     }
     assert_eq!(requests_of(&store, &turn).await, []);
-    store.add_calls(&anna(), late(0)).await.unwrap();
-    store.add_calls(&anna(), late(0)).await.unwrap();
-    store.add_calls(&anna(), late(1)).await.unwrap();
+    assert_eq!(store.response(&anna(), &turn.id).await.unwrap().unwrap(), cancelled);
+    store.add_unfinished(&anna(), late(0)).await.unwrap();
+    store.add_unfinished(&anna(), late(0)).await.unwrap();
+    store.add_unfinished(&anna(), late(1)).await.unwrap();
     assert_eq!(requests_of(&store, &turn).await, [call(0)]);
-    assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), cancelled, "nothing else has changed");
+    // right A4: what had been said stays with the response.
+    let told = told(Status::Completed);
+    let status = ToldStatus { usage: told.usage, provenance: told.provenance, ..cancelled.status.clone() };
+    let completed = StoredResponse { status, output: turn.output.clone(), ..cancelled };
+    assert_eq!(store.response(&anna(), &turn.id).await.unwrap().unwrap(), completed);
 
     assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
-    store.add_calls(&anna(), late(0)).await.unwrap();
+    store.add_unfinished(&anna(), late(0)).await.unwrap();
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), None);
 }

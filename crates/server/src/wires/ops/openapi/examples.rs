@@ -122,6 +122,7 @@ fn response() -> Value {
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": 9,
         },
+        "amalgam": {"model": "demo/demo", "losses": []},
     });
     let settings = json!({
         "background": false,

@@ -179,6 +179,17 @@ pub(super) fn headers() -> Value {
             "description": "The id of the request: the caller's, or one made here.",
             "schema": {"type": "string"},
         },
+        "ResponseId": {
+            "description": "The server's own id of the response, on every route that runs a turn.",
+            "schema": {"type": "string"},
+            "example": "resp_AM-1760000000000-k3v9x2m7q1w8e5r4t6y0u2i4",
+        },
+        "Model": {
+            "description": "`upstream/model` of the model that answers. Absent where no model had accepted when the head was \
+                sent: the last event tells it in `amalgam.model`.",
+            "schema": {"type": "string"},
+            "example": "openai/gpt-4o-mini",
+        },
         "Losses": {
             "description": "What the upstream does not see as it was sent: `field: reason`, joined with `; `. Absent \
                 when everything was carried over.",

@@ -13,9 +13,12 @@ pub(crate) fn create_response() -> Value {
         "200": {
             "description": "The response; with `stream: true` its events. Each event is one frame: a line `event:` with \
                 the name, a line `data:` with the JSON object, an empty line. The last frame is `data: [DONE]`. \
+                A stream begins a second after its request at the latest, whether or not a model has accepted by then. \
                 A failure after the first byte is told by the events `error` and `response.failed`.",
             "headers": {
                 "x-request-id": header("RequestId"),
+                "amalgam-response-id": header("ResponseId"),
+                "amalgam-model": header("Model"),
                 "amalgam-losses": header("Losses"),
             },
             "content": {
@@ -48,6 +51,7 @@ pub(crate) fn compact_response() -> Value {
                 them one item that holds a sealed summary. Send all of it as the `input` of the next request, to any model.",
             "headers": {
                 "x-request-id": header("RequestId"),
+                "amalgam-response-id": header("ResponseId"),
                 "amalgam-losses": header("Losses"),
             },
             "content": {"application/json": {"schema": reference("CompactedResponse")}},

@@ -5,7 +5,22 @@ use serde_json::{Map, Value, json};
 use super::{Schemas, list_of, object, reference, text};
 
 pub(super) fn schemas() -> Schemas {
-    vec![("Response", response()), ("Usage", usage())]
+    vec![("Response", response()), ("Usage", usage()), ("Provenance", provenance())]
+}
+
+fn provenance() -> Value {
+    object(
+        "Which model answered, and what of the request it did not see. Not a part of the Responses API.",
+        &["model", "losses"],
+        json!({
+            "model": {"type": ["string", "null"], "description": "`upstream/model`; null until a model has accepted."},
+            "losses": {
+                "type": "array",
+                "description": "`field: reason`, one text per loss.",
+                "items": {"type": "string"},
+            },
+        }),
+    )
 }
 
 fn response() -> Value {
@@ -40,6 +55,7 @@ fn outcome() -> Value {
         },
         "output": list_of("OutputItem"),
         "usage": {"description": "Null until the end.", "anyOf": [reference("Usage"), {"type": "null"}]},
+        "amalgam": reference("Provenance"),
     })
 }
 
