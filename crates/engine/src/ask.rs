@@ -246,12 +246,9 @@ fn all_losses(ask: &Question<'_>, prepared: &Prepared) -> Vec<Loss> {
     losses.into_list()
 }
 
+/// Strict mode: a loss of the translation is a fault of the request.
 fn refuse_losses(ask: &Question<'_>, prepared: &Prepared) -> Result<(), Fault> {
-    refuse(&all_losses(ask, prepared))
-}
-
-/// Strict mode: a loss is a fault, whenever it shows up.
-pub(crate) fn refuse(losses: &[Loss]) -> Result<(), Fault> {
+    let losses = all_losses(ask, prepared);
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
     Err(Fault::invalid(

@@ -2,9 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use amalgam_core::{AnswerCheck, Fault, FaultKind, Loss};
+use amalgam_core::{AnswerCheck, Fault, Loss};
 use amalgam_protocol::{Content, Item, ItemKind, Json, Raw, Shape, Status};
-use tracing::warn;
 
 use crate::run::Run;
 
@@ -48,22 +47,9 @@ impl Run {
         }
         let complaint = final_text(self.emitter.output()).and_then(|text| format.complaint(&text));
         match complaint {
-            Some(complaint) => self.tell_broken_format(Loss::new("text.format", complaint)),
+            Some(complaint) => self.lose(Loss::new("text.format", complaint)),
             None => Ok(()),
         }
-    }
-
-    fn tell_broken_format(&mut self, loss: Loss) -> Result<(), Fault> {
-        warn!(response.id = self.emitter.response_id(), upstream = self.upstream, "{loss}");
-        if self.format_is_strict {
-            return Err(Fault::new(
-                FaultKind::UpstreamBroken,
-                format!("Strict mode: not everything was kept: {loss}."),
-            ));
-        }
-        self.losses.push(loss);
-        self.calling.accepted(&self.losses);
-        Ok(())
     }
 }
 

@@ -103,8 +103,6 @@ pub struct Run {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed: Allowed,
     pub(crate) format: Option<AnswerFormat>,
-    /// Whether an answer that breaks its format fails the turn.
-    pub(crate) format_is_strict: bool,
     /// Calls of the answer that comes in, where the caller wants one at a time.
     pub(crate) alone: Option<u32>,
     /// Held until the turn is over.
@@ -299,7 +297,6 @@ impl Engine {
             clock,
             allowed,
             format: ask.format,
-            format_is_strict: ask.question.strict,
             alone,
             place,
             losses,
@@ -469,7 +466,8 @@ impl Run {
     pub(crate) fn lose(&mut self, loss: Loss) -> Result<(), Fault> {
         warn!(response.id = self.emitter.response_id(), upstream = self.upstream, "{loss}");
         if self.strict {
-            return ask::refuse(&[loss]);
+            let message = format!("Strict mode: the upstream did not do what it was asked for: {loss}.");
+            return Err(Fault::new(FaultKind::UpstreamBroken, message));
         }
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
