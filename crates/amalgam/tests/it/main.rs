@@ -13,6 +13,7 @@ mod command_line;
 mod compact;
 mod config;
 mod connections;
+mod constrained_calls;
 mod conversations;
 mod deaths;
 mod default_model;

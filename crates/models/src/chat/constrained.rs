@@ -1,8 +1,8 @@
 //! Tools for models that have none: the tool list becomes a JSON schema for the answer, and the answer becomes calls.
 //!
 //! Under the schema the model writes `{"calls": [{"tool": …, "arguments": …}]}` or `{"answer": …}`. A model that writes
-//! something else has answered in prose, and that is passed on as text. An answer that is a string is passed on while
-//! it is being written.
+//! something else has answered in prose, and that is passed on as text. Prose, and an answer that is a string, are passed
+//! on while they are being written. The form itself is never shown: calls that are cut, empty or not allowed are dropped.
 
 use amalgam_core::{Choice, ModelEvent, Toolset};
 use amalgam_protocol::{JsonStr, Literal, Raw, Shape, TextFormat, Writer};
@@ -11,6 +11,9 @@ use super::calls::Calls;
 
 /// Tells the decoder that the answer was asked for by our schema.
 pub(super) const NOTE: &str = "constrained";
+
+/// Tells the decoder that no call is allowed, in a conversation with calls that a model may go on to imitate.
+pub(super) const NOTE_WITHOUT_CALLS: &str = "constrained without calls";
 
 /// What the model is told about its tools.
 pub(super) fn preamble(toolset: &Toolset<'_>, format: &TextFormat<'_>) -> String {
@@ -157,11 +160,12 @@ fn relocate(writer: &mut Writer, schema: Raw<'_>, root: &str) {
 }
 
 /// Reads the text of an answer by our schema.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AnswerReader {
     /// What has come and was not passed on.
     text: String,
     state: State,
+    allows_calls: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -173,16 +177,33 @@ enum State {
     Answering,
     /// The string has ended; what follows closes the object.
     Answered,
+    /// The model writes something else, which is passed on as it comes.
+    Prose,
 }
 
 impl AnswerReader {
+    /// The reader that a request's note asks for, if any.
+    pub(super) fn of_note(note: Option<&str>) -> Option<Self> {
+        let allows_calls = match note? {
+            NOTE => true,
+            NOTE_WITHOUT_CALLS => false,
+            _ => return None,
+        };
+        Some(Self { text: String::new(), state: State::Unknown, allows_calls })
+    }
+
     /// Takes a piece of the text. What is certain to be the answer's text is passed on.
     pub(super) fn push(&mut self, piece: &str, events: &mut Vec<ModelEvent>) {
-        if self.state == State::Answered {
-            return;
+        match self.state {
+            State::Answered => return,
+            State::Prose => return say(piece, events),
+            State::Unknown | State::Answering => self.text.push_str(piece),
         }
-        self.text.push_str(piece);
         if self.state == State::Unknown {
+            if is_prose(&self.text) {
+                self.state = State::Prose;
+                return say(&std::mem::take(&mut self.text), events);
+            }
             let Some(start) = answer_start(&self.text) else { return };
             self.text.drain(..start);
             self.state = State::Answering;
@@ -197,15 +218,26 @@ impl AnswerReader {
         }
     }
 
-    /// The answer is over: gives the calls or the text that it holds and that were not passed on.
-    pub(super) fn conclude(&mut self, calls: &mut Calls, events: &mut Vec<ModelEvent>) {
+    /// The answer is over: gives the calls or the text that it holds and that were not passed on. Whether it ends before its
+    /// own end.
+    pub(super) fn conclude(&mut self, calls: &mut Calls, events: &mut Vec<ModelEvent>) -> bool {
         let text = std::mem::take(&mut self.text);
         // In an answer that was cut off, half an escape may be left; it is nothing that could be shown.
         if self.state != State::Unknown {
-            return;
+            return false;
         }
         let object = unfenced(&text);
-        let Ok(raw) = Raw::parse(object.as_bytes()) else { return say(&text, events) };
+        let Ok(raw) = Raw::parse(object.as_bytes()) else {
+            match beginning(&text) {
+                None => say(&text, events),
+                Some(Beginning::Calls) => return true,
+                Some(Beginning::Answer(rest)) => {
+                    say(rest, events);
+                    return true;
+                }
+            }
+            return false;
+        };
         let wanted: Vec<Raw<'_>> = match raw.get("calls") {
             Some(list) if list.shape() == Shape::Array => list.elements().collect(),
             _ if raw.get("tool").is_some() => vec![raw],
@@ -213,20 +245,48 @@ impl AnswerReader {
         };
         if !wanted.is_empty() && wanted.iter().all(|call| call.get("tool").is_some_and(|name| name.as_str().is_some()))
         {
-            for call in wanted {
+            for call in wanted.into_iter().filter(|_| self.allows_calls) {
                 let name = call.get_str("tool").unwrap_or_default();
                 calls.add_whole(&name, call.get("arguments").unwrap_or(Raw::NULL), events);
             }
-            return;
+            return false;
         }
         match raw.get("answer") {
             Some(answer) => match answer.as_str() {
                 Some(answer) => say(&answer.decode(), events),
                 None => say(answer.text(), events),
             },
+            None if raw.get("calls").is_some() || raw.get("tool").is_some() => {}
             None => say(&text, events),
         }
+        false
     }
+}
+
+/// What an object by our schema begins with, where it is not whole.
+enum Beginning<'t> {
+    /// Calls, or too little to tell.
+    Calls,
+    /// An answer that is not a string, from its first character on.
+    Answer(&'t str),
+}
+
+/// Whether a text that is no whole object begins one by our schema.
+fn beginning(text: &str) -> Option<Beginning<'_>> {
+    let unfenced = text.trim_start();
+    let unfenced = unfenced.strip_prefix("```").map_or(unfenced, |rest| rest.strip_prefix("json").unwrap_or(rest));
+    let inner = unfenced.trim_start().strip_prefix('{')?.trim_start();
+    if let Some(rest) = inner.strip_prefix("\"answer\"").and_then(|rest| rest.trim_start().strip_prefix(':')) {
+        return Some(Beginning::Answer(rest.trim_start()));
+    }
+    let ours =
+        ["\"calls\"", "\"tool\"", "\"answer\""].iter().any(|key| inner.starts_with(key) || key.starts_with(inner));
+    ours.then_some(Beginning::Calls)
+}
+
+/// Whether a text cannot become an object by our schema any more, with or without a fence around it.
+fn is_prose(text: &str) -> bool {
+    text.trim_start().chars().next().is_some_and(|first| !matches!(first, '{' | '`'))
 }
 
 /// The text of a JSON string that a model wrote. Bare control characters and escapes that do not exist are what models

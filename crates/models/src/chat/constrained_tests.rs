@@ -144,7 +144,7 @@ fn a_schema_of_the_users_own_is_that_of_the_answer_and_references_still_lead_hom
 
 /// Texts that were passed on before the end, all text, and the calls.
 fn read(text: &str, size: usize) -> (bool, String, Vec<(String, String)>) {
-    let mut reader = AnswerReader::default();
+    let mut reader = AnswerReader::of_note(Some(NOTE)).unwrap();
     let mut calls = Calls::new(CallMap::default());
     let mut events = Vec::new();
     let characters: Vec<char> = text.chars().collect();
@@ -184,11 +184,14 @@ fn an_answer_by_the_schema_is_read_however_it_is_cut() {
             vec![call("a", "{\"x\":\"é\"}"), call("b", "{}")],
         ),
         ("```json\n{\"tool\":\"a\"}\n```", false, "", vec![call("a", "{}")]),
-        ("I would rather say: no.", false, "I would rather say: no.", vec![]),
-        ("{\"calls\":[]}", false, "{\"calls\":[]}", vec![]),
-        ("{\"calls\":[{\"name\":\"a\"}]}", false, "{\"calls\":[{\"name\":\"a\"}]}", vec![]),
-        ("{\"calls\":[{\"tool\":\"a", false, "{\"calls\":[{\"tool\":\"a", vec![]),
-        ("[1]", false, "[1]", vec![]),
+        ("I would rather say: no.", true, "I would rather say: no.", vec![]),
+        ("{\"calls\":[]}", false, "", vec![]),
+        ("{\"calls\":[{\"name\":\"a\"}]}", false, "", vec![]),
+        ("{\"calls\":[{\"tool\":\"a", false, "", vec![]),
+        ("```json\n{\"ca", false, "", vec![]),
+        ("{\"answer\": {\"a\": [1,", false, "{\"a\": [1,", vec![]),
+        ("{\"x\": 1}", false, "{\"x\": 1}", vec![]),
+        ("[1]", true, "[1]", vec![]),
         ("", false, "", vec![]),
     ] {
         for size in [1, 2, 3, 5, 1000] {

@@ -40,6 +40,14 @@ pub(super) fn prepare(
     }
     let calls = toolset.call_map();
     let constrained = wire.tool_calls == ToolCalls::Constrained && !toolset.offers.is_empty();
+    let has_calls = || request.history.entries.iter().any(|entry| matches!(entry, Entry::Call(_)));
+    let own = match wire.tool_calls {
+        ToolCalls::Constrained if constrained => Some(constrained::NOTE),
+        ToolCalls::Constrained if settings.text.format == TextFormat::Text && has_calls() => {
+            Some(constrained::NOTE_WITHOUT_CALLS)
+        }
+        ToolCalls::Constrained | ToolCalls::Native => None,
+    };
     let wants_logprobs = !constrained && asks_for_logprobs(settings);
     let mut body = Body { writer: Writer::lent(request.message), written: Vec::with_capacity(24) };
     body.writer.reserve(size_of(&body.writer, request.history, settings));
@@ -70,7 +78,7 @@ pub(super) fn prepare(
             seal_context: request.seal_context.to_owned(),
             wants_sealed_reasoning: asks_for_sealed(&settings.include),
             wants_logprobs,
-            own: constrained.then(|| constrained::NOTE.to_owned()),
+            own: own.map(ToOwned::to_owned),
             ..Note::default()
         },
     })

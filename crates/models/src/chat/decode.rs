@@ -8,12 +8,7 @@ use bytes::Bytes;
 
 use crate::{decode::Decode, template::Template, thoughts::Sealing};
 
-use super::{
-    THOUGHTS_FIELDS,
-    calls::Calls,
-    constrained::{self, AnswerReader},
-    failure,
-};
+use super::{THOUGHTS_FIELDS, calls::Calls, constrained::AnswerReader, failure};
 
 /// Reads one answer.
 pub(super) struct Decoder {
@@ -63,11 +58,10 @@ enum Piece {
 
 impl Decoder {
     pub(super) fn new(prepared: &Prepared, upstream: &str, seal: Arc<dyn Seal>) -> Self {
-        let constrained = prepared.note.own.as_deref() == Some(constrained::NOTE);
         Self {
             calls: Calls::new(prepared.calls.clone()),
             wants_logprobs: prepared.note.wants_logprobs,
-            answer: constrained.then(AnswerReader::default),
+            answer: AnswerReader::of_note(prepared.note.own.as_deref()),
             begun: false,
             said: false,
             thinking: false,
@@ -310,10 +304,13 @@ impl Decoder {
 
     fn conclude(&mut self, events: &mut Vec<ModelEvent>) {
         self.over = true;
-        let finish = self.finish.take().unwrap_or(Finish::Stop);
+        let mut finish = self.finish.take().unwrap_or(Finish::Stop);
         self.stop_thinking(events);
         if let Some(mut answer) = self.answer.take() {
-            answer.conclude(&mut self.calls, events);
+            let cut = answer.conclude(&mut self.calls, events);
+            if cut && finish == Finish::Stop {
+                finish = Finish::Length;
+            }
         }
         self.calls.conclude(finish != Finish::Stop, events);
         let blank =

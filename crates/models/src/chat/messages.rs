@@ -42,6 +42,7 @@ pub(super) fn write<'a>(
         wire,
         owner,
         leading: Some(Vec::new()),
+        by_schema: preamble.is_some(),
         preamble,
         turn: Turn::default(),
         media: Vec::new(),
@@ -74,6 +75,9 @@ struct Conversation<'a, 'w> {
     /// Instructions at the front, until something else is said.
     leading: Option<Vec<Escaped<'a>>>,
     preamble: Option<String>,
+    /// Whether the answer is asked for by our schema: only then are earlier calls told in its form, for a model imitates
+    /// what it reads.
+    by_schema: bool,
     turn: Turn<'a>,
     /// What could not stand where it was said.
     media: Vec<ChatPart<'a>>,
@@ -293,7 +297,11 @@ impl<'a> Conversation<'a, '_> {
     fn told(&mut self, turn: &Turn<'a>) {
         let mut texts = turn.texts.clone();
         if !turn.calls.is_empty() {
-            texts.push(own(&calls_as_answer(&turn.calls, self.parts.losses)));
+            let told = match self.by_schema {
+                true => calls_as_answer(&turn.calls, self.parts.losses),
+                false => calls_as_text(&turn.calls),
+            };
+            texts.push(own(&told));
         }
         self.plain("assistant", &texts);
         let mut results = Vec::new();
@@ -386,6 +394,15 @@ fn arguments_of(call: &Call<'_>, losses: &mut Losses) -> Literal {
             Literal::from_text(&String::from_utf8_lossy(writer.bytes()))
         }
     }
+}
+
+/// The calls in words.
+fn calls_as_text(calls: &[Call<'_>]) -> String {
+    let told = calls.iter().map(|call| {
+        let name = call.wire_name();
+        format!("[call of tool {name} ({})]\n{}", call.call_id, call.wire_arguments().decode())
+    });
+    told.collect::<Vec<_>>().join("\n\n")
 }
 
 /// The calls as the model would write them under our schema.
