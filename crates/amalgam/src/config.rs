@@ -38,8 +38,8 @@ use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
 pub(crate) use choices::{
-    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State, SystemRole,
-    ToolCalls, UnknownFields,
+    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State,
+    StructuredOutput, SystemRole, ToolCalls, UnknownFields,
 };
 pub(crate) use fault::{Fault, Faults, Origin};
 pub(crate) use reader::{Setting, Shown};
@@ -193,6 +193,7 @@ pub(crate) enum Speaks {
         remote: Remote,
         anthropic_version: String,
         max_output_tokens: u32,
+        structured_output: StructuredOutput,
     },
     Demo {
         pace: Duration,

@@ -18,7 +18,9 @@ use amalgam_core::{
     turn::Caps,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, QueueLimits, ToolLimits};
-use amalgam_models::{Dialect, Key, Registry, ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
+use amalgam_models::{
+    Dialect, Key, Registry, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,
+};
 use amalgam_server::{
     AllowedOrigins, App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings,
     Knowledge, Limits, ListenerConfig, Parts, Pepper, PepperError, TrustedProxies,
@@ -392,9 +394,14 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
                 config::ReplayReasoning::Never => ReplayReasoning::Never,
             },
         },
-        Speaks::Anthropic { anthropic_version, max_output_tokens, .. } => UpstreamKind::Anthropic {
+        Speaks::Anthropic { anthropic_version, max_output_tokens, structured_output, .. } => UpstreamKind::Anthropic {
             version: anthropic_version.clone(),
             max_output_tokens: u64::from(*max_output_tokens),
+            structured_output: match structured_output {
+                config::StructuredOutput::Auto => StructuredOutput::Auto,
+                config::StructuredOutput::Native => StructuredOutput::Native,
+                config::StructuredOutput::Tool => StructuredOutput::Tool,
+            },
         },
         Speaks::Demo { pace } => UpstreamKind::Demo { pace: *pace },
     };

@@ -56,9 +56,9 @@ pub use store::{Store, StoreError};
 pub use tap::{Heard, Tap};
 pub use tell::{array_of, no_items};
 pub use tool::{
-    AllowedNames, ArgumentCheck, AskedApproval, AskedSearch, AskedServer, AskedTool, BANK_LABEL, BankFault,
-    BuiltinWords, Decider, Equipped, Handler, OWN_LABEL, OnError, Policy, SecretText, ServerTool, ShownAs, ToolCall,
-    ToolError, ToolOutput, Toolbox, is_house_label,
+    AllowedNames, AnswerCheck, ArgumentCheck, AskedApproval, AskedSearch, AskedServer, AskedTool, BANK_LABEL,
+    BankFault, BuiltinWords, Decider, Equipped, Handler, OWN_LABEL, OnError, Policy, SecretText, ServerTool, ShownAs,
+    ToolCall, ToolError, ToolOutput, Toolbox, is_house_label,
 };
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};
 pub use units::{duration_from_text, duration_to_text, leading_number};

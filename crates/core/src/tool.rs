@@ -183,6 +183,12 @@ pub trait ArgumentCheck: Send + Sync {
     fn check(&self, arguments: Raw<'_>) -> Result<(), String>;
 }
 
+/// Says whether a whole answer of a model follows the format that it was asked for.
+pub trait AnswerCheck: Send + Sync {
+    /// What is wrong with the text, with its path; nothing when it follows the format.
+    fn check(&self, text: &str) -> Result<(), String>;
+}
+
 /// The label of tools that are in the bank.
 pub const BANK_LABEL: &str = "bank";
 
@@ -331,6 +337,9 @@ pub enum Equipped {
 pub trait Toolbox: Send + Sync {
     /// What each of these is, in the same order. Fails with [`crate::FaultKind::ToolServer`] when a server cannot be asked.
     fn equip<'a>(&'a self, scope: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>>;
+
+    /// What checks an answer against a JSON Schema; the reason where the schema cannot be checked here.
+    fn answer_check<'a>(&'a self, schema: &'a Json) -> BoxFuture<'a, Result<Arc<dyn AnswerCheck>, String>>;
 
     /// A tool of the bank, active or not, ready to be run; nothing when nothing can run it.
     fn prepare<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<Option<ServerTool>, Fault>>;

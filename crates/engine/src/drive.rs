@@ -89,7 +89,8 @@ impl Run {
     }
 
     /// Somebody who speaks in a thread is told something. RNCC-33
-    pub(crate) fn check_answer(&self) -> Result<(), Fault> {
+    pub(crate) fn check_answer(&mut self) -> Result<(), Fault> {
+        self.check_format()?;
         let speaks = self.recorder.as_deref().is_some_and(Recorder::speaks);
         // An answer that a limit has cut may have come to no word: that is its end, and no failure.
         let cut = matches!(self.emitter.incomplete_reason(), Some("max_output_tokens" | "max_turn_tokens"));

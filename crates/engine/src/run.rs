@@ -16,6 +16,7 @@ use crate::{
     allowed::Allowed,
     ask::{Accepted, Question},
     calls::{Bodies, Calling, Keeping},
+    format::AnswerFormat,
     keeper::Keeper,
     loss_log::log_losses,
     record::{self, Keep, Recorder},
@@ -78,6 +79,8 @@ pub struct Ask<'a> {
     pub call_ids: bool,
     /// Ids that no call of the client's may have.
     pub used_calls: HashSet<String>,
+    /// The format that the final text has to have, if there is one.
+    pub format: Option<AnswerFormat>,
 }
 
 /// A turn that a model has accepted.
@@ -94,6 +97,9 @@ pub struct Run {
     pub(crate) keepalive: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed: Allowed,
+    pub(crate) format: Option<AnswerFormat>,
+    /// Whether an answer that breaks its format fails the turn.
+    pub(crate) format_is_strict: bool,
     /// Calls of the answer that comes in, where the caller wants one at a time.
     pub(crate) alone: Option<u32>,
     /// Held until the turn is over.
@@ -259,6 +265,8 @@ impl Engine {
             keepalive,
             clock,
             allowed,
+            format: ask.format,
+            format_is_strict: ask.question.strict,
             alone,
             place,
             losses,

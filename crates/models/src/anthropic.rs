@@ -16,7 +16,7 @@ use secrecy::ExposeSecret;
 
 use crate::{
     estimate, recovery,
-    settings::{Key, UpstreamKind, UpstreamSettings},
+    settings::{Key, StructuredOutput, UpstreamKind, UpstreamSettings},
     tokens,
     transport::Transport,
 };
@@ -32,6 +32,7 @@ pub struct Anthropic {
     transport: Transport,
     headers: Vec<(HeaderName, HeaderValue)>,
     max_output_tokens: u64,
+    structured_output: StructuredOutput,
     fetches_images: bool,
     recovers_history: bool,
     seal: Arc<dyn Seal>,
@@ -40,7 +41,7 @@ pub struct Anthropic {
 impl Anthropic {
     /// Prepares the way to one upstream; `seal` closes thoughts that the client carries.
     pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
-        let UpstreamKind::Anthropic { version, max_output_tokens } = &settings.kind else {
+        let UpstreamKind::Anthropic { version, max_output_tokens, structured_output } = &settings.kind else {
             return Err(Fault::internal(format_args!("upstream `{}` does not speak the Messages API", settings.name)));
         };
         let unsendable = |what| Fault::internal(format_args!("upstream `{}`: {what} cannot be sent", settings.name));
@@ -55,6 +56,7 @@ impl Anthropic {
             transport: Transport::new(&settings)?,
             headers,
             max_output_tokens: *max_output_tokens,
+            structured_output: *structured_output,
             fetches_images: settings.fetch_images,
             recovers_history: settings.history_recovery,
             seal,
@@ -65,8 +67,12 @@ impl Anthropic {
 
 impl Model for Anthropic {
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
-        let upstream =
-            convert::Upstream { name: &self.name, max_output_tokens: self.max_output_tokens, seal: &*self.seal };
+        let upstream = convert::Upstream {
+            name: &self.name,
+            max_output_tokens: self.max_output_tokens,
+            structured_output: self.structured_output,
+            seal: &*self.seal,
+        };
         convert::prepare(request, &upstream)
     }
 

@@ -131,7 +131,11 @@ async fn what_is_no_list_of_embeddings_is_refused() {
 
 #[tokio::test]
 async fn upstreams_without_embeddings_say_so() {
-    let anthropic = UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 10 };
+    let anthropic = UpstreamKind::Anthropic {
+        version: "2023-06-01".to_owned(),
+        max_output_tokens: 10,
+        structured_output: Default::default(),
+    };
     for kind in [anthropic, UpstreamKind::Demo { pace: Duration::ZERO }] {
         let registry =
             Registry::build(vec![settings(kind, "http://127.0.0.1:1/v1".to_owned())], Arc::new(NoSeal)).unwrap();

@@ -22,5 +22,7 @@ pub use chat::Chat;
 pub use demo::Demo;
 pub use registry::Registry;
 pub use responses::Responses;
-pub use settings::{Dialect, Key, ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
+pub use settings::{
+    Dialect, Key, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,
+};
 pub use transport::reach;

@@ -51,7 +51,11 @@ async fn upstreams_are_found_by_name_in_the_operators_order() {
         stream_usage: true,
         replay_reasoning: Default::default(),
     };
-    let anthropic = UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 10 };
+    let anthropic = UpstreamKind::Anthropic {
+        version: "2023-06-01".to_owned(),
+        max_output_tokens: 10,
+        structured_output: Default::default(),
+    };
     let demo = UpstreamKind::Demo { pace: Duration::ZERO };
     let base = || "http://127.0.0.1:1/v1".to_owned();
     let registry = registry(vec![
@@ -124,7 +128,11 @@ async fn an_upstream_that_does_not_say_is_not_asked_at_once_again() {
 async fn a_messages_upstream_is_asked_in_its_own_way() {
     let upstream = Scripted::start();
     upstream.enqueue_for("/models", Reply::json(json!({"data": [{"id": "claude"}]})));
-    let kind = UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 10 };
+    let kind = UpstreamKind::Anthropic {
+        version: "2023-06-01".to_owned(),
+        max_output_tokens: 10,
+        structured_output: Default::default(),
+    };
     assert_eq!(*registry(vec![settings("u", kind, upstream.base_url())]).listed("u").await, ["claude"]);
     let request = upstream.request(0);
     let sent = ["x-api-key", "anthropic-version", "authorization"].map(|name| request.header(name));

@@ -74,6 +74,8 @@ pub enum UpstreamKind {
         version: String,
         /// Sent when the request has none.
         max_output_tokens: u64,
+        /// How an answer by a schema is asked for.
+        structured_output: StructuredOutput,
     },
     /// The built-in demo.
     Demo {
@@ -112,6 +114,18 @@ pub enum ReplayReasoning {
     Always,
     /// None of it.
     Never,
+}
+
+/// How a Messages upstream is asked for an answer by a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StructuredOutput {
+    /// By the API's own structured output where the model is known to have it, else by a tool.
+    #[default]
+    Auto,
+    /// By the API's own structured output.
+    Native,
+    /// By a tool whose input is the answer.
+    Tool,
 }
 
 /// The role of instructions on a chat upstream.

@@ -19,8 +19,8 @@ use std::{
 };
 
 use amalgam_core::{
-    AskedSearch, AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal, ServerTool,
-    Toolbox,
+    AnswerCheck, AskedSearch, AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal,
+    ServerTool, Toolbox,
     store::{BankKind, BankStore, BankTool},
 };
 use amalgam_protocol::Json;
@@ -191,6 +191,10 @@ impl Registry {
 impl Toolbox for Registry {
     fn equip<'a>(&'a self, scope: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>> {
         Box::pin(self.equip_all(scope, asked))
+    }
+
+    fn answer_check<'a>(&'a self, schema: &'a Json) -> BoxFuture<'a, Result<Arc<dyn AnswerCheck>, String>> {
+        Box::pin(async move { Ok(self.schemas.get(schema).await? as Arc<dyn AnswerCheck>) })
     }
 
     fn prepare<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<Option<ServerTool>, Fault>> {

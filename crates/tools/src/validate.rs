@@ -6,7 +6,7 @@
 mod budget;
 mod cache;
 
-use amalgam_core::ArgumentCheck;
+use amalgam_core::{AnswerCheck, ArgumentCheck};
 use amalgam_protocol::{Raw, Shape};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
@@ -59,8 +59,22 @@ impl ArgumentCheck for Schema {
         }
         let value: Value =
             serde_json::from_str(arguments.text()).map_err(|error| format!("the arguments cannot be read: {error}"))?;
-        self.cost.allows(&value)?;
-        if self.validator.is_valid(&value) {
+        self.faults(&value)
+    }
+}
+
+impl AnswerCheck for Schema {
+    fn check(&self, text: &str) -> Result<(), String> {
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        self.faults(&value)
+    }
+}
+
+impl Schema {
+    /// What is wrong with a value; nothing when it follows the schema.
+    fn faults(&self, value: &Value) -> Result<(), String> {
+        self.cost.allows(value)?;
+        if self.validator.is_valid(value) {
             return Ok(());
         }
         let told = |fault: &jsonschema::ValidationError<'_>| {
@@ -69,8 +83,8 @@ impl ArgumentCheck for Schema {
         };
         // Looking for every fault asks each part again and again, which a schema that meets itself multiplies.
         let faults: Vec<String> = match self.cost.meets_itself() {
-            true => self.validator.validate(&value).err().iter().map(told).collect(),
-            false => self.validator.iter_errors(&value).take(MAX_FAULTS).map(|fault| told(&fault)).collect(),
+            true => self.validator.validate(value).err().iter().map(told).collect(),
+            false => self.validator.iter_errors(value).take(MAX_FAULTS).map(|fault| told(&fault)).collect(),
         };
         match faults.is_empty() {
             true => Ok(()),

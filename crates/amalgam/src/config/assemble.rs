@@ -246,6 +246,7 @@ fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
             remote: remote(reader, at),
             anthropic_version: reader.value(at, "anthropic_version"),
             max_output_tokens: reader.value(at, "max_output_tokens"),
+            structured_output: reader.value(at, "structured_output"),
         },
         Kind::Demo => Speaks::Demo { pace: reader.value(at, "pace") },
     };

@@ -105,6 +105,15 @@ choice! {
 }
 
 choice! {
+    /// How an `anthropic` upstream is asked for an answer by a schema.
+    StructuredOutput {
+        Auto = "auto",
+        Native = "native",
+        Tool = "tool",
+    }
+}
+
+choice! {
     /// What happens to the address of an image.
     ImageUrls {
         Pass = "pass",

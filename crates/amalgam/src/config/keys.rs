@@ -3,8 +3,8 @@
 //! A new key is one line here and one field in `config.rs` that `assemble.rs` reads.
 
 use super::choices::{
-    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State, SystemRole,
-    ToolCalls, UnknownFields,
+    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State,
+    StructuredOutput, SystemRole, ToolCalls, UnknownFields,
 };
 use super::schema::Preset::{self, Required, Unset, Value};
 use super::schema::Section::{
@@ -86,6 +86,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Upstreams, "history_recovery", Shape::Boolean, Value("false"), "Try once more with a repaired history when the upstream finds no call for a tool result.").for_kinds(REMOTE),
     key(Upstreams, "anthropic_version", Shape::Text, Value("2023-06-01"), "The version header of the Messages API.").for_kinds(&[Kind::Anthropic]),
     key(Upstreams, "max_output_tokens", TOKENS, Value("4096"), "Sent when a request names no limit, which the Messages API demands.").for_kinds(&[Kind::Anthropic]),
+    key(Upstreams, "structured_output", Shape::Choice(StructuredOutput::NAMES), Value("auto"), "How an answer by a JSON schema is asked for: `native` by the API's own structured output, `tool` by a tool whose input is the answer; `auto` by the former where the model's name says that it has it. A schema that the API does not take goes the other way. The answer is checked in any case.").for_kinds(&[Kind::Anthropic]),
     key(Upstreams, "pace", Shape::Duration { least: 0, most: MINUTES }, Value("20ms"), "The pause between two words of a stream.").for_kinds(&[Kind::Demo]),
 
     key(Models, "upstream", Shape::Text, Required, "The upstream that serves it."),

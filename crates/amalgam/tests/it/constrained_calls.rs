@@ -1,9 +1,9 @@
 //! Tools for chat models that have none: the JSON form of their calls is never shown to a user.
 
-use amalgam_testkit::{Amalgam, Reply, Setup, Upstream};
+use amalgam_testkit::{Amalgam, Reply, Upstream};
 use serde_json::{Value, json};
 
-use crate::support::{BINARY, DELIVERIES, Delivery, checked_events, last_response, put_tool, says, text_of};
+use crate::support::{BINARY, DELIVERIES, Delivery, checked_events, last_response, put_tool, says, setup, text_of};
 
 /// A server over one chat upstream without tools of its own, and a service for a tool that the server runs.
 struct World {
@@ -16,7 +16,7 @@ impl World {
     async fn start() -> Self {
         let (upstream, service) = (Upstream::start(), Upstream::start());
         let limits = format!("[limits]\ntool_iterations = 1\n\n[egress]\nallow_private = [\"{}\"]", service.address());
-        let setup = Setup::new()
+        let setup = setup()
             .upstream("small", "chat", &upstream.base_url())
             .option("models", r#"["m"]"#)
             .option("tool_calls", r#""constrained""#)
@@ -45,13 +45,12 @@ fn said(delivery: Delivery, text: &str, finish: &str) -> Reply {
     let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
     match delivery {
         Delivery::Whole => {
-            let choice = json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish});
+            let choice =
+                json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish});
             Reply::json(json!({"id": "c", "model": "m", "choices": [choice], "usage": usage}))
         }
         Delivery::Stream => {
-            let chunk = |delta: Value, finish: Value| {
-                json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
-            };
+            let chunk = |delta: Value, finish: Value| json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
             let characters: Vec<char> = text.chars().collect();
             let pieces = characters.chunks(3).map(|piece| json!({"content": piece.iter().collect::<String>()}));
             let frames = pieces.map(|piece| chunk(piece, Value::Null));

@@ -55,6 +55,7 @@ mod server_tools;
 mod socket;
 mod stateless_mcp;
 mod store_start;
+mod structured_output;
 mod support;
 mod tenants;
 mod tokens;

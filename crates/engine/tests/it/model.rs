@@ -313,6 +313,7 @@ pub(crate) async fn start_kept(
         tooling: None,
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
+        format: None,
     });
     engine.start(ask, tell).await
 }

@@ -92,6 +92,7 @@ impl Tooled<'_> {
             tooling: Some(Box::new(tooling)),
             call_ids: false,
             used_calls: std::collections::HashSet::new(),
+            format: None,
         });
         engine.start(ask, tell).await
     }

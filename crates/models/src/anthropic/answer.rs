@@ -1,7 +1,10 @@
 //! How an answer by a schema is asked for and read.
 //!
-//! Not every generation of the wire has structured output, but all have tools: a tool whose input is the answer, forced
-//! where nothing else may be called, gives JSON by the schema everywhere. Its input comes out as the message's text.
+//! Newer models have structured output of their own, which goes well with thinking and with tools. It takes a part of JSON
+//! Schema only. Elsewhere a tool whose input is the answer, forced where nothing else may be called, gives JSON by the
+//! schema; its input comes out as the message's text. Whether the answer follows the schema is checked by the engine.
+
+mod native;
 
 use amalgam_core::{Choice, Toolset};
 use amalgam_protocol::{JsonSchemaFormat, Raw, Shape, TextFormat, Writer};
@@ -17,6 +20,8 @@ pub(super) const WRAPPER: &str = "answer";
 pub(super) enum Answer {
     /// The model's text as it comes.
     Plain,
+    /// The model's text, which the API itself holds to the schema.
+    Native,
     /// The model's text, held back so that only the JSON in it is passed on.
     Object,
     /// The input of this tool.
@@ -30,11 +35,13 @@ pub(super) enum Answer {
 
 impl Answer {
     /// What `format` needs. A caller that demands one of its own tools gets a call and no text.
-    pub(super) fn new(format: &TextFormat<'_>, toolset: &Toolset<'_>) -> Self {
+    /// `native` says that the model has structured output of its own.
+    pub(super) fn new(format: &TextFormat<'_>, toolset: &Toolset<'_>, native: bool) -> Self {
         match format {
             TextFormat::Text | TextFormat::Other(_) => Self::Plain,
             TextFormat::JsonObject => Self::Object,
             TextFormat::JsonSchema(_) if matches!(toolset.choice, Choice::Required | Choice::Named(_)) => Self::Plain,
+            TextFormat::JsonSchema(format) if native && native::takes(format.schema) => Self::Native,
             TextFormat::JsonSchema(format) => {
                 let mut name = NAME.to_owned();
                 while toolset.offers.iter().any(|offer| offer.name == name) {
@@ -48,7 +55,7 @@ impl Answer {
     /// What the model is told, where the wire itself does not make it obey.
     pub(super) fn instruction(&self, forced: bool) -> Option<String> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Native => None,
             Self::Object => Some(
                 "Answer with a single JSON object and nothing else: no words before or after it and no code fence."
                     .to_owned(),
@@ -77,7 +84,7 @@ impl Answer {
     /// A short form that can be kept between asking and reading.
     pub(super) fn to_note(&self) -> Option<String> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Native => None,
             Self::Object => Some("object".to_owned()),
             Self::Tool { name, wrapped: false } => Some(format!("tool {name}")),
             Self::Tool { name, wrapped: true } => Some(format!("wrapped {name}")),

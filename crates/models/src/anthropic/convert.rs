@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use amalgam_core::{Choice, Delivery, Entry, Fault, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
 use amalgam_protocol::{CreateResponse, Raw, Shape, TextFormat, Writer};
 
-use crate::thoughts::asks_for_sealed;
+use crate::{settings::StructuredOutput, thoughts::asks_for_sealed};
 
 use super::{
     answer::{Answer, has_object_root},
@@ -22,6 +22,7 @@ pub(super) struct Upstream<'a> {
     pub(super) name: &'a str,
     /// `max_tokens` where the caller says nothing.
     pub(super) max_output_tokens: u64,
+    pub(super) structured_output: StructuredOutput,
     pub(super) seal: &'a dyn Seal,
 }
 
@@ -46,7 +47,13 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         true => request.history.entries.iter().any(|entry| matches!(entry, Entry::Call(_))),
         false => toolset.choice == Choice::None,
     };
-    if plan.is_on() && uncallable && matches!(settings.text.format, TextFormat::JsonSchema(_)) {
+    let native = match upstream.structured_output {
+        StructuredOutput::Auto => abilities.structured,
+        StructuredOutput::Native => true,
+        StructuredOutput::Tool => false,
+    };
+    let answer = Answer::new(&settings.text.format, &toolset, native);
+    if plan.is_on() && uncallable && matches!(answer, Answer::Tool { .. }) {
         stop_thinking(&mut plan, &mut losses, "the upstream does not think when the answer's form is forced");
     }
     let switched_off = settings.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref()) == Some("none");
@@ -68,7 +75,6 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
     losses.extend(std::mem::take(&mut messages.losses).into_list());
     note_losses(settings, &toolset, &mut losses);
 
-    let answer = Answer::new(&settings.text.format, &toolset);
     let body = Body { request, toolset: &toolset, messages: &messages, plan, max_tokens, answer: &answer };
     let body = body.write(abilities.sampling, &mut losses);
     Ok(Prepared {
@@ -106,7 +112,11 @@ impl Body<'_, '_> {
             self.write_system(writer, cache);
             self.messages.write(writer.key("messages"), cache);
             self.write_tools(writer, cache, losses);
-            self.plan.write(writer);
+            let schema = match (self.answer, &settings.text.format) {
+                (Answer::Native, TextFormat::JsonSchema(format)) => Some(format.schema),
+                _ => None,
+            };
+            self.plan.write(schema, writer);
             write_sampling(settings, sampling, self.plan, writer, losses);
             if let Some(user) = settings.safety_identifier.as_deref().or(settings.user.as_deref()) {
                 writer.key("metadata").object(|writer| writer.key("user_id").string(user));

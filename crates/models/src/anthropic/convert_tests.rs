@@ -43,7 +43,15 @@ fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prep
         images,
         message: &bytes::Bytes::new(),
     };
-    prepare(&request, &Upstream { name: "claude", max_output_tokens: 4096, seal: &PlainSeal })
+    prepare(
+        &request,
+        &Upstream {
+            name: "claude",
+            max_output_tokens: 4096,
+            structured_output: StructuredOutput::Auto,
+            seal: &PlainSeal,
+        },
+    )
 }
 
 fn prepared(request: Value) -> Prepared {

@@ -185,7 +185,7 @@ impl Decoder {
         }
         let piece = Literal::within(whole, text);
         match self.answer {
-            Answer::Plain => self.say(piece, characters(text), events),
+            Answer::Plain | Answer::Native => self.say(piece, characters(text), events),
             // Beside the answer's tool, text is chatter.
             Answer::Tool { .. } if self.answered => {}
             Answer::Object | Answer::Tool { .. } => self.held.push(piece),
@@ -321,7 +321,9 @@ impl Decoder {
                 let text: String = held.iter().map(Literal::decode).collect();
                 self.say(Literal::from_text(bare_object(&text)), 0, events);
             }
-            Answer::Plain | Answer::Tool { .. } => held.into_iter().for_each(|piece| self.say(piece, 0, events)),
+            Answer::Plain | Answer::Native | Answer::Tool { .. } => {
+                held.into_iter().for_each(|piece| self.say(piece, 0, events))
+            }
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Abilities {
     pub(super) sampling: Sampling,
     /// Whether there is an effort between `high` and `max`, and thoughts are shown on request only.
     pub(super) extra_high: bool,
+    /// Whether the API's own structured output is there for it.
+    pub(super) structured: bool,
 }
 
 impl Abilities {
@@ -48,7 +50,7 @@ impl Abilities {
     pub(super) fn of(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
         let Some((_, name)) = model.split_once("claude") else {
-            return Self { style: Style::Budget, sampling: Sampling::Free, extra_high: false };
+            return Self { style: Style::Budget, sampling: Sampling::Free, extra_high: false, structured: false };
         };
         let number = |word: &str| match word.len() {
             1 | 2 => word.parse::<u32>().ok(),
@@ -67,7 +69,8 @@ impl Abilities {
             Some(version) if version < (4, 7) => Sampling::OneOf,
             _ => Sampling::None,
         };
-        Self { style, sampling, extra_high: sampling == Sampling::None }
+        let structured = version.is_none_or(|version| version >= (4, 5));
+        Self { style, sampling, extra_high: sampling == Sampling::None, structured }
     }
 }
 
@@ -129,24 +132,41 @@ impl Plan {
         self != Self::Off
     }
 
-    /// Writes `thinking` and `output_config`.
-    pub(super) fn write(self, writer: &mut Writer) {
+    /// Writes `thinking` and `output_config`; `schema` is what the API itself holds the answer to.
+    pub(super) fn write(self, schema: Option<Raw<'_>>, writer: &mut Writer) {
         match self {
             Self::Off => {}
             Self::Budget(budget) => writer.key("thinking").object(|writer| {
                 writer.key("type").string("enabled");
                 writer.key("budget_tokens").number(budget);
             }),
-            Self::Adaptive { effort, shown_on_request } => {
+            Self::Adaptive { shown_on_request, .. } => {
                 writer.key("thinking").object(|writer| {
                     writer.key("type").string("adaptive");
                     if shown_on_request {
                         writer.key("display").string("summarized");
                     }
                 });
-                writer.key("output_config").object(|writer| writer.key("effort").string(effort));
             }
         }
+        let effort = match self {
+            Self::Adaptive { effort, .. } => Some(effort),
+            Self::Off | Self::Budget(_) => None,
+        };
+        if effort.is_none() && schema.is_none() {
+            return;
+        }
+        writer.key("output_config").object(|writer| {
+            if let Some(effort) = effort {
+                writer.key("effort").string(effort);
+            }
+            if let Some(schema) = schema {
+                writer.key("format").object(|writer| {
+                    writer.key("type").string("json_schema");
+                    writer.key("schema").raw(schema);
+                });
+            }
+        });
     }
 }
 

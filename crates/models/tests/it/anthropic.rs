@@ -27,7 +27,11 @@ impl Seal for NoSeal {
 fn settings(upstream: &Upstream) -> UpstreamSettings {
     UpstreamSettings {
         name: "claude".to_owned(),
-        kind: UpstreamKind::Anthropic { version: "2023-06-01".to_owned(), max_output_tokens: 1000 },
+        kind: UpstreamKind::Anthropic {
+            version: "2023-06-01".to_owned(),
+            max_output_tokens: 1000,
+            structured_output: Default::default(),
+        },
         base_url: upstream.base_url(),
         key: Key::Given(SecretString::from("sk-ant-secret")),
         headers: vec![("x-extra".to_owned(), "1".to_owned())],

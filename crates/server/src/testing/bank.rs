@@ -74,6 +74,13 @@ impl Toolbox for Nothing {
         Box::pin(async move { Ok(asked.iter().map(|_| Equipped::Unknown).collect()) })
     }
 
+    fn answer_check<'a>(
+        &'a self,
+        _: &'a Json,
+    ) -> BoxFuture<'a, Result<std::sync::Arc<dyn amalgam_core::AnswerCheck>, String>> {
+        Box::pin(async { Err("no schema is checked here".to_owned()) })
+    }
+
     fn prepare<'a>(&'a self, _: &'a Scope, _: &'a BankTool) -> BoxFuture<'a, Result<Option<ServerTool>, Fault>> {
         Box::pin(async { Ok(None) })
     }

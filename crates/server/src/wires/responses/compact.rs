@@ -155,6 +155,7 @@ async fn sum_up(
         tooling: None,
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
+        format: None,
     });
     let run = app.engine.start(ask, error::object_in_stream).await?;
     let mut losses = run.losses().to_vec();

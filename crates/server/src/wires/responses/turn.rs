@@ -9,8 +9,8 @@ use amalgam_core::{
     no_items, normalise, number_items,
     store::{Begin, EventChunk, Keyed, StoredResponse, ToldStatus, TurnWrite, Written},
 };
-use amalgam_engine::{Ask, Identity, Keep, Question, Run, Thread};
-use amalgam_protocol::{CreateResponse, Ends, Input, Json, Raw, Settings, Status};
+use amalgam_engine::{AnswerFormat, Ask, Identity, Keep, Question, Run, Thread};
+use amalgam_protocol::{CreateResponse, Ends, Input, Json, Raw, Settings, Status, TextFormat};
 use bytes::Bytes;
 
 use super::{
@@ -340,9 +340,21 @@ async fn run(
             true => calls_of(&history),
             false => HashSet::new(),
         },
+        format: format(app, &request.text.format).await,
     });
     let run = app.engine.start(ask, error::object_in_stream).await?;
     Ok(Begun::Running(Running { run, delivery: meaning.delivery, kept, unkept }))
+}
+
+/// The format that the final text has to have, with what checks it.
+async fn format(app: &App, format: &TextFormat<'_>) -> Option<AnswerFormat> {
+    match format {
+        TextFormat::Text | TextFormat::Other(_) => None,
+        TextFormat::JsonObject => Some(AnswerFormat::Object),
+        TextFormat::JsonSchema(format) => {
+            Some(AnswerFormat::Schema(app.toolbox.answer_check(&Json::from(format.schema)).await))
+        }
+    }
 }
 
 /// The ids of all calls so far.

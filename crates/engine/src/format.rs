@@ -1,0 +1,88 @@
+//! Whether an answer follows the format that its request asks for. Not every upstream holds its model to it.
+
+use std::{fmt, sync::Arc};
+
+use amalgam_core::{AnswerCheck, Fault, FaultKind, Loss};
+use amalgam_protocol::{Content, Item, ItemKind, Json, Raw, Shape, Status};
+use tracing::warn;
+
+use crate::run::Run;
+
+/// The format of the final text.
+#[derive(Clone)]
+pub enum AnswerFormat {
+    /// Any JSON object.
+    Object,
+    /// JSON by a schema; the reason where nothing can check it.
+    Schema(Result<Arc<dyn AnswerCheck>, String>),
+}
+
+impl fmt::Debug for AnswerFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("AnswerFormat")
+    }
+}
+
+impl AnswerFormat {
+    /// Why the text is not as it was asked for.
+    fn complaint(&self, text: &str) -> Option<String> {
+        match self {
+            Self::Object => match Raw::parse(text.as_bytes()) {
+                Ok(raw) if raw.shape() == Shape::Object => None,
+                _ => Some("the answer is not a JSON object".to_owned()),
+            },
+            Self::Schema(Ok(schema)) => {
+                schema.check(text).err().map(|reason| format!("the answer does not follow the schema: {reason}"))
+            }
+            Self::Schema(Err(reason)) => Some(format!("the answer was not checked against the schema: {reason}")),
+        }
+    }
+}
+
+impl Run {
+    /// Tells as a loss that a whole answer breaks the format that was asked for; in strict mode it is a fault.
+    pub(crate) fn check_format(&mut self) -> Result<(), Fault> {
+        let Some(format) = &self.format else { return Ok(()) };
+        if self.emitter.status() != Status::Completed {
+            return Ok(());
+        }
+        let complaint = final_text(self.emitter.output()).and_then(|text| format.complaint(&text));
+        match complaint {
+            Some(complaint) => self.tell_broken_format(Loss::new("text.format", complaint)),
+            None => Ok(()),
+        }
+    }
+
+    fn tell_broken_format(&mut self, loss: Loss) -> Result<(), Fault> {
+        warn!(response.id = self.emitter.response_id(), upstream = self.upstream, "{loss}");
+        if self.format_is_strict {
+            return Err(Fault::new(
+                FaultKind::UpstreamBroken,
+                format!("Strict mode: not everything was kept: {loss}."),
+            ));
+        }
+        self.losses.push(loss);
+        self.calling.accepted(&self.losses);
+        Ok(())
+    }
+}
+
+/// The text that ends a response: of its last message. Nothing where it ends in calls or in a refusal.
+fn final_text(output: &[Json]) -> Option<String> {
+    for item in output.iter().rev() {
+        let Ok(item) = Item::read(item.raw()) else { return None };
+        let content = match &item.kind {
+            ItemKind::Reasoning(_) => continue,
+            ItemKind::Message(message) => &message.content,
+            _ => return None,
+        };
+        let refused = |parts: &[amalgam_protocol::Part<'_>]| {
+            parts.iter().any(|part| part.raw.get_str("type").as_deref() == Some("refusal"))
+        };
+        return match content {
+            Content::Parts(parts) if refused(parts) => None,
+            content => Some(content.text().into_owned()),
+        };
+    }
+    Some(String::new())
+}
