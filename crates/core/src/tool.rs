@@ -186,7 +186,7 @@ pub trait ArgumentCheck: Send + Sync {
 /// Says whether a whole answer of a model follows the format that it was asked for.
 pub trait AnswerCheck: Send + Sync {
     /// What is wrong with the text, with its path; nothing when it follows the format.
-    fn check(&self, text: &str) -> Result<(), String>;
+    fn check_text(&self, text: &str) -> Result<(), String>;
 }
 
 /// The label of tools that are in the bank.

@@ -31,7 +31,7 @@ impl AnswerFormat {
                 _ => Some("the answer is not a JSON object".to_owned()),
             },
             Self::Schema(Ok(schema)) => {
-                schema.check(text).err().map(|reason| format!("the answer does not follow the schema: {reason}"))
+                schema.check_text(text).err().map(|reason| format!("the answer does not follow the schema: {reason}"))
             }
             Self::Schema(Err(reason)) => Some(format!("the answer was not checked against the schema: {reason}")),
         }

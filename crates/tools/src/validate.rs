@@ -64,7 +64,7 @@ impl ArgumentCheck for Schema {
 }
 
 impl AnswerCheck for Schema {
-    fn check(&self, text: &str) -> Result<(), String> {
+    fn check_text(&self, text: &str) -> Result<(), String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         self.faults(&value)
     }
