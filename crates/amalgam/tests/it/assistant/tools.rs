@@ -1,7 +1,6 @@
 //! Which tools an assistant has, which one comes first, and when it has to do without.
 
 use amalgam_testkit::Setup;
-use http::Method;
 use serde_json::{Value, json};
 
 use super::campus::{ALPHA, Campus, respond, text_of};
@@ -216,7 +215,7 @@ async fn the_catalogue_is_searched_and_paged_without_an_assistant() {
         let wrong = ana.get("/api/v2/course-recommendations/?page=two").await;
         assert_eq!(wrong.status, 400);
         assert!(wrong.json()["detail"].is_string(), "{}", wrong.text());
-        let posted = ana.request(Method::POST, "/api/v2/course-recommendations/", &[], "{}".into()).await;
+        let posted = ana.post_json("/api/v2/course-recommendations/", &json!({})).await;
         assert_eq!(posted.status, 405);
         assert_eq!(campus.asked(), Vec::<Value>::new(), "no model is asked for it");
     }

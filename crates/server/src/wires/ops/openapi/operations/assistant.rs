@@ -60,7 +60,7 @@ pub(crate) fn resume_answer() -> Value {
         "parameters": [path_parameter("response_id", "string"), after, parameter("RequestId")],
         "responses": failures(
             json!({"200": {
-                "description": "The events behind that one.",
+                "description": "The events behind that one; of an answer whose events are not kept, `done` alone.",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             }}),
             &[("404", "No such answer, or somebody else's."), ("503", NOT_NOW)],
