@@ -168,6 +168,7 @@ pub(crate) async fn reset_takes_assistants_of_the_tenants_that_are_named_and_lea
         prompt: "p".into(),
         tools: Vec::new(),
         model: None,
+        tool_choice: None,
         active: true,
         version: 1,
         created_at_ms: NOW,
