@@ -40,9 +40,10 @@ async fn a_prompt_is_composed_of_the_tenants_words_the_profiles_and_the_course()
             let forced = agent == "course-assistant" && metadata == &course;
             let answer = campus.chat(&ana, body, "Fine.").await;
             assert_eq!(prompt_of(&campus.last_asked()), told, "{config} {agent}");
+            let prompt = &answer["prompt"];
             assert_eq!(
-                answer["prompt"],
-                json!({"version": "v1", "hash": prompt::hash(&configured)}),
+                (&prompt["version"], &prompt["hash"]),
+                (&json!("v1"), &json!(prompt::hash(&configured))),
                 "{config} {agent}"
             );
             assert_eq!(campus.last_asked()["tool_choice"].is_object(), forced, "{config} {agent}");
@@ -129,6 +130,9 @@ async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
         let after = campus.chat(&ana, json!({"message": "Hi", "agent": "home-assistant"}), "Fine.").await;
         assert_eq!(after["session_id"], before["session_id"]);
         assert_ne!(after["prompt"]["hash"], before["prompt"]["hash"]);
+        // right C9
+        let versions = [&before, &after].map(|answer| answer["prompt"]["profile_version"].as_u64());
+        assert_eq!(versions, [Some(1), Some(2)]);
         assert_eq!(campus.last_asked()["instructions"], "Config.\n\nAgent profile task:\nNew words.");
         assert_eq!(offered(&campus.last_asked()), Vec::<&str>::new());
     }

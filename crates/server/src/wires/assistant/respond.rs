@@ -166,6 +166,9 @@ impl Turn {
             metadata: vec![MetadataRecord::new("system_prompt", |writer| {
                 writer.key("version").string(&agent.resolved.prompt_version.value);
                 writer.key("hash").string(&prompt.hash);
+                if let Some(profile) = &agent.profile {
+                    writer.key("profile_version").number(profile.version);
+                }
                 writer.key("text").string(&prompt.text);
             })],
         };

@@ -54,6 +54,9 @@ fn write(writer: &mut Writer, message: &MessageRecord, numbers: Numbers) {
         writer.key("prompt").object(|writer| {
             writer.key("version").string(&text(prompt, "version"));
             writer.key("hash").string(&text(prompt, "hash"));
+            if let Some(version) = prompt.and_then(|record| record.value.raw().get("profile_version")) {
+                writer.key("profile_version").raw(version);
+            }
         });
         let incomplete = text(usage, "incomplete_reason");
         if !incomplete.is_empty() {

@@ -52,6 +52,14 @@ fn prompt() -> Value {
     )
 }
 
+fn prompt_of_an_answer() -> Value {
+    let mut prompt = prompt();
+    prompt["properties"]["profile_version"] = json!({
+        "type": "integer", "minimum": 1, "description": "The version of the profile that answered; absent without a profile.",
+    });
+    prompt
+}
+
 fn answer() -> Value {
     object(
         "What the assistant says.",
@@ -68,7 +76,7 @@ fn answer() -> Value {
             "message": text("The answer."),
             "model": text("The model that was asked for."),
             "response_id": text("The provider's id of its last answer."),
-            "prompt": prompt(),
+            "prompt": prompt_of_an_answer(),
             "tool_results": {
                 "type": "array",
                 "description": "What tools gave, in order. Absent when none ran.",
