@@ -202,7 +202,7 @@ async fn a_count_needs_no_model_and_honours_what_came_before() {
         let alone = count(&world, &json!({"input": "How long is this?"})).await;
         assert!((5..40).contains(&alone), "{alone}");
         let said = ["word"; 200].join(" ");
-        let first = world.whole(Wire::Chat, &Script::text(&["Long."]), &json!({"input": said})).await;
+        let first = world.whole(Wire::Responses, &Script::text(&["Long."]), &json!({"input": said})).await;
         let request = json!({"model": "m-chat", "input": "How long is this?", "previous_response_id": first["id"]});
         let chained = count(&world, &request).await;
         assert!((alone + 200..alone + 260).contains(&chained), "{}: {chained} after {alone}", store.name);
