@@ -170,8 +170,8 @@ pub trait Model: Send + Sync {
         TokenCount { text: (prepared.body.len() as u64).div_ceil(4), media: 0 }
     }
 
-    /// The tokens of one text by the same count; takes its time as well.
-    fn count_text(&self, text: &str) -> u64 {
+    /// The tokens of one text in a prompt for `model`, by the same count; takes its time as well.
+    fn count_text(&self, _model: &str, text: &str) -> u64 {
         (text.len() as u64).div_ceil(4)
     }
 

@@ -29,10 +29,10 @@ impl Engine {
     /// The weight of each of these, by the same count.
     pub async fn weigh(&self, candidate: &Candidate, spoken: Vec<Spoken>) -> Result<Vec<u64>, Fault> {
         let place = self.admission.enter()?;
-        let model = Arc::clone(&candidate.model);
+        let (model, name) = (Arc::clone(&candidate.model), candidate.name.clone());
         counted(move || {
             let _place = place;
-            spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(text))).collect()
+            spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(&name, text))).collect()
         })
         .await
     }
@@ -81,7 +81,7 @@ impl<'a> Fitting<'a> {
         }
         let count = self.count(&prepared).await?;
         if !self.may_shorten() || count.total() <= room {
-            window::refuse(count, window)?;
+            window::refuse(count, window, self.may_shorten())?;
             return Ok(prepared);
         }
         let weights = self.weigh().await?;
@@ -90,12 +90,12 @@ impl<'a> Fitting<'a> {
         let mut weights = weights.into_iter();
         let fitted = window::fit(self.ask.history, room.saturating_sub(fixed), |_| weights.next().unwrap_or_default());
         if fitted.is_none() {
-            window::refuse(count, window)?;
+            window::refuse(count, window, self.may_shorten())?;
             return Ok(prepared);
         }
         self.shortened = fitted;
         let prepared = self.translate()?;
-        window::refuse(self.count(&prepared).await?, window)?;
+        window::refuse(self.count(&prepared).await?, window, self.may_shorten())?;
         Ok(prepared)
     }
 
@@ -191,10 +191,10 @@ impl<'a> Fitting<'a> {
 
     /// The weight of every instruction and every entry, in order.
     async fn weigh(&self) -> Result<Vec<u64>, Fault> {
-        let model = Arc::clone(&self.candidate.model);
+        let (model, name) = (Arc::clone(&self.candidate.model), self.candidate.name.clone());
         let history = self.ask.history;
         let spoken: Vec<Spoken> = history.instructions.iter().chain(&history.entries).map(Spoken::of).collect();
-        counted(move || spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(text))).collect()).await
+        counted(move || spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(&name, text))).collect()).await
     }
 }
 

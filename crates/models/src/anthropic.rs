@@ -15,7 +15,9 @@ use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
 use crate::{
-    estimate, recovery,
+    estimate,
+    learned::Learned,
+    recovery,
     settings::{Key, StructuredOutput, UpstreamKind, UpstreamSettings},
     tokens,
     transport::Transport,
@@ -36,6 +38,7 @@ pub struct Anthropic {
     fetches_images: bool,
     recovers_history: bool,
     seal: Arc<dyn Seal>,
+    learned: Arc<Learned>,
 }
 
 impl Anthropic {
@@ -61,6 +64,7 @@ impl Anthropic {
             recovers_history: settings.history_recovery,
             seal,
             name: settings.name,
+            learned: Arc::default(),
         })
     }
 }
@@ -80,16 +84,16 @@ impl Model for Anthropic {
         let decoder = move || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
         Box::pin(async move {
             let stream = self.transport.ask("/messages", &self.headers, prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared.body.clone()))
+            Ok(estimate::counted(stream, prepared, &self.learned))
         })
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        tokens::of_prompt(&prepared.body.whole())
+        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body.whole()))
     }
 
-    fn count_text(&self, text: &str) -> u64 {
-        tokens::of_text(text)
+    fn count_text(&self, model: &str, text: &str) -> u64 {
+        self.learned.text(model, tokens::of_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {

@@ -18,7 +18,9 @@ use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStrea
 use http::Uri;
 
 use crate::{
-    estimate, recovery,
+    estimate,
+    learned::Learned,
+    recovery,
     settings::{ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings},
     tokens,
     transport::Transport,
@@ -39,6 +41,7 @@ pub struct Chat {
     recovers_history: bool,
     seal: Arc<dyn Seal>,
     name: String,
+    learned: Arc<Learned>,
 }
 
 /// What this server wants otherwise than others.
@@ -96,6 +99,7 @@ impl Chat {
             recovers_history: settings.history_recovery,
             seal,
             name: settings.name,
+            learned: Arc::default(),
         })
     }
 }
@@ -109,16 +113,16 @@ impl Model for Chat {
         Box::pin(async move {
             let decoder = || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
             let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared.body.clone()))
+            Ok(estimate::counted(stream, prepared, &self.learned))
         })
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        tokens::of_prompt(&prepared.body.whole())
+        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body.whole()))
     }
 
-    fn count_text(&self, text: &str) -> u64 {
-        tokens::of_text(text)
+    fn count_text(&self, model: &str, text: &str) -> u64 {
+        self.learned.text(model, tokens::of_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {

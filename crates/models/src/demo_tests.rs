@@ -280,7 +280,7 @@ async fn the_demo_counts_before_it_answers_as_it_does_afterwards() {
         _ => None,
     });
     assert_eq!(usage, Some(counted.total()));
-    assert_eq!(demo.count_text("How many"), 2);
+    assert_eq!(demo.count_text("demo", "How many"), 2);
 }
 
 #[test]

@@ -1,23 +1,34 @@
-//! Counts for upstreams that do not: an answer that ends without usage gets one, marked as an estimate.
+//! Counts for upstreams that do not: an answer that ends without usage gets one, marked as an estimate. What an upstream does
+//! report is kept to learn from.
 //!
 //! Counting happens off the threads that serve connections, and only where an upstream has not counted itself.
 
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream};
+use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream, Prepared};
 use amalgam_protocol::{Literal, Slices, Usage};
 use futures_core::Stream;
 use tokio::task::JoinHandle;
 
-use crate::tokens::{self, COUNTED_BYTES};
+use crate::{
+    learned::Learned,
+    tokens::{self, COUNTED_BYTES},
+};
 
-/// Passes a stream on, with usage before its end if the upstream gave none. `prompt` is the body that was sent.
-pub(crate) fn counted(stream: ModelStream, prompt: Slices) -> ModelStream {
-    Box::pin(Counted { stream, state: State::Watching(Heard { prompt, ..Heard::default() }) })
+/// Passes a stream on, with usage before its end if the upstream gave none. `prepared` is what was sent.
+pub(crate) fn counted(stream: ModelStream, prepared: &Prepared, learned: &Arc<Learned>) -> ModelStream {
+    let heard = Heard {
+        prompt: prepared.body.clone(),
+        model: prepared.note.model.clone(),
+        learned: Arc::clone(learned),
+        ..Heard::default()
+    };
+    Box::pin(Counted { stream, state: State::Watching(heard) })
 }
 
 struct Counted {
@@ -38,6 +49,9 @@ enum State {
 #[derive(Default)]
 struct Heard {
     prompt: Slices,
+    /// What the upstream was asked for.
+    model: String,
+    learned: Arc<Learned>,
     answer: Text,
     thoughts: Text,
     /// Whether anything was said.
@@ -69,7 +83,12 @@ impl Stream for Counted {
                 Some(Ok(events)) => events,
                 other => return Poll::Ready(other),
             };
-            if events.iter().any(|event| matches!(event, ModelEvent::Usage(_))) {
+            let reported = events.iter().find_map(|event| match event {
+                ModelEvent::Usage(usage) => Some(usage.input_tokens),
+                _ => None,
+            });
+            if let Some(tokens) = reported {
+                heard.learned.report(&heard.model, &heard.prompt, tokens);
                 this.state = State::Passing;
                 return Poll::Ready(Some(Ok(events)));
             }
@@ -116,7 +135,7 @@ impl Heard {
     fn count(&self) -> Usage {
         let reasoning_tokens = self.thoughts.count();
         Usage {
-            input_tokens: tokens::of_prompt(&self.prompt.whole()).total(),
+            input_tokens: self.learned.prompt(&self.model, tokens::of_prompt(&self.prompt.whole())).total(),
             output_tokens: self.answer.count() + reasoning_tokens,
             reasoning_tokens,
             estimated: true,

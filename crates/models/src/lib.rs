@@ -6,6 +6,7 @@ mod decode;
 mod demo;
 mod embeddings;
 mod estimate;
+mod learned;
 mod recovery;
 mod registry;
 mod responses;

@@ -14,7 +14,9 @@ use amalgam_core::{
 };
 
 use crate::{
-    estimate, recovery,
+    estimate,
+    learned::Learned,
+    recovery,
     settings::{Dialect, UpstreamKind, UpstreamSettings},
     tokens,
     transport::Transport,
@@ -33,6 +35,7 @@ pub struct Responses {
     history_recovery: bool,
     transport: Transport,
     seal: Arc<dyn Seal>,
+    learned: Arc<Learned>,
 }
 
 impl Responses {
@@ -49,6 +52,7 @@ impl Responses {
             fetch_images: settings.fetch_images,
             history_recovery: settings.history_recovery,
             seal,
+            learned: Arc::default(),
         })
     }
 }
@@ -65,16 +69,16 @@ impl Model for Responses {
         let decoder = move || Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
         Box::pin(async move {
             let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared.body.clone()))
+            Ok(estimate::counted(stream, prepared, &self.learned))
         })
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        tokens::of_prompt(&prepared.body.whole())
+        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body.whole()))
     }
 
-    fn count_text(&self, text: &str) -> u64 {
-        tokens::of_text(text)
+    fn count_text(&self, model: &str, text: &str) -> u64 {
+        self.learned.text(model, tokens::of_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {

@@ -202,7 +202,7 @@ async fn a_count_needs_no_model_and_honours_what_came_before() {
         let alone = count(&world, &json!({"input": "How long is this?"})).await;
         assert!((5..40).contains(&alone), "{alone}");
         let said = ["word"; 200].join(" ");
-        let first = world.whole(Wire::Chat, &Script::text(&["Long."]), &json!({"input": said})).await;
+        let first = world.whole(Wire::Responses, &Script::text(&["Long."]), &json!({"input": said})).await;
         let request = json!({"model": "m-chat", "input": "How long is this?", "previous_response_id": first["id"]});
         let chained = count(&world, &request).await;
         assert!((alone + 200..alone + 260).contains(&chained), "{}: {chained} after {alone}", store.name);
@@ -219,4 +219,65 @@ async fn a_count_needs_no_model_and_honours_what_came_before() {
         let answer = client.post_json("/v1/responses/input_tokens", &json!({"model": "nobody", "input": "x"})).await;
         assert_refused(&answer, 404, Some("model"), "model_not_found");
     }
+}
+
+/// A short answer to a prompt of so many tokens.
+fn reporting(wire: Wire, tokens: u64) -> Reply {
+    Reply::json(match wire {
+        Wire::Chat => json!({
+            "id": "c", "model": "m", "usage": {"prompt_tokens": tokens, "completion_tokens": 1},
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "Well."}, "finish_reason": "stop"}],
+        }),
+        Wire::Responses => json!({
+            "id": "r", "object": "response", "status": "completed", "model": "m",
+            "usage": {"input_tokens": tokens, "output_tokens": 1},
+            "output": [{"type": "message", "id": "msg", "role": "assistant", "status": "completed",
+                "content": [{"type": "output_text", "text": "Well.", "annotations": []}]}],
+        }),
+        Wire::Anthropic => json!({
+            "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+            "usage": {"input_tokens": tokens, "output_tokens": 1}, "content": [{"type": "text", "text": "Well."}],
+        }),
+    })
+}
+
+// right B4
+#[tokio::test]
+async fn after_a_models_first_answer_our_count_is_near_its_own_and_one_try_is_enough() {
+    let world = World::with(narrow(), &[]).await;
+    let words = |count: usize| json!([{"role": "user", "content": "word ".repeat(count)}]);
+    for wire in WIRES {
+        let count = async |input: Value| {
+            let request = json!({"model": format!("narrow-{}", wire.kind()), "input": input});
+            let answer = world.amalgam.client().post_json("/v1/responses/input_tokens", &request).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            answer.json()["input_tokens"].as_f64().expect("a count")
+        };
+        let before = count(words(100)).await;
+        // A tokenizer that takes twice the tokens of ours.
+        world.upstream(wire).enqueue(reporting(wire, (2.0 * before) as u64));
+        let answer = ask(&world, wire, json!({"input": words(100)})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        for (input, theirs) in [(words(100), 2.0 * before), (words(50), before)] {
+            let ours = count(input).await;
+            assert!((ours - theirs).abs() <= theirs / 10.0, "{wire:?}: {ours} for {theirs}");
+        }
+        world.upstream(wire).enqueue(Script::text(&["Well."]).reply(wire, Delivery::Whole));
+        let asked = world.upstream(wire).requests().len();
+        let answer = ask(&world, wire, json!({"input": turns(20), "truncation": "auto"})).await;
+        assert_eq!(answer.status, 200, "{wire:?}: {}", answer.text());
+        assert_eq!(world.upstream(wire).requests().len(), asked + 1, "{wire:?}");
+    }
+}
+
+// right B4
+#[tokio::test]
+async fn an_overflow_does_not_recommend_what_is_set_already() {
+    let world = World::with(narrow(), &[]).await;
+    let long = json!([{"role": "user", "content": "word ".repeat(2000)}]);
+    let cut = ask(&world, Wire::Chat, json!({"input": long, "truncation": "auto"})).await;
+    assert_refused(&cut, 400, Some("input"), "context_length_exceeded");
+    assert!(!cut.text().contains("`truncation`"), "{}", cut.text());
+    let whole = ask(&world, Wire::Chat, json!({"input": long})).await;
+    assert!(whole.text().contains("`truncation` set to `auto`"), "{}", whole.text());
 }

@@ -57,17 +57,19 @@ pub fn room(window: u64, max_output_tokens: Option<u64>) -> u64 {
     window - answer.min(window / 2)
 }
 
-/// Refuses a prompt that is longer than the window even if our count is far too high.
-pub fn refuse(count: TokenCount, window: u64) -> Result<(), Fault> {
+/// Refuses a prompt that is longer than the window even if our count is far too high. `shortens` says that the oldest turns
+/// are left out already.
+pub fn refuse(count: TokenCount, window: u64, shortens: bool) -> Result<(), Fault> {
     // What an image costs differs tenfold between upstreams: it decides nothing here.
     if count.text <= window.saturating_add(window.saturating_mul(DOUBT_PERCENT) / 100) {
         return Ok(());
     }
-    let message = format!(
-        "The input has about {} tokens and the model's context window holds {window}. Send less of it, or let the oldest \
-         turns be left out with `truncation` set to `auto`.",
-        count.total()
-    );
+    let remedy = match shortens {
+        true => "The oldest turns are left out already: send less in the last one, or fewer instructions and tools.",
+        false => "Send less of it, or let the oldest turns be left out with `truncation` set to `auto`.",
+    };
+    let message =
+        format!("The input has about {} tokens and the model's context window holds {window}. {remedy}", count.total());
     Err(Fault::new(FaultKind::ContextLength, message).param("input").code("context_length_exceeded"))
 }
 

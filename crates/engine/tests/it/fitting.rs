@@ -53,10 +53,10 @@ impl Model for Narrow {
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
         self.counts.fetch_add(1, Ordering::SeqCst);
-        TokenCount { text: self.count_text(&String::from_utf8_lossy(&prepared.body.whole())), media: 0 }
+        TokenCount { text: self.count_text("", &String::from_utf8_lossy(&prepared.body.whole())), media: 0 }
     }
 
-    fn count_text(&self, text: &str) -> u64 {
+    fn count_text(&self, _model: &str, text: &str) -> u64 {
         text.split_whitespace().count() as u64
     }
 

@@ -1,0 +1,186 @@
+//! What an upstream's own counts say about ours: every model has its own tokenizer and its own words around a prompt.
+//!
+//! A prompt whose tokens the upstream has reported is kept until somebody counts for the same model; only then is it counted
+//! here, so that a server that never counts never loads a tokenizer.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use amalgam_core::TokenCount;
+use amalgam_protocol::Slices;
+
+use crate::tokens;
+
+/// So many models are remembered for each upstream.
+const MODELS: usize = 64;
+/// Longer prompts are not kept to learn from.
+const PROMPT_BYTES: usize = 128 * 1024;
+/// Below so many tokens the words around a prompt decide, not the tokenizer.
+const FEW_TOKENS: f64 = 64.0;
+/// One tokenizer does not take more than so many times the tokens of another.
+const STEEPEST: f64 = 4.0;
+
+/// What was learned of the models of one upstream.
+#[derive(Debug, Default)]
+pub(crate) struct Learned(Mutex<HashMap<String, Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// A prompt that is still to be counted, with the tokens that the upstream has reported.
+    waiting: Option<(Slices, u64)>,
+    /// The smallest and the largest prompt that was counted on both sides.
+    smallest: Option<Sample>,
+    largest: Option<Sample>,
+}
+
+/// The tokens of a prompt by our count and by the upstream's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sample {
+    ours: f64,
+    theirs: f64,
+}
+
+/// How their count follows from ours.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Line {
+    slope: f64,
+    base: f64,
+}
+
+impl Learned {
+    /// The upstream has reported how many tokens a prompt had.
+    pub(crate) fn report(&self, model: &str, prompt: &Slices, tokens: u64) {
+        if tokens == 0 || prompt.len() > PROMPT_BYTES {
+            return;
+        }
+        let mut models = self.models();
+        if models.len() >= MODELS && !models.contains_key(model) {
+            models.clear();
+        }
+        let known = models.entry(model.to_owned()).or_default();
+        known.waiting = Some((prompt.clone(), tokens));
+    }
+
+    /// Our count of a prompt as the upstream would count it.
+    pub(crate) fn prompt(&self, model: &str, count: TokenCount) -> TokenCount {
+        match self.line(model) {
+            Some(line) => TokenCount { text: line.at(count.text), ..count },
+            None => count,
+        }
+    }
+
+    /// Our count of a text inside a prompt as the upstream would count it.
+    pub(crate) fn text(&self, model: &str, tokens: u64) -> u64 {
+        self.line(model).map_or(tokens, |line| Line { base: 0.0, ..line }.at(tokens))
+    }
+
+    fn line(&self, model: &str) -> Option<Line> {
+        let waiting = self.models().get_mut(model)?.waiting.take();
+        // Counted outside of the lock: it takes a while.
+        let sample = waiting.and_then(|(prompt, theirs)| {
+            let count = tokens::of_prompt(&prompt.whole());
+            // What an image costs tells nothing of text.
+            (count.media == 0 && count.text > 0).then_some(Sample { ours: count.text as f64, theirs: theirs as f64 })
+        });
+        let mut models = self.models();
+        let known = models.get_mut(model)?;
+        if let Some(sample) = sample {
+            known.learn(sample);
+        }
+        known.line()
+    }
+
+    fn models(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn learn(&mut self, sample: Sample) {
+        if self.smallest.is_none_or(|known| sample.ours <= known.ours) {
+            self.smallest = Some(sample);
+        }
+        if self.largest.is_none_or(|known| sample.ours >= known.ours) {
+            self.largest = Some(sample);
+        }
+    }
+
+    fn line(&self) -> Option<Line> {
+        let (smallest, largest) = (self.smallest?, self.largest?);
+        if largest.ours >= 2.0 * smallest.ours {
+            let slope = (largest.theirs - smallest.theirs) / (largest.ours - smallest.ours);
+            let slope = slope.clamp(1.0 / STEEPEST, STEEPEST);
+            return Some(Line { slope, base: largest.theirs - slope * largest.ours });
+        }
+        Some(match largest.ours < FEW_TOKENS {
+            true => Line { slope: 1.0, base: largest.theirs - largest.ours },
+            false => Line { slope: (largest.theirs / largest.ours).clamp(1.0 / STEEPEST, STEEPEST), base: 0.0 },
+        })
+    }
+}
+
+impl Line {
+    fn at(self, tokens: u64) -> u64 {
+        (self.slope * tokens as f64 + self.base).max(0.0).ceil() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn prompt(words: usize) -> Slices {
+        json!({"messages": [{"role": "user", "content": "word ".repeat(words)}]}).to_string().into_bytes().into()
+    }
+
+    fn ours(prompt: &Slices) -> u64 {
+        tokens::of_prompt(&prompt.whole()).text
+    }
+
+    fn near(learned: &Learned, words: usize, theirs: u64) -> bool {
+        let prompt = prompt(words);
+        let count = learned.prompt("m", tokens::of_prompt(&prompt.whole())).text as f64;
+        (count - theirs as f64).abs() <= theirs as f64 / 10.0
+    }
+
+    #[test]
+    fn the_first_reported_count_makes_the_next_one_of_ours_right() {
+        for factor in [0.5, 1.4, 3.0] {
+            let theirs = |words: usize| (ours(&prompt(words)) as f64 * factor) as u64;
+            let learned = Learned::default();
+            assert_eq!(learned.prompt("m", TokenCount { text: 10, media: 7 }), TokenCount { text: 10, media: 7 });
+            learned.report("m", &prompt(500), theirs(500));
+            for words in [100, 500, 5000] {
+                assert!(near(&learned, words, theirs(words)), "{factor} {words}");
+            }
+            assert_eq!(learned.text("other", 10), 10);
+        }
+    }
+
+    #[test]
+    fn words_around_a_prompt_are_told_apart_from_its_tokens() {
+        let theirs = |words: usize| (ours(&prompt(words)) as f64 * 1.3) as u64 + 40;
+        let learned = Learned::default();
+        learned.report("m", &prompt(5), theirs(5));
+        assert!(near(&learned, 6, theirs(6)));
+        learned.report("m", &prompt(2000), theirs(2000));
+        for words in [5, 50, 1000, 8000] {
+            assert!(near(&learned, words, theirs(words)), "{words}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let learned = Learned::default();
+        for number in 0..3 * MODELS {
+            learned.report(&format!("m{number}"), &prompt(1), 9);
+        }
+        assert!(learned.models().len() <= MODELS);
+        learned.report("long", &prompt(PROMPT_BYTES), 9);
+        assert!(!learned.models().contains_key("long"));
+    }
+}
