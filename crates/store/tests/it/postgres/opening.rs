@@ -70,7 +70,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
                     'tenants', 'api_keys', 'processes', 'memory', 'amalgam_migrations')
                 LOOP EXECUTE format('DROP TABLE %I CASCADE', later); END LOOP;
             END $$;
-            ALTER TABLE responses DROP COLUMN upstream;
+            ALTER TABLE responses DROP COLUMN upstream, DROP COLUMN raw_answer, DROP COLUMN provenance;
             DELETE FROM amalgam_migrations WHERE version >= 2";
         database.aside().await.run(before).await;
         let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
