@@ -21,7 +21,8 @@ async fn an_answer_without_tools_has_the_published_fields_and_no_others() {
         // The order of the published example, too.
         let expected = format!(
             "{{\"session_id\":{},\"user_message_id\":{},\"assistant_message_id\":{},\"message\":\"Hello, Ana.\",\
-             \"model\":\"{MODEL}\",\"response_id\":\"resp_up_1\",\"prompt\":{{\"version\":\"v1\",\"hash\":\"{hash}\"}}}}",
+             \"model\":\"{MODEL}\",\"response_id\":\"resp_up_1\",\"prompt\":{{\"version\":\"v1\",\"hash\":\"{hash}\",\
+             \"profile_version\":1}}}}",
             number("session_id"),
             number("user_message_id"),
             number("assistant_message_id"),
