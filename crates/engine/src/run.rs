@@ -179,7 +179,7 @@ impl Engine {
     /// most.
     pub async fn cancel_and_wait(&self, response_id: &str, patience: Duration) {
         self.keeper.cancel(response_id);
-        // Whoever waited in vain reads what is there.
+        // After the timeout the caller reads what is stored so far.
         let _ = tokio::time::timeout(patience, self.keeper.left(response_id)).await;
     }
 

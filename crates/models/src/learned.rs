@@ -1,6 +1,6 @@
 //! What an upstream's own counts say about ours: every model has its own tokenizer and its own words around a prompt.
 //!
-//! A prompt whose tokens the upstream has reported is kept until somebody counts for the same model; only then is it counted
+//! A prompt whose tokens the upstream has reported is kept until a count for the same model is requested; only then is it counted
 //! here, so that a server that never counts never loads a tokenizer.
 
 use std::{
@@ -19,8 +19,10 @@ const MODELS: usize = 64;
 const PROMPT_BYTES: usize = 128 * 1024;
 /// Below so many tokens the words around a prompt decide, not the tokenizer.
 const FEW_TOKENS: f64 = 64.0;
-/// One tokenizer does not take more than so many times the tokens of another.
+/// One tokenizer takes at most so many times the tokens of another, and at least so many. An upstream that reports less does not
+/// count the whole prompt.
 const STEEPEST: f64 = 4.0;
+const FLATTEST: f64 = 0.5;
 
 /// What was learned of the models of one upstream.
 #[derive(Debug, Default)]
@@ -99,6 +101,9 @@ impl Learned {
 
 impl Known {
     fn learn(&mut self, sample: Sample) {
+        if sample.ours >= FEW_TOKENS && sample.theirs < sample.ours * FLATTEST {
+            return;
+        }
         if self.smallest.is_none_or(|known| sample.ours <= known.ours) {
             self.smallest = Some(sample);
         }
@@ -109,21 +114,22 @@ impl Known {
 
     fn line(&self) -> Option<Line> {
         let (smallest, largest) = (self.smallest?, self.largest?);
+        if largest.ours < FEW_TOKENS {
+            return Some(Line { slope: 1.0, base: largest.theirs - largest.ours });
+        }
         if largest.ours >= 2.0 * smallest.ours {
             let slope = (largest.theirs - smallest.theirs) / (largest.ours - smallest.ours);
-            let slope = slope.clamp(1.0 / STEEPEST, STEEPEST);
+            let slope = slope.clamp(FLATTEST, STEEPEST);
             return Some(Line { slope, base: largest.theirs - slope * largest.ours });
         }
-        Some(match largest.ours < FEW_TOKENS {
-            true => Line { slope: 1.0, base: largest.theirs - largest.ours },
-            false => Line { slope: (largest.theirs / largest.ours).clamp(1.0 / STEEPEST, STEEPEST), base: 0.0 },
-        })
+        Some(Line { slope: (largest.theirs / largest.ours).clamp(FLATTEST, STEEPEST), base: 0.0 })
     }
 }
 
 impl Line {
     fn at(self, tokens: u64) -> u64 {
-        (self.slope * tokens as f64 + self.base).max(0.0).ceil() as u64
+        let tokens = tokens as f64;
+        (self.slope * tokens + self.base).max(FLATTEST * tokens).ceil() as u64
     }
 }
 

@@ -56,3 +56,25 @@ async fn an_answer_is_found_by_the_id_that_its_caller_was_told_and_by_ours() {
         assert_eq!(eve.get("/admin/turns/resp_of_ben").await.status, 404, "{}", store.name);
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_is_replayed_names_the_response_of_the_first_one() {
+    // right C9
+    for store in stores() {
+        let upstream = Upstream::start();
+        let setup = Setup::new().upstream("up", "responses", &upstream.base_url()).option("models", "[\"m\"]");
+        let setup = setup.extra("[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n");
+        let amalgam = Amalgam::start(BINARY, store.setup(setup)).await;
+        let client = Client::new(amalgam.url()).with_key("am_a").with_header("idempotency-key", "once");
+        upstream.enqueue(named("resp_up"));
+        let mut ids = Vec::new();
+        for replayed in [None, Some("true")] {
+            let answer = client.post_json("/api/v2/ai-agent/respond/", &json!({"message": "Hi"})).await;
+            assert_eq!(answer.header("idempotent-replayed"), replayed, "{}: {}", store.name, answer.text());
+            ids.push(answer.header("amalgam-response-id").unwrap_or_default().to_owned());
+        }
+        assert_eq!(ids[0], ids[1], "{}", store.name);
+        let found = client.get(&format!("/api/v2/ai-agent/respond/{}/", ids[0])).await;
+        assert_eq!(found.status, 200, "{}: {}", store.name, found.text());
+    }
+}

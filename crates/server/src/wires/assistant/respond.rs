@@ -41,10 +41,11 @@ use crate::{
         responses::{
             deliver::event_stream,
             error::object_in_stream,
-            head::{First, TurnHead, begun_or_due},
+            head::{First, RESPONSE_ID, TurnHead, begun_or_due},
             once,
             turn::{Begun, Offered, Order, Settled, begin},
         },
+        retell::LONGEST_FRAME,
     },
 };
 
@@ -69,8 +70,13 @@ pub(super) async fn respond(
     };
     match once::claim(&app, &scope, "POST /api/v2/ai-agent/respond", key, &body).await {
         Err(WireError(fault)) => Err(fault.into()),
-        Ok(once::Standing::Told(response)) if streamed => stream::at_once(response).await.map_err(Into::into),
-        Ok(once::Standing::Told(response)) => Ok(response),
+        Ok(once::Standing::Told(response)) => {
+            let response = with_response_id(&app, &scope, response).await?;
+            match streamed {
+                true => Ok(stream::at_once(response).await?),
+                false => Ok(response),
+            }
+        }
         Ok(once::Standing::First(first)) if streamed => stream_of(app, scope, body, Some(first)).await,
         Ok(once::Standing::First(first)) => {
             let working = (Arc::clone(&app), scope.clone());
@@ -79,9 +85,30 @@ pub(super) async fn respond(
                 let turn = Turn::begin(&app, &scope, &body, None).await?;
                 turn.whole(&app, &scope).await
             };
-            first.answer(work).await
+            let response = first.answer(work).await?;
+            with_response_id(&app, &scope, response).await
         }
     }
+}
+
+/// Names the response of a whole answer in its head. The claim of an idempotency key has another id.
+async fn with_response_id(app: &App, scope: &Scope, response: Response) -> Result<Response, AssistantError> {
+    if !response.status().is_success() {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, LONGEST_FRAME).await.map_err(Fault::internal)?;
+    let answered = Raw::parse(&body).ok().and_then(|answer| answer.get_str("response_id").map(|id| id.into_owned()));
+    let response_id = match &answered {
+        Some(answered) => app.store.response_of_answer(scope, answered).await?,
+        None => None,
+    };
+    let mut response = Response::from_parts(head, body.into());
+    response.headers_mut().remove(RESPONSE_ID);
+    Ok(match response_id {
+        Some(id) => TurnHead::named(&id).on(response),
+        None => response,
+    })
 }
 
 /// Picks up the stream of an answer. P6

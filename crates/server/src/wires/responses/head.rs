@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use tokio::{select, sync::oneshot, time::Instant};
 
 /// Our id of the response, on every door.
-const RESPONSE_ID: HeaderName = HeaderName::from_static("amalgam-response-id");
+pub(in crate::wires) const RESPONSE_ID: HeaderName = HeaderName::from_static("amalgam-response-id");
 
 /// `upstream/model` of the model that answers.
 const MODEL: HeaderName = HeaderName::from_static("amalgam-model");
