@@ -12,7 +12,7 @@ pub trait Catalog: Send + Sync {
     /// What answers to a name on terms of the tenant's own; nothing when nobody does.
     fn resolve_on<'a>(&'a self, scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
-    /// The model that assistants ask where nobody has named one: of this upstream, or of the whole installation. Nothing
+    /// The model that assistants ask when neither tenant nor profile names one: of this upstream, or of the whole installation. Nothing
     /// where the built-in one counts; an empty name where upstreams are configured and none of them names a model.
     fn default_model<'a>(&'a self, _upstream: Option<&'a str>) -> BoxFuture<'a, Option<String>> {
         Box::pin(std::future::ready(None))

@@ -80,7 +80,7 @@ impl Names {
         {
             return Some(entry.model.clone());
         }
-        // OpenAI that nobody has configured is not asked for what it has.
+        // An OpenAI upstream that the configuration does not name is not asked for its models.
         self.wire(upstream)?;
         self.registry.listed(upstream).await.first().cloned()
     }

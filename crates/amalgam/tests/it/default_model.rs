@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{BINARY, Cli, Delivery, Script, TestStore, Wire, stores};
 
-/// An upstream that lists these models and says hello to everybody.
+/// An upstream that lists these models and answers every request with a greeting.
 fn upstream(models: &[&str]) -> Upstream {
     let upstream = Upstream::always(Script::text(&["Hello."]).reply(Wire::Chat, Delivery::Whole));
     let listed: Vec<Value> = models.iter().map(|model| json!({"id": model, "object": "model"})).collect();

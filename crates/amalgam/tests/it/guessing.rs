@@ -1,4 +1,4 @@
-//! Guessed keys slow down those who guess, and no good key.
+//! Guessed keys slow down the address that guesses, and never a valid key.
 
 use amalgam_testkit::{Amalgam, Client, Setup};
 use serde_json::json;

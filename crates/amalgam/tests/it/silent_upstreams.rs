@@ -24,7 +24,7 @@ async fn begun(stream: &mut EventStream) -> Value {
     assert_eq!(stream.status, 200);
     let created = next(stream).await;
     assert_eq!((&created["type"], &created["sequence_number"]), (&json!("response.created"), &json!(0)));
-    assert_eq!(created["response"]["amalgam"], json!({"model": null, "losses": []}), "nobody has answered yet");
+    assert_eq!(created["response"]["amalgam"], json!({"model": null, "losses": []}), "no model has answered yet");
     assert_eq!(stream.headers["amalgam-response-id"], created["response"]["id"].as_str().unwrap_or_default());
     assert!(!stream.headers.contains_key("amalgam-model"));
     assert_eq!(next(stream).await["type"], "response.in_progress");

@@ -149,7 +149,7 @@ fn an_answer_gets_its_share_of_the_window_but_never_more_than_half() {
 fn only_a_prompt_that_is_too_long_beyond_doubt_is_refused_unasked() {
     let count = |text, media| TokenCount { text, media };
     assert!(refuse(count(1250, 0), 1000, false).is_ok(), "the count may be a quarter too high");
-    assert!(refuse(count(900, 100_000), 1000, false).is_ok(), "nobody knows what an image costs");
+    assert!(refuse(count(900, 100_000), 1000, false).is_ok(), "the cost of an image is unknown");
     let fault = refuse(count(1251, 9), 1000, false).unwrap_err();
     assert_eq!(fault.kind, FaultKind::ContextLength);
     assert_eq!((fault.param.as_deref(), fault.code.as_deref()), (Some("input"), Some("context_length_exceeded")));

@@ -289,7 +289,7 @@ impl Decoder {
         })
     }
 
-    /// A text or a call whose end contradicts what was passed on of it: nobody can tell which of the two was meant.
+    /// A text or a call whose end contradicts what was passed on of it: it cannot be known which of the two was meant.
     fn settle(&self, settled: Result<(), Differs>) -> Result<(), ModelError> {
         settled.map_err(|Differs| match self.unreadable {
             Unreadable::None => contradicted(),

@@ -45,7 +45,7 @@ const BUFFER_BYTES: usize = 128 * 1024;
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 const CHECK_TIME: Duration = Duration::from_secs(5);
 
-/// What is asked for by those who want to know whether the server lives: it has an answer when every place is taken.
+/// The health routes: they are answered also when every connection slot is taken.
 const CHECKS: [&[u8]; 4] = [b"GET /healthz ", b"GET /readyz ", b"HEAD /healthz ", b"HEAD /readyz "];
 
 /// Answers below this size are in the socket soon; of larger ones it is noted when they have left.

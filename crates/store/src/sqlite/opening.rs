@@ -67,7 +67,7 @@ fn to_read(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
 }
 
 /// The redo log of the database at `path`, once the database has everything that is in it; nothing where there is none, or
-/// where it is somebody else's.
+/// where it belongs to another owner.
 fn redo_file(path: &Path, acknowledge: Acknowledge) -> Result<Option<RedoFile>, OpenError> {
     let found = match acknowledge {
         Acknowledge::Settled => RedoFile::find(path),

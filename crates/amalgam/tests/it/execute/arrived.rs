@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::desk::{Desk, execute_with, open, standing, taken, turn};
 use crate::support::{Said, Script, WIRES, Wire, stores};
 
-/// An answer as a server of this wire might write it: odd spaces, and fields that nobody knows.
+/// An answer as a server of this wire might write it: odd spaces, and unknown fields.
 fn odd(wire: Wire) -> &'static str {
     match wire {
         Wire::Responses => {

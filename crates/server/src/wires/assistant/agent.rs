@@ -23,7 +23,7 @@ pub struct AssistantSettings {
     pub public_url: String,
 }
 
-/// The same with the installation's default model, where nobody has named one.
+/// The same with the installation's default model, when neither tenant nor profile names one.
 pub async fn with_default_model(catalog: &dyn Catalog, mut resolved: Resolved) -> Resolved {
     if resolved.model.origin == Origin::Default
         && let Some(model) = catalog.default_model(resolved.upstream.value.as_deref()).await

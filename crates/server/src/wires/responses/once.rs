@@ -216,7 +216,7 @@ async fn run(
     answer.await.map_err(|_| Fault::internal("work under a key ended without an answer"))?
 }
 
-/// Nobody listens at `answered` when the caller has left.
+/// The receiver of `answered` is gone when the caller has left.
 async fn work(
     app: &Arc<App>,
     scope: &Scope,

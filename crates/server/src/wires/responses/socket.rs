@@ -279,7 +279,7 @@ where
                 let Some(chunk) = chunk else { return Ok(()) };
                 events(&chunk).for_each(|event| line.say(&in_lane(event, lane)));
                 line.flush().await.map_err(|_| Over::Left)?;
-                // Whoever has seen the last event may ask for the next response: from here on nothing is put off.
+                // A client that has seen the last event may request the next response: nothing is delayed from here on.
                 if chunk.ends_with(DONE) {
                     return Ok(());
                 }
