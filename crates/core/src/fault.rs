@@ -1,7 +1,9 @@
 //! Everything that can go wrong in a turn, once.
 //!
-//! A fault carries two texts: `message` is for the caller, `detail` is for the log. Wires decide status and
-//! code from `kind` in one table each; nothing here knows HTTP.
+//! A fault carries two texts: `message` is for the caller, `detail` is for the log. Its canonical form, which responses store
+//! and the Responses API shows, is made in `fault/error_object.rs`. Wires decide the HTTP status; nothing here knows HTTP.
+
+mod error_object;
 
 use std::{
     borrow::Cow,

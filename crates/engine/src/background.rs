@@ -52,15 +52,15 @@ impl Engine {
 
     /// Runs a turn whose caller may leave: it goes on to its end all the same. The whole answer comes back for whoever is
     /// still there; a streamed one is followed through the store.
-    pub fn detach(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
+    pub fn detach(&self, run: Box<Run>) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
         let (answered, answer) = oneshot::channel();
         self.keeper.tasks.spawn(async move {
             match run.delivery() {
                 Delivery::Whole => {
-                    let _ = answered.send(run.finish(tell).await);
+                    let _ = answered.send(run.finish().await);
                 }
                 Delivery::Stream => {
-                    let mut frames = run.into_frames(tell);
+                    let mut frames = run.into_frames();
                     while frames.next().await.is_some() {}
                 }
             }
@@ -80,11 +80,11 @@ impl Engine {
     }
 
     /// Runs a background turn.
-    pub async fn run_in_background(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) {
+    pub async fn run_in_background(&self, run: Box<Run>) {
         let id = run.response_id().to_owned();
         let handed_over = match run.delivery() {
-            Delivery::Whole => run.finish_in_background(tell).await,
-            Delivery::Stream => self.stream_in_background(run, tell).await,
+            Delivery::Whole => run.finish_in_background().await,
+            Delivery::Stream => self.stream_in_background(run).await,
         };
         if handed_over {
             self.hand_over(&id).await;
@@ -120,10 +120,10 @@ impl Engine {
         self.keeper.store.write(scope, write.into()).await
     }
 
-    async fn stream_in_background(&self, run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> bool {
+    async fn stream_in_background(&self, run: Box<Run>) -> bool {
         let mut over = std::pin::pin!(run.place.over());
         let mut stopped = run.stopped();
-        let mut frames = run.into_frames(tell);
+        let mut frames = run.into_frames();
         let mut can_hand_over = true;
         loop {
             tokio::select! {

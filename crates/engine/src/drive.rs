@@ -6,7 +6,7 @@ use std::{
 };
 
 use amalgam_core::{Fault, FaultKind, Loss, ModelError, ModelEvent, array_of, store::Ending};
-use amalgam_protocol::{ErrorObject, Status};
+use amalgam_protocol::Status;
 use futures_util::FutureExt;
 use tracing::debug;
 
@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Run {
-    /// The whole response. Dropping the future ends the upstream call. `tell` says what the store keeps of a fault.
-    pub async fn finish(mut self: Box<Self>, tell: fn(&Fault) -> ErrorObject) -> Result<Vec<u8>, Fault> {
+    /// The whole response. Dropping the future ends the upstream call.
+    pub async fn finish(mut self: Box<Self>) -> Result<Vec<u8>, Fault> {
         let deadline = self.deadline;
         // An answer that came whole is here already: it needs no timers.
         let driven = match self.drive().now_or_never() {
@@ -35,11 +35,11 @@ impl Run {
                 }
             }
         };
-        self.end(driven, tell).await
+        self.end(driven).await
     }
 
     /// The same without anybody who waits for the answer. Whether another process has to run the turn.
-    pub(crate) async fn finish_in_background(mut self: Box<Self>, tell: fn(&Fault) -> ErrorObject) -> bool {
+    pub(crate) async fn finish_in_background(mut self: Box<Self>) -> bool {
         let deadline = self.deadline;
         let over = self.place.over();
         let mut stopped = self.stopped();
@@ -56,21 +56,17 @@ impl Run {
                 }
             }
         };
-        if let Err(fault) = self.end(driven, tell).await {
+        if let Err(fault) = self.end(driven).await {
             debug!("a background turn failed: {fault}");
         }
         false
     }
 
-    async fn end(
-        mut self: Box<Self>,
-        driven: Result<(), Fault>,
-        tell: fn(&Fault) -> ErrorObject,
-    ) -> Result<Vec<u8>, Fault> {
+    async fn end(mut self: Box<Self>, driven: Result<(), Fault>) -> Result<Vec<u8>, Fault> {
         let now_ms = self.clock.now_ms();
         if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
-            let failed = record::failed(tell(&fault), self.emitter.provenance().clone());
+            let failed = record::failed(fault.response_error(), self.emitter.provenance().clone());
             if let Some(recorder) = &mut self.recorder {
                 keep_ending(recorder, failed).await;
             }
@@ -201,9 +197,9 @@ impl Run {
         ending
     }
 
-    /// The frames of the response as they come; `tell` says what a caller of this wire reads of a fault.
-    pub fn into_frames(self: Box<Self>, tell: fn(&Fault) -> ErrorObject) -> Frames {
-        Frames::new(self, tell)
+    /// The frames of the response as they come.
+    pub fn into_frames(self: Box<Self>) -> Frames {
+        Frames::new(self)
     }
 
     pub(crate) fn past_deadline(&self) -> Fault {

@@ -6,7 +6,7 @@ use amalgam_core::{
     Fault, FaultKind, Scope, Store,
     store::{EventChunk, EventTail, StoredResponse, ToldStatus},
 };
-use amalgam_protocol::{DONE, ErrorObject, EventKind, Status, Writer};
+use amalgam_protocol::{DONE, EventKind, Status, Writer};
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream;
@@ -29,13 +29,12 @@ const PATIENCE: u32 = 30;
 
 impl Engine {
     /// The frames of a response after a sequence number, all of them for none, until its end. `tail` is what the store has
-    /// said first, so that a response which is not there is told before a stream begins; `tell` is how a fault is told.
+    /// said first, so that a response which is not there is told before a stream begins.
     pub fn follow(
         &self,
         scope: Scope,
         tail: EventTail,
         after: Option<u64>,
-        tell: fn(&Fault) -> ErrorObject,
     ) -> impl Stream<Item = Bytes> + Send + use<> {
         let follower = Follower {
             store: Arc::clone(&self.keeper.store),
@@ -48,7 +47,6 @@ impl Engine {
             head_after: self.settings.head_after,
             began_at: Instant::now(),
             said_at: Instant::now(),
-            tell,
             over: false,
         };
         stream::unfold(follower, |mut follower| async move { follower.piece().await.map(|piece| (piece, follower)) })
@@ -77,7 +75,6 @@ struct Follower {
     began_at: Instant,
     /// When something was sent last.
     said_at: Instant,
-    tell: fn(&Fault) -> ErrorObject,
     over: bool,
 }
 
@@ -169,7 +166,7 @@ impl Follower {
     /// The last frames of a stream whose end nobody can tell any more.
     fn give_up(&mut self, fault: &Fault) -> Bytes {
         self.over = true;
-        let error = Some((self.tell)(fault));
+        let error = Some(fault.response_error());
         let status =
             ToldStatus { status: Status::Failed, error, completed_at_ms: None, ..self.response.status.clone() };
         let failed = StoredResponse { status, ..self.response.clone() };

@@ -39,7 +39,6 @@ const REST: Duration = Duration::from_millis(2);
 /// A streamed response.
 pub struct Frames {
     run: Box<Run>,
-    tell: fn(&Fault) -> ErrorObject,
     /// The next moment at which something is due: a sign of life or the deadline.
     alarm: Pin<Box<Sleep>>,
     last_sent: Instant,
@@ -79,15 +78,15 @@ enum Last {
 impl Frames {
     /// Goes on with a stream that was begun before its model accepted: `sent` are its frames so far, and `sequence` is the
     /// number of the next one.
-    pub(crate) fn after(mut run: Box<Run>, sent: &[u8], sequence: u64, tell: fn(&Fault) -> ErrorObject) -> Self {
+    pub(crate) fn after(mut run: Box<Run>, sent: &[u8], sequence: u64) -> Self {
         run.emitter.resume_at(sequence);
         if let Some(recorder) = &mut run.recorder {
             recorder.hear(sent, sequence);
         }
-        Self::of(run, tell)
+        Self::of(run)
     }
 
-    pub(crate) fn new(mut run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> Self {
+    pub(crate) fn new(mut run: Box<Run>) -> Self {
         match run.waited {
             Some(told) => {
                 run.emitter.begin_after_waiting(told);
@@ -98,17 +97,16 @@ impl Frames {
             }
             None => run.emitter.begin(),
         }
-        Self::of(run, tell)
+        Self::of(run)
     }
 
-    fn of(run: Box<Run>, tell: fn(&Fault) -> ErrorObject) -> Self {
+    fn of(run: Box<Run>) -> Self {
         let now = Instant::now();
         let alarm = Box::pin(sleep_until(next_alarm(&run, now)));
         let (place, stopped) = (run.place.over(), run.stopped());
         let over = Box::pin(ended_from_outside(place, stopped.clone()));
         Self {
             run,
-            tell,
             alarm,
             last_sent: now,
             last_said: None,
@@ -168,7 +166,7 @@ impl Frames {
                 self.run.emitter.interrupt();
                 Last::Cancelled
             }
-            _ => Last::Failed((self.tell)(fault)),
+            _ => Last::Failed(fault.response_error()),
         };
         let ending = match &last {
             Last::Failed(error) => record::failed(error.clone(), self.run.emitter.provenance().clone()),
@@ -231,7 +229,7 @@ impl Frames {
             (Err(error), _) => {
                 let fault = Fault::from(error);
                 warn!(response.id = self.run.response_id(), detail = fault.detail, "the end could not be written");
-                Last::Failed((self.tell)(&fault))
+                Last::Failed(fault.response_error())
             }
         };
         self.tell_last(told);
@@ -242,7 +240,7 @@ impl Frames {
     fn lost(&self, last: Last) -> Last {
         match last {
             Last::Failed(_) => last,
-            Last::Concluded { .. } | Last::Cancelled => Last::Failed((self.tell)(&lost())),
+            Last::Concluded { .. } | Last::Cancelled => Last::Failed(lost().response_error()),
         }
     }
 

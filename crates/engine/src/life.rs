@@ -43,9 +43,6 @@ const CLAIMS: Duration = Duration::from_secs(48 * 3600);
 pub trait Runner: Send + Sync {
     /// Runs it to its end, whatever that is.
     fn run(&self, turn: QueuedTurn) -> BoxFuture<'static, ()>;
-
-    /// What the store keeps of a fault.
-    fn tell(&self, fault: &Fault) -> ErrorObject;
 }
 
 /// How long things are kept.
@@ -95,7 +92,7 @@ impl Engine {
 
     /// Looks after this process, the others and the queue until it is dropped.
     pub async fn live(&self, settings: LifeSettings, runner: Arc<dyn Runner>) {
-        tokio::join!(self.beat(&*runner), self.run_queued(Arc::clone(&runner)), self.clear_away(settings));
+        tokio::join!(self.beat(), self.run_queued(runner), self.clear_away(settings));
     }
 
     /// Waits until nothing that outlives its request runs any more.
@@ -115,7 +112,7 @@ impl Engine {
         }
     }
 
-    async fn beat(&self, runner: &dyn Runner) {
+    async fn beat(&self) {
         let operator = Operator::of_this_process();
         let store = &self.keeper.store;
         let mut beats = 0;
@@ -134,7 +131,7 @@ impl Engine {
             beats += 1;
             let known = async {
                 store.beat(operator, self.keeper.process, beats).await?;
-                self.end_orphans(&mut orphans, runner).await?;
+                self.end_orphans(&mut orphans).await?;
                 store.processes(operator).await
             };
             let known = known.await;
@@ -177,7 +174,7 @@ impl Engine {
 
     /// Turns that are this process's in the store but that nobody runs any more, because their end could not be written;
     /// and turns that run here although they are not this process's any more. `orphans` are those of the last look.
-    async fn end_orphans(&self, orphans: &mut HashSet<String>, runner: &dyn Runner) -> Result<(), StoreError> {
+    async fn end_orphans(&self, orphans: &mut HashSet<String>) -> Result<(), StoreError> {
         let begun = self.keeper.begun_ids();
         let held = self.keeper.store.held(Operator::of_this_process(), self.keeper.process).await?;
         for id in begun.iter().filter(|id| !held.iter().any(|(held, _)| held == *id)) {
@@ -187,7 +184,7 @@ impl Engine {
         // A turn that was taken this very moment is in the store before anybody here knows of it: only what nobody has
         // come for by the next look is an orphan.
         for (id, scope) in left.iter().filter(|(id, _)| orphans.contains(id)) {
-            self.end_orphan(id, scope, runner).await?;
+            self.end_orphan(id, scope).await?;
         }
         *orphans = left.into_iter().map(|(id, _)| id.clone()).collect();
         self.free_claims(&held).await
@@ -210,14 +207,14 @@ impl Engine {
         Ok(())
     }
 
-    async fn end_orphan(&self, id: &str, scope: &Scope, runner: &dyn Runner) -> Result<(), StoreError> {
+    async fn end_orphan(&self, id: &str, scope: &Scope) -> Result<(), StoreError> {
         let response = self.keeper.store.response(scope, id).await?;
         if response.is_some_and(|response| response.status.status == Status::Queued) {
             self.hand_over(id).await;
             return Ok(());
         }
         let fault = Fault::new(FaultKind::StoreDown, "The end of the response could not be written.");
-        if self.give_up(scope, id, runner.tell(&fault)).await? == Written::Kept {
+        if self.give_up(scope, id, fault.response_error()).await? == Written::Kept {
             warn!(response.id = id, "ended a turn that nobody runs");
         }
         Ok(())

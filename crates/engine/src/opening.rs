@@ -11,7 +11,7 @@ use std::{
 };
 
 use amalgam_core::{Delivery, Emitter, Fault, Ids, Start, Stem};
-use amalgam_protocol::{ErrorObject, Json};
+use amalgam_protocol::Json;
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -26,7 +26,6 @@ use crate::{
 /// A streamed response that begins before its model. `F` is the turn that is being begun.
 pub struct Opening<F> {
     stage: Stage<F>,
-    tell: fn(&Fault) -> ErrorObject,
 }
 
 enum Stage<F> {
@@ -46,7 +45,7 @@ struct Waiting<F> {
 
 impl<F> Opening<F> {
     /// Begins the stream of a turn that was announced. Dropping it ends the turn.
-    pub fn new(engine: &Engine, announced: Announced, beginning: F, tell: fn(&Fault) -> ErrorObject) -> Self {
+    pub fn new(engine: &Engine, announced: Announced, beginning: F) -> Self {
         let Announced { identity, settings, .. } = announced;
         let mut emitter = Emitter::new(Start {
             ids: Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within),
@@ -59,10 +58,7 @@ impl<F> Opening<F> {
         emitter.begin();
         let keepalive = engine.settings.keepalive;
         let alarm = Box::pin(sleep_until(Instant::now() + keepalive));
-        Self {
-            stage: Stage::Waiting(Box::new(Waiting { beginning, emitter, sent: Vec::new(), keepalive, alarm })),
-            tell,
-        }
+        Self { stage: Stage::Waiting(Box::new(Waiting { beginning, emitter, sent: Vec::new(), keepalive, alarm })) }
     }
 
     /// The items of the turn, once it has ended well.
@@ -104,12 +100,12 @@ impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for Opening<F> 
             match Pin::new(&mut waiting.beginning).poll(context) {
                 Poll::Ready(Ok(run)) => {
                     let (sent, sequence) = (std::mem::take(&mut waiting.sent), waiting.emitter.sequence());
-                    this.stage = Stage::Running(Box::new(Frames::after(run, &sent, sequence, this.tell)));
+                    this.stage = Stage::Running(Box::new(Frames::after(run, &sent, sequence)));
                 }
                 Poll::Ready(Err(fault)) => {
                     let id = waiting.emitter.response_id();
                     warn!(response.id = id, kind = ?fault.kind, detail = fault.detail, "stream failed: {fault}");
-                    waiting.emitter.fail((this.tell)(&fault));
+                    waiting.emitter.fail(fault.response_error());
                     let last = waiting.take();
                     this.stage = Stage::Over;
                     return Poll::Ready(last);

@@ -7,7 +7,7 @@ use amalgam_core::{
     Store, StoreError,
     store::{Ending, ProcessId, Written},
 };
-use amalgam_protocol::{ErrorObject, Provenance, Settings};
+use amalgam_protocol::{Provenance, Settings};
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
@@ -190,8 +190,8 @@ impl Engine {
     }
 
     /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
-    /// store; or when none will. Dropping the future ends the call. `tell` says what the store keeps of a fault.
-    pub async fn start(&self, mut ask: Box<Ask<'_>>, tell: fn(&Fault) -> ErrorObject) -> Result<Box<Run>, Fault> {
+    /// store; or when none will. Dropping the future ends the call.
+    pub async fn start(&self, mut ask: Box<Ask<'_>>) -> Result<Box<Run>, Fault> {
         if ask.keep.is_some() {
             self.keeper.expect_store()?;
         }
@@ -251,7 +251,7 @@ impl Engine {
                         recorder.leave_claim();
                         let ending = match fault.kind {
                             FaultKind::Cancelled => record::cancelled(),
-                            _ => record::failed(tell(&fault), Provenance::default()),
+                            _ => record::failed(fault.response_error(), Provenance::default()),
                         };
                         keep_ending(&mut recorder, ending).await;
                     }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tempfile::TempDir;
 
-use crate::model::{Scripted, Step, candidate, engine_over, start_kept, tell};
+use crate::model::{Scripted, Step, candidate, engine_over, start_kept};
 
 const BODY: &str = r#"{"model":"m","input":"hi"}"#;
 
@@ -101,7 +101,7 @@ async fn a_whole_answer_is_in_the_store_when_it_is_told() {
     let run = world.start(vec![Step::Say("ab"), Step::Finish], Delivery::Whole).await;
     let id = run.response_id().to_owned();
     assert_eq!(world.stored(&id).await, None, "nobody has seen its id");
-    let answer = run.finish(tell).await.unwrap();
+    let answer = run.finish().await.unwrap();
     let stored = world.stored(&id).await.unwrap();
     assert_eq!(String::from_utf8(stored.object()).unwrap(), String::from_utf8(answer).unwrap());
 }
@@ -113,7 +113,7 @@ async fn a_stream_is_in_the_store_before_its_first_event_and_ended_before_its_la
     let run =
         world.start(vec![Step::Say("a"), Step::Wait(Duration::from_millis(50)), Step::Finish], Delivery::Stream).await;
     let id = run.response_id().to_owned();
-    let mut frames = run.into_frames(tell);
+    let mut frames = run.into_frames();
     let mut seen = Vec::new();
     while let Some(piece) = frames.next().await {
         let stored = world.stored(&id).await.unwrap();
@@ -141,13 +141,13 @@ async fn a_stream_can_be_followed_from_every_point_with_the_same_frames() {
     steps.push(Step::Finish);
     let run = world.start(steps, Delivery::Stream).await;
     let id = run.response_id().to_owned();
-    let live: Vec<Bytes> = run.into_frames(tell).collect().await;
+    let live: Vec<Bytes> = run.into_frames().collect().await;
     let live = live.concat();
     let frames: Vec<&[u8]> = live.split_inclusive_frames();
     let last = frames.len() - 2;
     for after in std::iter::once(None).chain((0..=last as u64 + 3).map(Some)) {
         let tail = look(&*world.store, &scope(), &id, after).await.unwrap().unwrap();
-        let again: Vec<Bytes> = world.engine.follow(scope(), tail, after, tell).collect().await;
+        let again: Vec<Bytes> = world.engine.follow(scope(), tail, after).collect().await;
         let from = after.map_or(0, |after| after as usize + 1).min(last + 1);
         assert_eq!(
             String::from_utf8(again.concat()).unwrap(),
@@ -169,8 +169,8 @@ async fn a_follower_that_comes_while_the_turn_runs_gets_everything_once() {
     let run = world.start(steps, Delivery::Stream).await;
     let id = run.response_id().to_owned();
     let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
-    let follower = world.engine.follow(scope(), tail, None, tell).collect::<Vec<Bytes>>();
-    let (live, followed) = tokio::join!(run.into_frames(tell).collect::<Vec<Bytes>>(), follower);
+    let follower = world.engine.follow(scope(), tail, None).collect::<Vec<Bytes>>();
+    let (live, followed) = tokio::join!(run.into_frames().collect::<Vec<Bytes>>(), follower);
     assert_eq!(String::from_utf8(followed.concat()).unwrap(), String::from_utf8(live.concat()).unwrap());
 }
 
@@ -192,14 +192,14 @@ async fn a_failure_is_in_the_store_as_the_caller_heard_it() {
     let world = World::new().await;
     let run = world.start(vec![Step::Say("a"), Step::Cut], Delivery::Stream).await;
     let id = run.response_id().to_owned();
-    let frames: Vec<Bytes> = run.into_frames(tell).collect().await;
+    let frames: Vec<Bytes> = run.into_frames().collect().await;
     let events = sse::json_events(&frames.concat());
     let told = &events.last().unwrap()["response"];
     let stored: serde_json::Value = serde_json::from_slice(&world.stored(&id).await.unwrap().object()).unwrap();
     assert_eq!((&stored["status"], &stored["error"]["code"]), (&"failed".into(), &"x".into()));
     assert_eq!(told, &stored);
     let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
-    let again: Vec<Bytes> = world.engine.follow(scope(), tail, None, tell).collect().await;
+    let again: Vec<Bytes> = world.engine.follow(scope(), tail, None).collect().await;
     assert_eq!(again.concat(), frames.concat());
 }
 
@@ -212,7 +212,7 @@ async fn every_model_call_is_kept_exactly_also_those_that_failed() {
     let candidates = [candidate(&first), candidate(&second)];
     let run = start_kept(&world.engine, &candidates, BODY, Delivery::Whole, false, Some(keep_whole)).await.unwrap();
     let id = run.response_id().to_owned();
-    run.finish(tell).await.unwrap();
+    run.finish().await.unwrap();
     let admin = Scope::authenticated(1, "boss", TenantState::Stored, Rights::ADMIN);
     let turn = world.store.turn(admin.admin().unwrap(), &id).await.unwrap().unwrap();
     assert_eq!(turn.transcripts.len(), 2);

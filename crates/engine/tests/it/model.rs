@@ -15,7 +15,7 @@ use amalgam_core::{
     normalise, store::ProcessId,
 };
 use amalgam_engine::{Admission, Ask, Engine, EngineSettings, Keep, Question, Run, ToolLimits};
-use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Literal, Raw, Settings, Usage};
+use amalgam_protocol::{CreateResponse, Effective, Literal, Raw, Settings, Usage};
 use amalgam_store::sqlite::{Options, Sqlite};
 use bytes::Bytes;
 use futures_util::stream;
@@ -246,10 +246,6 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
     Engine::new(settings, admission, Arc::new(StandingClock), Arc::new(Found), store, ProcessId(process))
 }
 
-pub(crate) fn tell(fault: &Fault) -> ErrorObject {
-    ErrorObject { message: fault.message.to_string(), kind: "server_error".into(), param: None, code: Some("x".into()) }
-}
-
 pub(crate) fn engine(room: usize) -> (Engine, Admission) {
     let admission = Admission::new(room);
     // Turns that are not kept never touch it, so that it may be gone by then.
@@ -317,5 +313,5 @@ pub(crate) async fn start_kept(
         used_calls: std::collections::HashSet::new(),
         format: None,
     });
-    engine.start(ask, tell).await
+    engine.start(ask).await
 }

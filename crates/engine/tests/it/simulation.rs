@@ -17,7 +17,6 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{BoxFuture, Candidate, Clock, Delivery, Fault, FaultKind, Fetch, Fetched, Model, Store};
 use amalgam_engine::{Admission, Engine, EngineSettings, Identity};
-use amalgam_protocol::ErrorObject;
 use futures_util::StreamExt;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::Builder;
@@ -171,14 +170,14 @@ async fn run_to_the_end(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine)
         listings: if setup.listing { vec![listing] } else { Vec::new() },
         decided: setup.decided.clone(),
     };
-    let run = match tooled.start(engine, tell).await {
+    let run = match tooled.start(engine).await {
         Ok(run) => run,
         Err(fault) => return Told::Refused(fault),
     };
     match setup.delivery {
-        Delivery::Whole => Told::Whole(run.finish(tell).await),
+        Delivery::Whole => Told::Whole(run.finish().await),
         Delivery::Stream => {
-            let mut frames = run.into_frames(tell);
+            let mut frames = run.into_frames();
             while let Some(chunk) = frames.next().await {
                 hear(world, &chunk);
             }
@@ -207,10 +206,6 @@ fn hear(world: &World, chunk: &[u8]) {
     if let Some(problem) = problem {
         state.complain(problem);
     }
-}
-
-fn tell(fault: &Fault) -> ErrorObject {
-    ErrorObject { message: fault.message.to_string(), kind: "server_error".into(), param: None, code: Some("x".into()) }
 }
 
 /// No turn of the simulation fetches anything.

@@ -7,7 +7,7 @@ use amalgam_core::{
     ShownAs, ToolCall, ToolError, ToolOutput, normalise, store::Approval,
 };
 use amalgam_engine::{Ask, Engine, Identity, Keep, Plan, Question, Run, Tooling};
-use amalgam_protocol::{CreateResponse, Effective, ErrorObject, Json, Raw, Settings};
+use amalgam_protocol::{CreateResponse, Effective, Json, Raw, Settings};
 use bytes::Bytes;
 
 /// Levels of JSON that a request may have.
@@ -32,7 +32,7 @@ pub(crate) struct Tooled<'a> {
 }
 
 impl Tooled<'_> {
-    pub(crate) async fn start(self, engine: &Engine, tell: fn(&Fault) -> ErrorObject) -> Result<Box<Run>, Fault> {
+    pub(crate) async fn start(self, engine: &Engine) -> Result<Box<Run>, Fault> {
         let body = Bytes::copy_from_slice(self.body.as_bytes());
         let raw = Raw::parse(&body).unwrap();
         let request = CreateResponse::read(raw).unwrap();
@@ -95,7 +95,7 @@ impl Tooled<'_> {
             used_calls: std::collections::HashSet::new(),
             format: None,
         });
-        engine.start(ask, tell).await
+        engine.start(ask).await
     }
 }
 

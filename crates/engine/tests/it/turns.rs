@@ -7,7 +7,7 @@ use amalgam_testkit::{check, sse};
 use futures_util::StreamExt;
 use serde_json::Value;
 
-use crate::model::{Scripted, Step, candidate, engine, start, tell};
+use crate::model::{Scripted, Step, candidate, engine, start};
 
 const BODY: &str = r#"{"model":"m","input":"hi"}"#;
 
@@ -16,7 +16,7 @@ fn down() -> ModelError {
 }
 
 async fn all_frames(run: Box<amalgam_engine::Run>) -> Vec<u8> {
-    let chunks: Vec<bytes::Bytes> = run.into_frames(tell).collect().await;
+    let chunks: Vec<bytes::Bytes> = run.into_frames().collect().await;
     sse::check_writes(&chunks).unwrap();
     let bytes = chunks.concat();
     assert_eq!(check::body(&bytes), Vec::<String>::new());
@@ -36,7 +36,7 @@ async fn a_turn_is_told_whole_or_in_frames() {
     let (engine, _) = engine(1);
     let whole = start(&engine, &[candidate(&model)], BODY, Delivery::Whole, false).await.unwrap();
     assert_eq!(whole.losses().len(), 1);
-    let whole: Value = serde_json::from_slice(&whole.finish(tell).await.unwrap()).unwrap();
+    let whole: Value = serde_json::from_slice(&whole.finish().await.unwrap()).unwrap();
     assert_eq!(whole["output"][0]["content"][0]["text"], "ab");
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
     assert_eq!(kinds(&all_frames(run).await).last().unwrap(), "response.completed");
@@ -64,7 +64,7 @@ async fn the_next_candidate_answers_when_the_first_cannot() {
         (Scripted::new(vec![Err(down())]), Scripted::new(vec![Ok(vec![Step::Say("b"), Step::Finish])]));
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&first), candidate(&second)], BODY, Delivery::Whole, false).await.unwrap();
-    assert!(String::from_utf8(run.finish(tell).await.unwrap()).unwrap().contains("\"text\":\"b\""));
+    assert!(String::from_utf8(run.finish().await.unwrap()).unwrap().contains("\"text\":\"b\""));
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn a_whole_answer_past_its_deadline_is_a_fault() {
     let model = Scripted::new(vec![Ok(vec![Step::Say("a"), Step::Hang])]);
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Whole, false).await.unwrap();
-    assert_eq!(run.finish(tell).await.unwrap_err().kind, FaultKind::Deadline);
+    assert_eq!(run.finish().await.unwrap_err().kind, FaultKind::Deadline);
     assert_eq!(model.dropped.load(Ordering::SeqCst), 1);
 }
 
@@ -148,7 +148,7 @@ async fn frames_that_are_ready_together_leave_together() {
     let model = Scripted::new(vec![Ok(words)]);
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let chunks: Vec<bytes::Bytes> = run.into_frames(tell).collect().await;
+    let chunks: Vec<bytes::Bytes> = run.into_frames().collect().await;
     assert!(chunks.len() <= 2, "{} chunks", chunks.len());
 }
 
@@ -162,7 +162,7 @@ async fn the_first_word_of_a_burst_leaves_at_once_and_the_others_together() {
     let (engine, _) = engine(4);
     let begun = tokio::time::Instant::now();
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let mut frames = run.into_frames(tell);
+    let mut frames = run.into_frames();
     let mut told = Vec::new();
     while told.len() < 4 {
         let chunk = frames.next().await.unwrap();
@@ -188,7 +188,7 @@ async fn a_burst_that_goes_on_leaves_every_two_or_three_milliseconds() {
     let (engine, _) = engine(4);
     let begun = tokio::time::Instant::now();
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let mut frames = run.into_frames(tell);
+    let mut frames = run.into_frames();
     let mut told = Vec::new();
     while let Some(chunk) = frames.next().await {
         let deltas = |event: &&sse::Event| event.event.as_deref() == Some("response.output_text.delta");
@@ -220,7 +220,7 @@ async fn a_caller_that_leaves_ends_the_upstream_call() {
     let model = Scripted::new(vec![Ok(vec![Step::Say("a"), Step::Hang])]);
     let (engine, admission) = engine(4);
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let mut frames = run.into_frames(tell);
+    let mut frames = run.into_frames();
     frames.next().await.unwrap();
     drop(frames);
     assert_eq!((model.dropped.load(Ordering::SeqCst), admission.in_flight()), (1, 0));
@@ -236,7 +236,7 @@ async fn turns_that_have_to_end_say_so_to_their_callers() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         admission.end_turns();
     };
-    let (frames, whole, ()) = tokio::join!(all_frames(streamed), whole.finish(tell), end);
+    let (frames, whole, ()) = tokio::join!(all_frames(streamed), whole.finish(), end);
     assert_eq!(kinds(&frames).last().unwrap(), "response.failed");
     assert_eq!(whole.unwrap_err().kind, FaultKind::ShuttingDown);
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{
     kept::{keep, scope},
-    model::{Scripted, candidate, engine_with, tell},
+    model::{Scripted, candidate, engine_with},
     tooled::{Does, Doing, Seen, Tooled, json, tool},
 };
 
@@ -67,7 +67,7 @@ impl Bench {
 
     pub(super) async fn run(&self, turn: Tooled<'_>) -> Value {
         let delivery = turn.delivery;
-        let run = turn.start(&self.engine, tell).await.unwrap();
+        let run = turn.start(&self.engine).await.unwrap();
         finish(run, delivery).await.unwrap()
     }
 
@@ -94,12 +94,12 @@ impl Bench {
 pub(super) async fn finish(run: Box<Run>, delivery: Delivery) -> Result<Value, Fault> {
     match delivery {
         Delivery::Whole => {
-            let response = serde_json::from_slice(&run.finish(tell).await?).unwrap();
+            let response = serde_json::from_slice(&run.finish().await?).unwrap();
             assert_eq!(check::response(&response), Vec::<String>::new());
             Ok(response)
         }
         Delivery::Stream => {
-            let chunks: Vec<Bytes> = run.into_frames(tell).collect().await;
+            let chunks: Vec<Bytes> = run.into_frames().collect().await;
             let bytes = chunks.concat();
             assert_eq!(check::body(&bytes), Vec::<String>::new());
             Ok(sse::json_events(&bytes).last().unwrap()["response"].clone())

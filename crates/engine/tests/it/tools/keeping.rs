@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use super::bench::{Bench, echo, finish, saw};
 use crate::{
     kept::scope,
-    model::{Scripted, Step, tell},
+    model::{Scripted, Step},
     tooled::{Does, Doing, Seen, tool},
 };
 
@@ -68,9 +68,9 @@ async fn how_a_call_went_is_in_the_store_before_its_end_is_shown() {
     // S2
     let bench = Bench::new();
     let model = one_call();
-    let run = bench.turn(&model, Delivery::Stream, vec![echo("look")]).start(&bench.engine, tell).await.unwrap();
+    let run = bench.turn(&model, Delivery::Stream, vec![echo("look")]).start(&bench.engine).await.unwrap();
     let id = run.response_id().to_owned();
-    let mut frames = run.into_frames(tell);
+    let mut frames = run.into_frames();
     let (mut bytes, mut ends) = (Vec::new(), 0);
     while let Some(chunk) = frames.next().await {
         if String::from_utf8_lossy(&chunk).contains("event: response.mcp_call.completed") {
@@ -127,7 +127,7 @@ async fn a_caller_that_leaves_while_a_tool_runs_takes_the_tool_with_it() {
         };
         let model = one_call();
         let turn = bench.turn(&model, delivery, vec![tool("look", Policy::default(), Does(hangs))]);
-        let run = turn.start(&bench.engine, tell).await.unwrap();
+        let run = turn.start(&bench.engine).await.unwrap();
         let id = run.response_id().to_owned();
         tokio::select! {
             _ = finish(run, delivery) => panic!("a turn ended although its tool hangs"),
@@ -154,8 +154,8 @@ async fn a_tool_that_takes_long_leaves_no_silence() {
     // Not kept: a store has threads of its own, which a clock that jumps does not wait for.
     let mut turn = bench.turn(&model, Delivery::Stream, vec![tool("look", Policy::default(), Does(slow))]);
     turn.keep = None;
-    let run = turn.start(&bench.engine, tell).await.unwrap();
-    let chunks: Vec<bytes::Bytes> = run.into_frames(tell).collect().await;
+    let run = turn.start(&bench.engine).await.unwrap();
+    let chunks: Vec<bytes::Bytes> = run.into_frames().collect().await;
     let bytes = chunks.concat();
     assert_eq!(check::body(&bytes), Vec::<String>::new());
     let events = sse::json_events(&bytes);

@@ -15,7 +15,7 @@ use tokio::sync::{Barrier, watch};
 
 use super::bench::{Bench, echo, finish, saw};
 use crate::{
-    model::{Scripted, Step, tell},
+    model::{Scripted, Step},
     tooled::{Does, Doing, Seen, json, tool},
 };
 
@@ -158,7 +158,7 @@ async fn a_tool_that_must_not_fail_fails_its_turn_by_name() {
         let model = Scripted::new(vec![Ok(vec![Step::Call("c1", "look", "{}"), Step::Finish])]);
         let turn = bench.turn(&model, delivery, vec![tool("look", fatal, Does(refuses))]);
         let id = turn.identity.response_id.clone();
-        let message = match finish(turn.start(&bench.engine, tell).await.unwrap(), delivery).await {
+        let message = match finish(turn.start(&bench.engine).await.unwrap(), delivery).await {
             Ok(failed) => failed["error"]["message"].as_str().unwrap().to_owned(),
             Err(fault) => {
                 assert_eq!(fault.kind, FaultKind::ToolFailed);

@@ -40,7 +40,6 @@ use crate::{
         query::{EVENT_STREAM, Query, accepts, last_event},
         responses::{
             deliver::event_stream,
-            error::object_in_stream,
             head::{First, RESPONSE_ID, TurnHead, begun_or_due},
             once,
             turn::{Begun, Offered, Order, Settled, begin},
@@ -139,7 +138,7 @@ pub(super) async fn resume(
         let body = told::body(&app, &scope, numbers).await?;
         return Ok(head.on(stream::at_once(answer::json(body)).await?));
     }
-    let frames = Box::pin(app.engine.follow(scope.clone(), tail, None, object_in_stream));
+    let frames = Box::pin(app.engine.follow(scope.clone(), tail, None));
     Ok(head.on(event_stream(stream::events(app, scope, frames, numbers, after))))
 }
 
@@ -231,7 +230,7 @@ impl Turn {
 
     /// The whole answer.
     async fn whole(self, app: &App, scope: &Scope) -> Result<Bytes, AssistantError> {
-        self.run.finish(object_in_stream).await?;
+        self.run.finish().await?;
         Ok(told::body(app, scope, self.numbers).await?.into())
     }
 }
@@ -251,7 +250,7 @@ async fn stream_of(
         First::Begun(Ok(Turn { run, numbers })) => {
             drop(beginning);
             let head = TurnHead::of(&run);
-            Ok(head.on(streamed(app, scope, run.into_frames(object_in_stream), numbers, first)))
+            Ok(head.on(streamed(app, scope, run.into_frames(), numbers, first)))
         }
         First::Begun(Err(error)) => {
             if let Some(first) = first {
@@ -265,7 +264,7 @@ async fn stream_of(
                 .ok_or_else(|| Fault::internal("a turn of an assistant does not know its numbers"))?;
             let beginning =
                 Box::pin(async move { beginning.await.map(|turn| turn.run).map_err(AssistantError::into_fault) });
-            let frames = Opening::new(&app.engine, announced, beginning, object_in_stream);
+            let frames = Opening::new(&app.engine, announced, beginning);
             Ok(head.on(streamed(app, scope, frames, numbers, first)))
         }
     }

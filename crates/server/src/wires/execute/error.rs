@@ -120,7 +120,7 @@ impl From<Vec<Difference>> for ExecuteError {
 
 impl From<Fault> for ExecuteError {
     fn from(fault: Fault) -> Self {
-        let object = common::object(&fault);
+        let object = fault.error_object();
         let code = object.code.unwrap_or(object.kind);
         let mut error = Self::new(common::status(&fault), &code, object.message);
         error.retry_after = common::retry_after(&fault);

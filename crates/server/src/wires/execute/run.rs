@@ -42,7 +42,7 @@ use crate::{
         answer,
         query::{is_id, last_event},
         responses::{
-            error::{object_in_stream, syntax},
+            error::syntax,
             head::{First, TurnHead, begun_or_due},
             once::{Passing, replayed},
         },
@@ -116,7 +116,7 @@ async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Forma
     let run = match begun_or_due(&app.engine, began, announced, &mut beginning).await {
         First::Begun(Ok(run)) => run,
         First::Due(announced) => {
-            let frames = Opening::new(&app.engine, announced, beginning, object_in_stream);
+            let frames = Opening::new(&app.engine, announced, beginning);
             return pass_on(asked, format.unwrap_or(Format::Sse), frames, answering).await;
         }
         First::Begun(Err(fault)) => {
@@ -128,12 +128,12 @@ async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Forma
         }
     };
     let Some(format) = format else {
-        let finished = run.finish(object_in_stream).await.map(drop);
+        let finished = run.finish().await.map(drop);
         let ended = ended(app, scope, &asked, finished).await;
         return drop(answering.send(ended.map(|told| Answer::Whole(asked, told))));
     };
     drop(beginning);
-    pass_on(asked, format, run.into_frames(object_in_stream), answering).await;
+    pass_on(asked, format, run.into_frames(), answering).await;
 }
 
 /// Passes frames on, and drives them to their end also when the caller leaves.
@@ -232,7 +232,7 @@ async fn known(
         {
             let over = !matches!(step.state, StepState::Running);
             if tail.response.streamed {
-                let frames = Box::pin(app.engine.follow(scope.clone(), tail, None, object_in_stream));
+                let frames = Box::pin(app.engine.follow(scope.clone(), tail, None));
                 let head = named(&asked);
                 return Ok(replayed(head.on(format.response(events(app, scope, frames, asked, format, after)))));
             }

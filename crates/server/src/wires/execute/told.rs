@@ -185,7 +185,7 @@ impl Told {
 
     /// The answer to a turn that failed before there was a response to tell of.
     pub(super) fn failed(asked: &Asked, fault: &Fault) -> Self {
-        let error = crate::wires::responses::error::object_in_stream(fault);
+        let error = fault.response_error();
         let code = error.code.unwrap_or(error.kind);
         let mut envelope = AgentExecuteResponse::failed(asked.identity(), code, error.message, None);
         envelope.sources.clone_from(&asked.notes.sources);

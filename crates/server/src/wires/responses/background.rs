@@ -4,13 +4,9 @@ use std::sync::{Arc, Weak};
 
 use amalgam_core::{BoxFuture, Fault, FaultKind, Scope, store::QueuedTurn};
 use amalgam_engine::{Identity, Runner, look};
-use amalgam_protocol::ErrorObject;
 use tracing::warn;
 
-use super::{
-    error,
-    turn::{Begun, Order, begin, waited},
-};
+use super::turn::{Begun, Order, begin, waited};
 use crate::app::App;
 
 /// Runs the turns that this door has put in the queue.
@@ -32,10 +28,6 @@ impl Runner for QueueRunner {
                 run(&app, turn).await;
             }
         })
-    }
-
-    fn tell(&self, fault: &Fault) -> ErrorObject {
-        error::object_in_stream(fault)
     }
 }
 
@@ -59,7 +51,7 @@ async fn run(app: &App, turn: QueuedTurn) {
         Err(fault) => Err(fault),
     };
     match begun {
-        Ok(Begun::Running(running)) => app.engine.run_in_background(running.run, error::object_in_stream).await,
+        Ok(Begun::Running(running)) => app.engine.run_in_background(running.run).await,
         Ok(Begun::Queued { .. }) => warn!(response.id = response_id, "a turn that waited was put back into the queue"),
         // It has not begun, and can wait for somebody who has room, and a store.
         Err(fault)
@@ -72,7 +64,7 @@ async fn run(app: &App, turn: QueuedTurn) {
         }
         Err(fault) => {
             // Where the model refused, the turn's end is written already, and this changes nothing.
-            if let Err(error) = app.engine.give_up(&scope, &response_id, error::object_in_stream(&fault)).await {
+            if let Err(error) = app.engine.give_up(&scope, &response_id, fault.response_error()).await {
                 warn!(response.id = response_id, "a background turn could not be ended: {error}");
             }
         }

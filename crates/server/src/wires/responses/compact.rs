@@ -159,9 +159,9 @@ async fn sum_up(
         used_calls: std::collections::HashSet::new(),
         format: None,
     });
-    let run = app.engine.start(ask, error::object_in_stream).await?;
+    let run = app.engine.start(ask).await?;
     let mut losses = run.losses().to_vec();
-    let answer = Bytes::from(run.finish(error::object_in_stream).await?);
+    let answer = Bytes::from(run.finish().await?);
     let Answer { text, usage } = Answer::read(&answer, &mut losses)?;
     let created_at = identity.created_at_ms / 1000;
     let summary = Summary { text, model: model.to_owned(), created_at };

@@ -17,7 +17,6 @@ use futures_core::Stream;
 use http::{HeaderName, HeaderValue, header};
 
 use super::{
-    error,
     gather::no_such_response,
     head::TurnHead,
     turn::{Begun, Running},
@@ -34,8 +33,8 @@ pub(super) async fn deliver(app: &App, scope: &Scope, begun: Begun) -> Result<Re
             let Running { run, delivery, .. } = running;
             let head = TurnHead::of(&run);
             let response = match delivery {
-                Delivery::Whole => answer::json(run.finish(error::object_in_stream).await?),
-                Delivery::Stream => event_stream(run.into_frames(error::object_in_stream)),
+                Delivery::Whole => answer::json(run.finish().await?),
+                Delivery::Stream => event_stream(run.into_frames()),
             };
             Ok(head.on(response))
         }
@@ -61,7 +60,7 @@ pub(super) fn opening(
             Begun::Queued { .. } => Err(Fault::internal("a turn that streams was put into the queue")),
         }
     };
-    Opening::new(&app.engine, announced, Box::pin(beginning), error::object_in_stream)
+    Opening::new(&app.engine, announced, Box::pin(beginning))
 }
 
 /// Delivers a turn that goes on when its caller leaves.
@@ -69,7 +68,7 @@ pub(super) async fn deliver_detached(app: &App, scope: &Scope, running: Running)
     let Running { run, delivery, .. } = running;
     let head = TurnHead::of(&run);
     let id = run.response_id().to_owned();
-    let answered = app.engine.detach(run, error::object_in_stream);
+    let answered = app.engine.detach(run);
     let response = match delivery {
         Delivery::Whole => {
             let answer = answered.await.map_err(|_| Fault::internal("a detached turn ended without an answer"))?;
@@ -88,7 +87,7 @@ pub(super) async fn followed(app: &App, scope: &Scope, id: &str) -> Result<Respo
 
 /// The stream of a response behind a sequence number.
 pub(super) fn follow_from(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> Response {
-    event_stream(Box::pin(app.engine.follow(scope.clone(), tail, after, error::object_in_stream)))
+    event_stream(Box::pin(app.engine.follow(scope.clone(), tail, after)))
 }
 
 /// A stored response as its caller asked for it.

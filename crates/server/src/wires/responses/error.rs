@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use amalgam_core::{Fault, FaultKind, StoreError};
-use amalgam_protocol::{ErrorObject, ShapeError, ShapeFault, SyntaxError};
+use amalgam_protocol::{ShapeError, ShapeFault, SyntaxError};
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
@@ -30,68 +30,34 @@ impl From<StoreError> for WireError {
     }
 }
 
-/// Status, `type`, and the `code` that holds unless the fault has one of its own.
-fn table(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
+/// The HTTP status of a kind of fault.
+fn status_of(kind: FaultKind) -> u16 {
     match kind {
-        FaultKind::Invalid => (400, "invalid_request_error", Some("invalid_value")),
-        FaultKind::Unauthenticated => (401, "invalid_request_error", Some("invalid_api_key")),
-        FaultKind::Forbidden => (403, "invalid_request_error", Some("insufficient_permissions")),
-        FaultKind::NotFound => (404, "invalid_request_error", Some("not_found")),
-        FaultKind::MethodNotAllowed => (405, "invalid_request_error", Some("method_not_allowed")),
-        FaultKind::RequestTimeout => (408, "invalid_request_error", Some("request_timeout")),
-        FaultKind::UpstreamUnknownModel => (404, "invalid_request_error", Some("model_not_found")),
-        FaultKind::Conflict => (409, "invalid_request_error", Some("conflict")),
-        FaultKind::TooLarge => (413, "invalid_request_error", Some("request_too_large")),
-        FaultKind::UnsupportedMedia => (415, "invalid_request_error", Some("unsupported_media_type")),
-        FaultKind::Mismatch => (422, "invalid_request_error", Some("idempotency_mismatch")),
-        FaultKind::UpstreamRejected => (400, "invalid_request_error", Some("invalid_request")),
-        FaultKind::ContextLength => (400, "invalid_request_error", Some("context_length_exceeded")),
-        FaultKind::ContentPolicy => (400, "invalid_request_error", Some("invalid_prompt")),
-        FaultKind::ToolServer => (424, "external_connector_error", Some("tool_server_unavailable")),
-        FaultKind::Overloaded => (429, "too_many_requests", Some("server_is_overloaded")),
-        FaultKind::UpstreamBusy => (429, "too_many_requests", Some("rate_limit_exceeded")),
-        FaultKind::UpstreamQuota => (429, "insufficient_quota", Some("insufficient_quota")),
-        FaultKind::Cancelled => (499, "invalid_request_error", Some("request_cancelled")),
-        FaultKind::UpstreamCredential => (502, "server_error", Some("upstream_credential")),
-        FaultKind::UpstreamDown => (502, "server_error", Some("upstream_unavailable")),
-        FaultKind::UpstreamBroken => (502, "server_error", Some("upstream_error")),
-        FaultKind::ToolFailed => (502, "server_error", Some("tool_failed")),
-        FaultKind::OutOfMemory => (503, "server_error", Some("server_is_overloaded")),
-        FaultKind::ShuttingDown => (503, "server_error", Some("server_is_shutting_down")),
-        FaultKind::StoreDown => (503, "server_error", Some("store_unavailable")),
-        FaultKind::UpstreamTimeout => (504, "timeout_error", Some("upstream_timeout")),
-        FaultKind::Deadline => (504, "timeout_error", Some("request_timeout")),
-        FaultKind::Internal => (500, "internal_error", None),
+        FaultKind::Invalid | FaultKind::UpstreamRejected | FaultKind::ContextLength | FaultKind::ContentPolicy => 400,
+        FaultKind::Unauthenticated => 401,
+        FaultKind::Forbidden => 403,
+        FaultKind::NotFound | FaultKind::UpstreamUnknownModel => 404,
+        FaultKind::MethodNotAllowed => 405,
+        FaultKind::RequestTimeout => 408,
+        FaultKind::Conflict => 409,
+        FaultKind::TooLarge => 413,
+        FaultKind::UnsupportedMedia => 415,
+        FaultKind::Mismatch => 422,
+        FaultKind::ToolServer => 424,
+        FaultKind::Overloaded | FaultKind::UpstreamBusy | FaultKind::UpstreamQuota => 429,
+        FaultKind::Cancelled => 499,
+        FaultKind::UpstreamCredential | FaultKind::UpstreamDown | FaultKind::UpstreamBroken | FaultKind::ToolFailed => {
+            502
+        }
+        FaultKind::OutOfMemory | FaultKind::ShuttingDown | FaultKind::StoreDown => 503,
+        FaultKind::UpstreamTimeout | FaultKind::Deadline => 504,
+        FaultKind::Internal => 500,
     }
-}
-
-/// What the caller reads, in an HTTP body or in a stream.
-pub(crate) fn object(fault: &Fault) -> ErrorObject {
-    let (_, kind, code) = table(fault.kind);
-    ErrorObject {
-        message: fault.message.clone().into_owned(),
-        kind: kind.to_owned(),
-        param: fault.param.as_deref().map(str::to_owned),
-        code: fault.code.as_deref().or(code).map(str::to_owned),
-    }
-}
-
-/// What the caller reads of a fault inside a stream: there the code is all that tells faults apart, so there is always one.
-pub(crate) fn object_in_stream(fault: &Fault) -> ErrorObject {
-    let mut object = object(fault);
-    let server = matches!(
-        fault.kind,
-        FaultKind::UpstreamDown | FaultKind::UpstreamBroken | FaultKind::UpstreamCredential | FaultKind::Internal
-    );
-    if server && fault.code.is_none() {
-        object.code = Some("server_error".to_owned());
-    }
-    object
 }
 
 /// The status that a fault is told with; what somebody should look at goes to the log.
 pub(crate) fn status(fault: &Fault) -> u16 {
-    let (status, ..) = table(fault.kind);
+    let status = status_of(fault.kind);
     // An upstream that says when to come back is unavailable rather than broken.
     let status = match (fault.kind, fault.retry_after) {
         (FaultKind::UpstreamDown, Some(_)) => 503,
@@ -123,7 +89,7 @@ pub(crate) fn closes(kind: FaultKind) -> bool {
 impl IntoResponse for WireError {
     fn into_response(self) -> Response {
         let Self(fault) = self;
-        refused(status(&fault), object(&fault).envelope(), retry_after(&fault), closes(fault.kind))
+        refused(status(&fault), fault.error_object().envelope(), retry_after(&fault), closes(fault.kind))
     }
 }
 

@@ -260,7 +260,7 @@ async fn go_on(app: &App, mut claimed: Claimed, beginning: Beginning) {
             // Its end settles the claim.
             claimed.keyed = None;
             if let Begun::Running(running) = begun {
-                drop(app.engine.detach(running.run, error::object_in_stream));
+                drop(app.engine.detach(running.run));
             }
         }
     }
@@ -294,7 +294,7 @@ async fn answer(
 async fn remembered(app: &App, running: Running, mut claimed: Claimed) -> Result<Response, WireError> {
     let head = TurnHead::of(&running.run);
     let response = match running.delivery {
-        Delivery::Whole => match running.run.finish(error::object_in_stream).await {
+        Delivery::Whole => match running.run.finish().await {
             Ok(body) => {
                 let body = Bytes::from(body);
                 claimed.answer(whole(body.clone())).await;
@@ -308,7 +308,7 @@ async fn remembered(app: &App, running: Running, mut claimed: Claimed) -> Result
         Delivery::Stream => {
             // A caller that reads slowly makes the turn wait; one that has left does not.
             let (sender, receiver) = mpsc::channel(1);
-            let frames = running.run.into_frames(error::object_in_stream);
+            let frames = running.run.into_frames();
             app.engine.outlive(stream_out(frames, |frames| frames.output().is_some(), sender, claimed));
             event_stream(Passing(receiver))
         }
@@ -409,7 +409,7 @@ impl Claimed {
         let answer = stays.then(|| Answer::Body {
             status: error::status(fault),
             content_type: "application/json".to_owned(),
-            body: error::object(fault).envelope().into(),
+            body: fault.error_object().envelope().into(),
         });
         self.settle(answer).await;
     }

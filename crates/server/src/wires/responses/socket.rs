@@ -42,7 +42,6 @@ use self::memory::Remembered;
 use self::message::{Create, Lane, events, in_lane, refusal};
 use super::{
     create::is_strict,
-    error,
     head::{First, begun_or_due},
     turn::{Begun, Order, begin},
 };
@@ -243,12 +242,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match first {
                 First::Begun(Err(fault)) => return Ok(Turn::Refused(fault)),
                 First::Begun(Ok(run)) => {
-                    let mut frames = run.into_frames(error::object_in_stream);
+                    let mut frames = run.into_frames();
                     pass_on(line, alarm, lane, depth, &mut frames).await?;
                     frames.output()
                 }
                 First::Due(announced) => {
-                    let mut frames = Opening::new(&app.engine, announced, beginning, error::object_in_stream);
+                    let mut frames = Opening::new(&app.engine, announced, beginning);
                     pass_on(line, alarm, lane, depth, &mut frames).await?;
                     frames.output()
                 }

@@ -359,7 +359,7 @@ async fn run(
         },
         format: format(app, &request.text.format).await,
     });
-    let run = app.engine.start(ask, error::object_in_stream).await?;
+    let run = app.engine.start(ask).await?;
     Ok(Begun::Running(Running { run, delivery: meaning.delivery, kept, unkept }))
 }
 

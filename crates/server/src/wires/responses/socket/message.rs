@@ -98,7 +98,7 @@ pub(super) fn refusal(fault: &Fault) -> Vec<u8> {
         writer.key("type").string("error");
         writer.key("status").number(error::status(fault).into());
         writer.key("error").object(|writer| {
-            error::object(fault).write_fields(writer);
+            fault.error_object().write_fields(writer);
             if let Some(seconds) = error::retry_after(fault) {
                 writer.key("headers").object(|writer| writer.key("retry-after").string(&seconds.to_string()));
             }
