@@ -1,5 +1,6 @@
 //! Gives tenants what an assistant begins with: tools, profiles, settings, courses. Twice is as good as once.
 
+use amalgam_app::Configs;
 use amalgam_core::{
     Fault, Operator, Store, StoreError,
     assistant::{
@@ -8,7 +9,6 @@ use amalgam_core::{
     },
     store::{AgentProfile, BankOf, BankTool, Within},
 };
-use amalgam_server::Configs;
 use anyhow::{Context as _, bail};
 
 use crate::config::Config;

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use amalgam_app::{AppParts, Limits, assistant::AssistantSettings, execute::ExecuteSettings, knowledge::Knowledge};
 use amalgam_core::{
     Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, Toolbox,
     assistant::settings::KEY_VARIABLE,
@@ -22,8 +23,8 @@ use amalgam_models::{
     Dialect, Key, Registry, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,
 };
 use amalgam_server::{
-    AllowedOrigins, App, AssistantSettings, Auth, AuthParts, ExecuteSettings, Issued, JwksPlace, JwtSettings,
-    Knowledge, Limits, ListenerConfig, Parts, Pepper, PepperError, TrustedProxies,
+    AllowedOrigins, App, Auth, AuthParts, Issued, JwksPlace, JwtSettings, ListenerConfig, Pepper, PepperError,
+    ServerParts, TrustedProxies,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
@@ -89,10 +90,9 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
     });
     let admission = Admission::new(config.limits.max_in_flight);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
-    let app = App::new(Parts {
+    let application = amalgam_app::App::new(AppParts {
         engine: engine.clone(),
         catalog: Arc::clone(&names) as Arc<dyn Catalog>,
-        auth: auth.clone(),
         store,
         clock,
         seal,
@@ -100,8 +100,12 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         knowledge,
         execute: execute(config),
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
-        origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
         limits: limits(config),
+    });
+    let app = App::new(ServerParts {
+        app: Arc::new(application),
+        auth: auth.clone(),
+        origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
     });
     let life = LifeSettings {
         events: config.retention.events,

@@ -1,4 +1,4 @@
-use amalgam_protocol::CreateResponse;
+use amalgam_protocol::ResponseParameters;
 use serde_json::{Value, json};
 
 use super::*;
@@ -26,7 +26,8 @@ fn summary() -> Summary {
 
 fn with_history<T>(items: &Value, check: impl FnOnce(&mut History<'_>) -> T) -> T {
     let body = json!({"instructions": "Be brief.", "input": items}).to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     check(&mut normalise(request.instructions.as_ref(), request.input.as_ref()))
 }
 

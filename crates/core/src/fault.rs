@@ -4,6 +4,7 @@
 //! and the Responses API shows, is made in `fault/error_object.rs`. Wires decide the HTTP status; nothing here knows HTTP.
 
 mod error_object;
+mod request;
 
 use std::{
     borrow::Cow,

@@ -1,6 +1,6 @@
 //! Items are kept as they were written and read back in full.
 
-use amalgam_protocol::{CreateResponse, Raw};
+use amalgam_protocol::{Raw, ResponseParameters};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -15,7 +15,8 @@ fn within() -> Ids {
 /// What is kept of `{"input": …}`.
 fn kept(input: &str) -> String {
     let body = format!("{{\"input\":{input}}}");
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let kept = number_items(request.input.as_ref(), &mut within());
     Raw::parse(kept.bytes()).expect("what is kept is JSON");
     kept.raw().text().to_owned()

@@ -7,7 +7,7 @@ mod rest;
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
-use amalgam_protocol::{CreateResponse, Json, Literal, Slices, Usage};
+use amalgam_protocol::{CreateResponse, Json, Literal, Usage};
 use bytes::Bytes;
 use futures_core::Stream;
 
@@ -89,15 +89,13 @@ pub struct ModelRequest<'a> {
     pub seal_context: &'a str,
     /// Images that were fetched for this call, as `data:` URIs by their address. Empty unless the model asked for it.
     pub images: &'a HashMap<String, String>,
-    /// The caller's own message: what lies in it can be sent on without a copy.
-    pub message: &'a Bytes,
 }
 
 /// A translated request, ready to be sent, also more than once.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// The exact body.
-    pub body: Slices,
+    pub body: Bytes,
     /// What the body does not carry over.
     pub losses: Vec<Loss>,
     /// How the answer will come.

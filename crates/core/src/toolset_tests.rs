@@ -1,5 +1,6 @@
 //! Every tool kind as a function and back, and what the choice leaves of them.
 
+use amalgam_protocol::ResponseParameters;
 use serde_json::{Value, json};
 
 use super::*;
@@ -8,7 +9,8 @@ use crate::history::normalise;
 /// Looks at the toolset of a request.
 fn with<T>(body: Value, look: impl FnOnce(Result<Toolset<'_>, Fault>) -> T) -> T {
     let text = body.to_string();
-    let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     look(Toolset::plain(&request, &history))
 }
@@ -209,7 +211,8 @@ fn a_call_in_the_history_is_written_as_the_function_it_was_offered_as() {
         {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}, {"type": "shell_call_output", "call_id": "c", "output": []},
     ]})
     .to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     let calls: Vec<_> = history
         .entries

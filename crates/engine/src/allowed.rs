@@ -69,13 +69,14 @@ impl Tool {
 
 #[cfg(test)]
 mod tests {
-    use amalgam_protocol::{CreateResponse, Raw};
+    use amalgam_protocol::ResponseParameters;
 
     use super::*;
 
     fn allowed(choice: &str) -> Allowed {
         let text = format!(r#"{{"tool_choice":{choice}}}"#);
-        let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+        let parameters = text.parse::<ResponseParameters>().unwrap();
+        let request = parameters.view().unwrap();
         Allowed::by(request.tool_choice.as_ref())
     }
 

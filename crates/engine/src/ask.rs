@@ -6,8 +6,7 @@ use amalgam_core::{
     Candidate, Delivery, Fault, FaultKind, Finish, History, Loss, Losses, ModelError, ModelEvent, ModelStream,
     Prepared, Scope, UpstreamMemory, uploads,
 };
-use amalgam_protocol::{CreateResponse, Provenance};
-use bytes::Bytes;
+use amalgam_protocol::{CreateResponse, Provenance, ResponseParameters};
 use futures_util::StreamExt as _;
 use tracing::{debug, warn};
 
@@ -17,17 +16,17 @@ use crate::{
 
 /// One call of a model, whichever of those that may answer takes it.
 #[derive(Debug)]
-pub struct Question<'a> {
+pub struct ModelCall<'a> {
     /// Whose uploaded files it may name.
     pub scope: &'a Scope,
     /// Who may answer, in this order.
     pub candidates: &'a [Candidate],
-    /// Everything that the caller set.
+    /// What the model is asked, and how: as it was sent, and as adapters of models read it.
+    pub parameters: &'a ResponseParameters,
+    /// A view of the parameters.
     pub request: &'a CreateResponse<'a>,
     /// What is said.
     pub history: &'a History<'a>,
-    /// The caller's own message.
-    pub message: &'a Bytes,
     /// How the caller wants its answer.
     pub delivery: Delivery,
     /// Whom sealed content is bound to.
@@ -46,7 +45,7 @@ pub struct Question<'a> {
 
 impl Engine {
     /// Asks one candidate after the other until one accepts, uploaded files with their content.
-    pub(crate) async fn ask_in_turn(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+    pub(crate) async fn ask_in_turn(&self, ask: &ModelCall<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
         let has_uploads = uploads::named(ask.history).next().is_some();
         match has_uploads {
             false => self.ask_as_it_is(ask, calling).await,
@@ -55,15 +54,15 @@ impl Engine {
         }
     }
 
-    async fn ask_with_uploads(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+    async fn ask_with_uploads(&self, ask: &ModelCall<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
         let Some(expanded) = self.expand(ask.scope, ask.history).await? else {
             return self.ask_as_it_is(ask, calling).await;
         };
         let history = expanded.history(ask.history)?;
-        self.ask_as_it_is(&Question { history: &history, losses: ask.losses.clone(), ..*ask }, calling).await
+        self.ask_as_it_is(&ModelCall { history: &history, losses: ask.losses.clone(), ..*ask }, calling).await
     }
 
-    async fn ask_as_it_is(&self, ask: &Question<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+    async fn ask_as_it_is(&self, ask: &ModelCall<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
         let mut last = None;
         for (index, candidate) in ask.candidates.iter().enumerate() {
             let more = index + 1 < ask.candidates.len();
@@ -96,7 +95,7 @@ impl Engine {
 
     async fn ask_one(
         &self,
-        ask: &Question<'_>,
+        ask: &ModelCall<'_>,
         candidate: &Candidate,
         calling: &mut Calling,
     ) -> Result<Accepted, Failed> {
@@ -240,14 +239,14 @@ fn is_silent(event: &ModelEvent) -> bool {
 }
 
 /// What the door, the history and the translation have lost, each told once.
-fn all_losses(ask: &Question<'_>, prepared: &Prepared) -> Vec<Loss> {
+fn all_losses(ask: &ModelCall<'_>, prepared: &Prepared) -> Vec<Loss> {
     let mut losses = Losses::default();
     losses.extend(ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses).cloned());
     losses.into_list()
 }
 
 /// Strict mode: a loss of the translation is a fault of the request.
-fn refuse_losses(ask: &Question<'_>, prepared: &Prepared) -> Result<(), Fault> {
+fn refuse_losses(ask: &ModelCall<'_>, prepared: &Prepared) -> Result<(), Fault> {
     let losses = all_losses(ask, prepared);
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();

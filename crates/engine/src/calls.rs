@@ -90,7 +90,7 @@ impl Calling {
             model: candidate.name.clone(),
             named: None,
             request: match calls.keeping.transcripts {
-                true => prepared.body.whole(),
+                true => prepared.body.clone(),
                 false => Bytes::new(),
             },
             tap,

@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use tracing::debug;
 
-use crate::{ask::Question, remembering::Remembering, run::Engine};
+use crate::{ask::ModelCall, remembering::Remembering, run::Engine};
 
 /// How often an upstream that says no more than "too long" is asked again, each time with half of the turns.
 const HALVINGS: u32 = 4;
@@ -40,7 +40,7 @@ impl Engine {
 
 /// One candidate's prompt.
 pub(crate) struct Fitting<'a> {
-    ask: &'a Question<'a>,
+    ask: &'a ModelCall<'a>,
     candidate: &'a Candidate,
     /// Images that were fetched, as `data:` URIs by their address.
     images: HashMap<String, String>,
@@ -52,7 +52,7 @@ pub(crate) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    pub(crate) fn new(ask: &'a Question<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
+    pub(crate) fn new(ask: &'a ModelCall<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
         Self { ask, candidate, images, shortened: None, halvings: 0, chain: chain(ask, candidate) }
     }
 
@@ -150,7 +150,6 @@ impl<'a> Fitting<'a> {
             chain: self.chain,
             seal_context: self.ask.seal_context,
             images: &self.images,
-            message: self.ask.message,
         }
     }
 
@@ -199,7 +198,7 @@ impl<'a> Fitting<'a> {
 }
 
 /// How a candidate's call stands to those before it.
-fn chain<'a>(ask: &Question<'a>, candidate: &Candidate) -> Chain<'a> {
+fn chain<'a>(ask: &ModelCall<'a>, candidate: &Candidate) -> Chain<'a> {
     let remembers = candidate.model.remembers();
     if !ask.kept || remembers == Remembers::Nothing {
         return Chain::Apart;

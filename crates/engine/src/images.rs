@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use amalgam_core::{Entry, Fault, FaultKind};
 use amalgam_protocol::{Content, JsonStr, PartKind, Raw};
 
-use crate::{ask::Question, run::Engine};
+use crate::{ask::ModelCall, run::Engine};
 
 /// The most bytes that one fetched image may have.
 const IMAGE_BYTES: usize = 20 * 1024 * 1024;
@@ -17,12 +17,9 @@ const IMAGES_PER_TURN: usize = 32;
 /// The most addresses that one turn may hand to an upstream.
 const ADDRESSES_PER_TURN: usize = 1000;
 
-/// As deep as any body may be that is let in.
-const DEEPEST: usize = 128;
-
 impl Engine {
     /// Images of the history by their address, as `data:` URIs.
-    pub(crate) async fn fetch_images(&self, ask: &Question<'_>) -> Result<HashMap<String, String>, Fault> {
+    pub(crate) async fn fetch_images(&self, ask: &ModelCall<'_>) -> Result<HashMap<String, String>, Fault> {
         let mut left = self.settings.upload_bytes;
         let mut images = HashMap::new();
         for address in addresses(ask).into_iter().filter(|address| address.name == "image_url") {
@@ -54,7 +51,7 @@ impl Engine {
     }
 
     /// Refuses addresses that an upstream must not be sent to.
-    pub(crate) async fn check_addresses(&self, ask: &Question<'_>, addresses: &[Address<'_>]) -> Result<(), Fault> {
+    pub(crate) async fn check_addresses(&self, ask: &ModelCall<'_>, addresses: &[Address<'_>]) -> Result<(), Fault> {
         if addresses.len() > ADDRESSES_PER_TURN {
             return Err(Fault::invalid("input", format!("At most {ADDRESSES_PER_TURN} addresses can be named.")));
         }
@@ -70,7 +67,7 @@ impl Engine {
 }
 
 /// The addresses that an upstream is to fetch itself: all but those that were fetched here.
-pub(crate) fn handed_on<'a>(ask: &Question<'a>, fetched: &HashMap<String, String>) -> Vec<Address<'a>> {
+pub(crate) fn handed_on<'a>(ask: &ModelCall<'a>, fetched: &HashMap<String, String>) -> Vec<Address<'a>> {
     let mut addresses = addresses(ask);
     addresses.retain(|address| !fetched.contains_key(&address.url));
     addresses
@@ -91,13 +88,10 @@ pub(crate) struct Address<'a> {
 
 impl Address<'_> {
     /// The path in what the caller sent; `input` for what an earlier turn has said.
-    fn path(&self, ask: &Question<'_>) -> String {
+    fn path(&self, ask: &ModelCall<'_>) -> String {
         let place = |list: &'static str| {
-            let item = self.item?;
-            let body = Raw::parse_within(ask.message, DEEPEST).ok()?;
-            let mut sent = body.get(list)?.elements();
-            let index = sent.position(|element| std::ptr::eq(element.text(), item.text()))?;
-            Some(format!("{list}[{index}].{}", self.field))
+            let path = ask.parameters.item_path(list, self.item?);
+            (path != list).then(|| format!("{path}.{}", self.field))
         };
         match (place("input").or_else(|| place("instructions")), self.part) {
             (Some(content), Some(part)) => format!("{content}[{part}].{}", self.name),
@@ -108,7 +102,7 @@ impl Address<'_> {
 }
 
 /// Addresses that are no `data:` URIs, in the order of the history.
-fn addresses<'a>(ask: &Question<'a>) -> Vec<Address<'a>> {
+fn addresses<'a>(ask: &ModelCall<'a>) -> Vec<Address<'a>> {
     let mut addresses = Vec::new();
     for entry in ask.history.instructions.iter().chain(&ask.history.entries) {
         let (content, item, field) = match entry {

@@ -31,7 +31,7 @@ const PAUSES: [Duration; 4] =
 
 /// How a turn is kept.
 #[derive(Debug, Clone)]
-pub struct Keep {
+pub struct TurnStorage {
     /// Whose it is.
     pub scope: Scope,
     /// What comes into being; nothing when the response is in the store already and only runs now.
@@ -83,7 +83,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(keeper: Arc<Keeper>, response_id: String, keep: Keep, calling: Calling) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, response_id: String, keep: TurnStorage, calling: Calling) -> Self {
         let stopped = keeper.enter(&response_id);
         Self {
             keeper,

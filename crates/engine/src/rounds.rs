@@ -25,7 +25,7 @@ use crate::{
     calls::Calling,
     loss_log::log_losses,
     run::{Engine, Now, Run},
-    tooling::{Round, Tooling},
+    tooling::{Round, TurnTools},
     work::{Job, Progress, Work, not_run, work},
 };
 use answer::{Answer, Held};
@@ -36,7 +36,7 @@ pub(crate) use working::Working;
 /// The rounds of one turn.
 pub(crate) struct Rounds {
     engine: Engine,
-    tooling: Box<Tooling>,
+    tooling: Box<TurnTools>,
     machine: Turn,
     answer: Answer,
     /// Items of the rounds that are over.
@@ -53,7 +53,7 @@ pub(crate) struct Rounds {
 pub(crate) type Asking = BoxFuture<'static, (Result<Accepted, Fault>, Calling)>;
 
 impl Rounds {
-    pub(crate) fn new(engine: Engine, tooling: Box<Tooling>) -> Self {
+    pub(crate) fn new(engine: Engine, tooling: Box<TurnTools>) -> Self {
         let caps = engine.settings.tools.caps;
         let calls = tooling.max_calls.map_or(caps.calls, |most| most.min(caps.calls));
         let caps = Caps { calls, rounds: tooling.rounds.unwrap_or(caps.rounds), ..caps };
@@ -369,7 +369,7 @@ impl Run {
             output_tokens: left,
         };
         rounds.asked = true;
-        let (engine, plan) = (rounds.engine.clone(), Arc::clone(&rounds.tooling.plan));
+        let (engine, plan) = (rounds.engine.clone(), Arc::clone(&rounds.tooling.prompt));
         let scope = rounds.tooling.scope.clone();
         let mut calling = self.calling.clone();
         self.now = Now::Asking(Box::pin(async move {

@@ -15,16 +15,16 @@ use crate::{
     admission::{Admission, Place},
     allowed::Allowed,
     announcement::{Announced, Announcement},
-    ask::{self, Accepted, Question},
+    ask::{self, Accepted, ModelCall},
     calls::{Bodies, Calling, Keeping},
     format::AnswerFormat,
     keeper::Keeper,
     loss_log::log_losses,
-    record::{self, Keep, Recorder},
+    record::{self, Recorder, TurnStorage},
     remembering::Remembering,
     rounds::{Asking, Rounds, Working},
     tasks::Tasks,
-    tooling::{ToolLimits, Tooling},
+    tooling::{ToolLimits, TurnTools},
 };
 
 /// How turns run.
@@ -65,19 +65,19 @@ pub struct Identity {
 
 /// One turn to run.
 #[derive(Debug)]
-pub struct Ask<'a> {
+pub struct TurnStart<'a> {
     /// Who the response is.
     pub identity: &'a Identity,
     /// How the turn is kept; nothing when it is not.
-    pub keep: Option<Keep>,
+    pub keep: Option<TurnStorage>,
     /// How many events were told of a turn that has waited in the queue; nothing for one that begins now.
     pub waited: Option<u64>,
     /// What the response repeats of its request.
     pub settings: Settings,
     /// What the model is asked first.
-    pub question: Question<'a>,
+    pub question: ModelCall<'a>,
     /// What the server runs itself, if there is anything.
-    pub tooling: Option<Box<Tooling>>,
+    pub tooling: Option<Box<TurnTools>>,
     /// Whether the items of such calls show the model's id for them.
     pub call_ids: bool,
     /// Ids that no call of the client's may have.
@@ -191,7 +191,7 @@ impl Engine {
 
     /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
     /// store; or when none will. Dropping the future ends the call.
-    pub async fn start(&self, mut ask: Box<Ask<'_>>) -> Result<Box<Run>, Fault> {
+    pub async fn start(&self, mut ask: Box<TurnStart<'_>>) -> Result<Box<Run>, Fault> {
         if ask.keep.is_some() {
             self.keeper.expect_store()?;
         }
@@ -318,7 +318,7 @@ impl Engine {
     /// Asks the model of a turn whose beginning is written meanwhile, if it is written before its end.
     async fn begin_and_ask(
         &self,
-        ask: &Ask<'_>,
+        ask: &TurnStart<'_>,
         begin: Option<Beginning>,
         announce: Announce<'_>,
         calling: &mut Calling,
@@ -335,7 +335,7 @@ impl Engine {
     /// model once more.
     async fn begin_then_ask(
         &self,
-        ask: &Ask<'_>,
+        ask: &TurnStart<'_>,
         begin: Beginning,
         calling: &mut Calling,
     ) -> Result<Accepted, Unaccepted> {
@@ -346,7 +346,7 @@ impl Engine {
     /// Writes the beginning while the model is asked: each is of no use without the other.
     async fn ask_while_begun(
         &self,
-        ask: &Ask<'_>,
+        ask: &TurnStart<'_>,
         begin: Beginning,
         announce: Announce<'_>,
         calling: &mut Calling,
@@ -364,11 +364,11 @@ impl Engine {
 
 /// Who is told that the head of a stream may be shown.
 struct Announce<'a> {
-    ask: Option<(&'a Announcement, &'a Ask<'a>)>,
+    ask: Option<(&'a Announcement, &'a TurnStart<'a>)>,
 }
 
 impl<'a> Announce<'a> {
-    fn of(ask: &'a Ask<'a>) -> Self {
+    fn of(ask: &'a TurnStart<'a>) -> Self {
         let streams = ask.question.delivery == Delivery::Stream && ask.waited.is_none();
         Self { ask: ask.question.announcement.filter(|_| streams).map(|announcement| (announcement, ask)) }
     }

@@ -8,16 +8,14 @@ use std::{
 
 use amalgam_core::{
     CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, SystemPrompt,
-    UpstreamMemory, compaction, file_search::FILE_SEARCH_RESULTS, joined, normalise, read_items, store::Approval,
-    turn::Caps,
+    UpstreamMemory, compaction, joined, normalise, read_items, store::Approval, turn::Caps,
 };
 use amalgam_protocol::{
-    AllowedTools, Content, CreateResponse, Ends, HostedTool, Input, Json, Raw, Role, Tool, ToolChoice, ToolKind, Writer,
+    AllowedTools, Content, CreateResponse, Input, Json, Raw, ResponseParameters, Role, ToolChoice, Writer,
 };
-use bytes::Bytes;
 
 use crate::{
-    ask::{Accepted, Question},
+    ask::{Accepted, ModelCall},
     calls::Calling,
     run::Engine,
 };
@@ -48,7 +46,7 @@ impl Default for ToolLimits {
 
 /// The tools of one turn.
 #[derive(Debug)]
-pub struct Tooling {
+pub struct TurnTools {
     /// On whose behalf they run.
     pub scope: Scope,
     /// By the name that the model calls.
@@ -68,10 +66,10 @@ pub struct Tooling {
     /// Calls that were approved since they were asked for.
     pub decided: Vec<Approval>,
     /// What is asked in every round.
-    pub plan: Arc<Plan>,
+    pub prompt: Arc<TurnPrompt>,
 }
 
-impl Tooling {
+impl TurnTools {
     /// Whether a call is the server's to deal with: one of its tools, or one that nobody offered.
     pub(crate) fn is_ours(&self, call: &CallHead) -> bool {
         let plain = call.kind == CallKind::Function && call.namespace.is_none();
@@ -87,15 +85,9 @@ impl Tooling {
 }
 
 /// A request and everything that it builds on, so that a model can be asked again.
-pub struct Plan {
-    /// The request as it was sent.
-    pub body: Bytes,
-    /// Levels of JSON that it may have.
-    pub json_depth: usize,
-    /// Its tools as the model is offered them: a JSON array.
-    pub tools: Json,
-    /// Its choice among them in the same words.
-    pub choice: Option<Json>,
+pub struct TurnPrompt {
+    /// What the model is asked, and how; with the tools as they are offered.
+    pub parameters: ResponseParameters,
     /// What was said before, arrays of items.
     pub before: Vec<Json>,
     /// The request's own items, where they are not as they were sent.
@@ -120,9 +112,9 @@ pub struct Plan {
     pub prompt: Option<SystemPrompt>,
 }
 
-impl std::fmt::Debug for Plan {
+impl std::fmt::Debug for TurnPrompt {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Plan")
+        formatter.write_str("TurnPrompt")
     }
 }
 
@@ -141,24 +133,7 @@ pub(crate) struct Round {
     pub(crate) output_tokens: Option<u64>,
 }
 
-impl Plan {
-    /// Puts the tools into the request as the model is offered them.
-    pub fn offer<'a>(&'a self, request: &mut CreateResponse<'a>) -> Result<(), Fault> {
-        let unreadable = |_| Fault::internal("tools of our own cannot be read");
-        request.tools = Tool::list(self.tools.raw()).map_err(unreadable)?;
-        let choice = self.choice.as_ref().map(|choice| ToolChoice::read(choice.raw()));
-        request.tool_choice = choice.transpose().map_err(unreadable)?;
-        // Calls are counted here, over all rounds.
-        request.max_tool_calls = None;
-        // Where the search is ours, so are its results: the upstream has none to include.
-        if !request.tools.iter().any(|tool| matches!(tool.kind, ToolKind::Hosted(HostedTool::FileSearch, _))) {
-            request.include.retain(|name| name != FILE_SEARCH_RESULTS);
-        }
-        // Thoughts have to be told again in the next round.
-        request.keep_thoughts();
-        Ok(())
-    }
-
+impl TurnPrompt {
     /// Asks once more.
     pub(crate) async fn ask(
         &self,
@@ -167,17 +142,15 @@ impl Plan {
         round: &Round,
         calling: &mut Calling,
     ) -> Result<Accepted, Fault> {
-        let mut ends = Ends::default();
-        let raw = Raw::parse_large(&self.body, self.json_depth, &mut ends).map_err(Fault::internal)?;
-        let request = self.request(raw, round)?;
+        let request = self.request(round)?;
         let told = array_of_texts(&round.instructions);
         let history = self.history(&request, &round.said, told.raw())?;
-        let question = Question {
+        let question = ModelCall {
             scope,
             candidates: &self.candidates,
+            parameters: &self.parameters,
             request: &request,
             history: &history,
-            message: &self.body,
             delivery: self.delivery,
             seal_context: &self.seal_context,
             strict: self.strict,
@@ -191,10 +164,8 @@ impl Plan {
         Ok(accepted)
     }
 
-    fn request<'a>(&'a self, raw: Raw<'a>, round: &Round) -> Result<CreateResponse<'a>, Fault> {
-        let read = CreateResponse::read(raw);
-        let mut request = read.map_err(|_| Fault::internal("a request cannot be read again"))?;
-        self.offer(&mut request)?;
+    fn request(&self, round: &Round) -> Result<CreateResponse<'_>, Fault> {
+        let mut request = self.parameters.view().map_err(Fault::internal)?;
         if !round.tools {
             request.tool_choice = Some(ToolChoice::None);
         } else if round.free {

@@ -66,7 +66,7 @@ impl Model for Demo {
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        let script: Script = serde_json::from_slice(&prepared.body.whole()).unwrap_or_default();
+        let script: Script = serde_json::from_slice(&prepared.body).unwrap_or_default();
         TokenCount { text: script.input_tokens, media: 0 }
     }
 
@@ -76,8 +76,8 @@ impl Model for Demo {
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         Box::pin(async move {
-            let script: Script = serde_json::from_slice(&prepared.body.whole())
-                .map_err(|error| ModelError::Unreadable(error.to_string()))?;
+            let script: Script =
+                serde_json::from_slice(&prepared.body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
             let sealing = Sealing::new(&prepared.note, &self.name, Arc::clone(&self.seal));
             let batches = script.batches(&prepared.note.model, &prepared.calls, &sealing);
             Ok(match prepared.delivery {

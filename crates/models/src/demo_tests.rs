@@ -1,8 +1,7 @@
 use std::{collections::HashMap, time::Instant};
 
 use amalgam_core::{CallHead, CallKind, Finish, normalise};
-use amalgam_protocol::{ClientTool, CreateResponse, Raw, Usage};
-use bytes::Bytes;
+use amalgam_protocol::{ClientTool, ResponseParameters, Usage};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -31,7 +30,8 @@ fn demo(pace: Duration) -> Demo {
 
 fn prepare(demo: &Demo, request: &Value, delivery: Delivery) -> Prepared {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let request = ModelRequest {
         model: "demo",
@@ -41,7 +41,6 @@ fn prepare(demo: &Demo, request: &Value, delivery: Delivery) -> Prepared {
         chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
-        message: &Bytes::new(),
     };
     demo.prepare(&request).unwrap()
 }

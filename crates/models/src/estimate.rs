@@ -11,7 +11,8 @@ use std::{
 };
 
 use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream, Prepared};
-use amalgam_protocol::{Literal, Slices, Usage};
+use amalgam_protocol::{Literal, Usage};
+use bytes::Bytes;
 use futures_core::Stream;
 use tokio::task::JoinHandle;
 
@@ -48,7 +49,7 @@ enum State {
 /// What there is to count.
 #[derive(Default)]
 struct Heard {
-    prompt: Slices,
+    prompt: Bytes,
     /// What the upstream was asked for.
     model: String,
     learned: Arc<Learned>,
@@ -135,7 +136,7 @@ impl Heard {
     fn count(&self) -> Usage {
         let reasoning_tokens = self.thoughts.count();
         Usage {
-            input_tokens: self.learned.prompt(&self.model, tokens::of_prompt(&self.prompt.whole())).total(),
+            input_tokens: self.learned.prompt(&self.model, tokens::of_prompt(&self.prompt)).total(),
             output_tokens: self.answer.count() + reasoning_tokens,
             reasoning_tokens,
             estimated: true,

@@ -3,7 +3,7 @@ use futures_util::{StreamExt, stream};
 
 use super::*;
 
-fn prepared(body: Slices) -> Prepared {
+fn prepared(body: Bytes) -> Prepared {
     Prepared {
         body,
         losses: Vec::new(),
@@ -52,7 +52,7 @@ async fn usage_of_the_upstreams_own_passes_as_it_is_and_so_does_an_error() {
     assert_eq!(counted_events(vec![Ok(events.clone())], "{}").await, events);
 
     let batches = vec![Ok(vec![text("a")]), Err(ModelError::CutShort)];
-    let mut stream = counted(Box::pin(stream::iter(batches)), &prepared(Slices::default()), &Arc::default());
+    let mut stream = counted(Box::pin(stream::iter(batches)), &prepared(Bytes::new()), &Arc::default());
     assert_eq!(stream.next().await.unwrap().unwrap(), [text("a")]);
     assert!(matches!(stream.next().await, Some(Err(ModelError::CutShort))));
     assert!(stream.next().await.is_none());

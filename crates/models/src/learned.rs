@@ -9,7 +9,7 @@ use std::{
 };
 
 use amalgam_core::TokenCount;
-use amalgam_protocol::Slices;
+use bytes::Bytes;
 
 use crate::tokens;
 
@@ -31,7 +31,7 @@ pub(crate) struct Learned(Mutex<HashMap<String, Known>>);
 #[derive(Debug, Default)]
 struct Known {
     /// A prompt that is still to be counted, with the tokens that the upstream has reported.
-    waiting: Option<(Slices, u64)>,
+    waiting: Option<(Bytes, u64)>,
     /// The smallest and the largest prompt that was counted on both sides.
     smallest: Option<Sample>,
     largest: Option<Sample>,
@@ -53,7 +53,7 @@ struct Line {
 
 impl Learned {
     /// The upstream has reported how many tokens a prompt had.
-    pub(crate) fn report(&self, model: &str, prompt: &Slices, tokens: u64) {
+    pub(crate) fn report(&self, model: &str, prompt: &Bytes, tokens: u64) {
         if tokens == 0 || prompt.len() > PROMPT_BYTES {
             return;
         }
@@ -82,7 +82,7 @@ impl Learned {
         let waiting = self.models().get_mut(model)?.waiting.take();
         // Counted outside of the lock: it takes a while.
         let sample = waiting.and_then(|(prompt, theirs)| {
-            let count = tokens::of_prompt(&prompt.whole());
+            let count = tokens::of_prompt(&prompt);
             // What an image costs tells nothing of text.
             (count.media == 0 && count.text > 0).then_some(Sample { ours: count.text as f64, theirs: theirs as f64 })
         });
@@ -139,17 +139,17 @@ mod tests {
 
     use super::*;
 
-    fn prompt(words: usize) -> Slices {
+    fn prompt(words: usize) -> Bytes {
         json!({"messages": [{"role": "user", "content": "word ".repeat(words)}]}).to_string().into_bytes().into()
     }
 
-    fn ours(prompt: &Slices) -> u64 {
-        tokens::of_prompt(&prompt.whole()).text
+    fn ours(prompt: &Bytes) -> u64 {
+        tokens::of_prompt(&prompt).text
     }
 
     fn near(learned: &Learned, words: usize, theirs: u64) -> bool {
         let prompt = prompt(words);
-        let count = learned.prompt("m", tokens::of_prompt(&prompt.whole())).text as f64;
+        let count = learned.prompt("m", tokens::of_prompt(&prompt)).text as f64;
         (count - theirs as f64).abs() <= theirs as f64 / 10.0
     }
 
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_report_that_leaves_out_most_of_the_prompt_teaches_nothing() {
         let learned = Learned::default();
-        let long = tokens::of_prompt(&prompt(500).whole());
+        let long = tokens::of_prompt(&prompt(500));
         learned.report("m", &prompt(500), 11);
         assert_eq!(learned.prompt("m", long).text, long.text);
     }

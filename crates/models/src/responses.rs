@@ -74,7 +74,7 @@ impl Model for Responses {
     }
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
-        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body.whole()))
+        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body))
     }
 
     fn count_text(&self, model: &str, text: &str) -> u64 {

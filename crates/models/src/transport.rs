@@ -23,7 +23,7 @@ pub use self::client::reach;
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};
-use amalgam_protocol::{Raw, Slices};
+use amalgam_protocol::Raw;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
 use secrecy::{ExposeSecret, SecretString};
@@ -160,7 +160,7 @@ impl Transport {
         self.key()?;
         let head = self.requests.get(path, headers)?;
         let first_byte = Some(self.first_byte_timeout);
-        let ((_head, mut body), permit) = self.send(head, &Slices::default(), first_byte, None).await?;
+        let ((_head, mut body), permit) = self.send(head, &Bytes::new(), first_byte, None).await?;
         let read = answer::whole(&mut body, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -217,7 +217,7 @@ impl Transport {
     async fn send(
         &self,
         head: Bytes,
-        body: &Slices,
+        body: &Bytes,
         first_byte: Option<Duration>,
         tap: Option<&Tap>,
     ) -> Result<((Head, Body), Permit), ModelError> {
@@ -254,7 +254,7 @@ impl Transport {
     async fn send_once(
         &self,
         head: &Bytes,
-        body: &Slices,
+        body: &Bytes,
         first_byte: Option<Duration>,
         tap: Option<&Tap>,
     ) -> Result<(Head, Body), ModelError> {

@@ -9,7 +9,7 @@ mod quotes;
 mod walk;
 mod write;
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use bytes::Bytes;
 use memchr::{memchr, memchr_iter};
@@ -256,6 +256,11 @@ impl Literal {
         &self.0
     }
 
+    /// The same as a borrowed string; empty for a piece that ends in the middle of a character.
+    pub fn as_json_str(&self) -> JsonStr<'_> {
+        JsonStr(check::utf8(&self.0).unwrap_or_default())
+    }
+
     /// Whether the string has no characters.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -280,18 +285,49 @@ impl fmt::Debug for Literal {
 }
 
 /// An owned JSON value. Cheap to clone.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Json(Bytes);
+#[derive(Clone)]
+pub struct Json {
+    text: Bytes,
+    /// Where the values of the document are that this value is a part of, if the check has taken note of it.
+    ends: Option<Arc<Ends>>,
+    /// Its own number there.
+    number: u32,
+}
 
 impl Json {
+    fn unnoted(text: Bytes) -> Self {
+        Self { text, ends: None, number: 0 }
+    }
+
     /// The value `part` of the message `whole`, without copying it.
     pub fn within(whole: &Bytes, part: Raw<'_>) -> Self {
-        Self(whole.slice_ref(part.text.as_bytes()))
+        Self::unnoted(whole.slice_ref(part.text.as_bytes()))
     }
 
     /// Takes what a [`Writer`] wrote as one value.
     pub fn from_writer(writer: Writer) -> Self {
-        Self(writer.into_bytes().into())
+        Self::unnoted(writer.into_bytes().into())
+    }
+
+    /// A JSON string of these characters.
+    pub fn string(text: &str) -> Self {
+        let mut writer = Writer::with_capacity(text.len() + 16);
+        writer.string(text);
+        Self::from_writer(writer)
+    }
+
+    /// A JSON array of what `fill` writes.
+    pub fn array(fill: impl FnOnce(&mut Writer)) -> Self {
+        let mut writer = Writer::default();
+        writer.array(fill);
+        Self::from_writer(writer)
+    }
+
+    /// A JSON object of what `fill` writes.
+    pub fn object(fill: impl FnOnce(&mut Writer)) -> Self {
+        let mut writer = Writer::default();
+        writer.object(fill);
+        Self::from_writer(writer)
     }
 
     /// Checks `text` as one JSON value.
@@ -299,27 +335,53 @@ impl Json {
         Raw::parse(text).map(|raw| Self::within(text, raw))
     }
 
+    /// Checks a large document of at most `depth` levels. It and its parts know where their values end, so that every walk
+    /// costs as much as it has values, not as it has bytes.
+    pub fn parse_document(text: &Bytes, depth: usize) -> Result<Self, SyntaxError> {
+        let mut ends = Ends::default();
+        ends.begin(text.len());
+        let value = check::check(text, depth, Some(&mut ends))?;
+        let text = text.slice_ref(value.as_bytes());
+        let noted = ends.noted().is_some();
+        Ok(Self { text, ends: noted.then(|| Arc::new(ends)), number: 0 })
+    }
+
+    /// A part of this document, without copying it.
+    pub fn part(&self, part: Raw<'_>) -> Self {
+        let text = self.text.slice_ref(part.text.as_bytes());
+        Self { text, ends: part.ends.and(self.ends.clone()), number: part.number }
+    }
+
     /// The value, to be walked.
     pub fn raw(&self) -> Raw<'_> {
-        let text = check::utf8(&self.0).expect("a Json is made from checked text only");
-        Raw::unnoted(text)
+        let text = check::utf8(&self.text).expect("a Json is made from checked text only");
+        Raw { text, ends: self.ends.as_deref(), number: self.number }
     }
 
     /// The text of the value.
     pub fn bytes(&self) -> &Bytes {
-        &self.0
+        &self.text
     }
 }
 
+/// Equal as text.
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Json {}
+
 impl From<Raw<'_>> for Json {
     fn from(raw: Raw<'_>) -> Self {
-        Self(Bytes::copy_from_slice(raw.text.as_bytes()))
+        Self::unnoted(Bytes::copy_from_slice(raw.text.as_bytes()))
     }
 }
 
 impl fmt::Debug for Json {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&String::from_utf8_lossy(&self.0))
+        formatter.write_str(&String::from_utf8_lossy(&self.text))
     }
 }
 

@@ -6,10 +6,10 @@ mod error;
 mod event;
 mod item;
 mod json;
+mod parameters;
 mod request;
 mod response;
 mod shape;
-mod slices;
 mod sse;
 mod tool;
 
@@ -22,10 +22,10 @@ pub use item::{
     HostedItem, Item, ItemKind, McpApprovalResponse, McpCall, Message, Parts, Reasoning, Reference, Role, Tools,
 };
 pub use json::{DEFAULT_DEPTH, Ends, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
+pub use parameters::{RequestError, ResponseParameters, item_path};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
 pub use response::{Effective, Provenance, Settings, Snapshot, Status, Usage};
 pub use shape::{Nulls, ShapeError, ShapeFault};
-pub use slices::Slices;
 pub use sse::{DONE, Frame, Overlong, Reader};
 pub use tool::{
     AllowedTools, ClientToolSettings, CustomTool, FileSearchTool, FunctionTool, HostedTool, McpTool, NamespaceTool,

@@ -1,11 +1,11 @@
-//! `POST /v1/responses`: the request, as a view of its body.
+//! `POST /v1/responses`: the request, as a view of its [`ResponseParameters`](crate::ResponseParameters).
 
 use std::borrow::Cow;
 
 use crate::{
     item::Item,
     json::{JsonStr, Raw, Shape},
-    shape::{Field, Nulls, Present, ShapeError, list, list_of_present, object},
+    shape::{Field, Nulls, Present, ShapeError, list_of_present, object},
     tool::{Tool, ToolChoice},
 };
 
@@ -98,7 +98,7 @@ impl Input<'_> {
 
 impl<'a> Input<'a> {
     /// Reads what a caller said, and which null elements were skipped.
-    fn sent(raw: Raw<'a>) -> Result<(Self, Option<Nulls>), ShapeError> {
+    pub(crate) fn sent(raw: Raw<'a>) -> Result<(Self, Option<Nulls>), ShapeError> {
         match raw.shape() {
             Shape::String => JsonStr::read(raw).map(|text| (Self::Text(text), None)),
             Shape::Array => {
@@ -225,133 +225,8 @@ fn optional<'a, T: Field<'a>>(raw: Raw<'a>, name: &str) -> Result<Option<T>, Sha
     }
 }
 
-/// `include`: strings; null is none.
-struct Include<'a>(Vec<Cow<'a, str>>);
-
-impl<'a> Field<'a> for Include<'a> {
-    fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
-        list(raw, "an array of strings", Field::read).map(Self)
-    }
-}
-
 impl<'a> Field<'a> for ToolChoice<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(raw)
-    }
-}
-
-impl CreateResponse<'_> {
-    /// Wants thoughts sealed, so that they can be told to the same model again: an item that is kept without them could only
-    /// be told as its summary. Only where thinking was asked for, since upstreams refuse to seal for models that do not think.
-    pub fn keep_thoughts(&mut self) {
-        const SEALED: &str = "reasoning.encrypted_content";
-        let thinks = self.reasoning.as_ref().is_some_and(|reasoning| reasoning.effort.as_deref() != Some("none"));
-        if thinks && !self.include.iter().any(|name| name == SEALED) {
-            self.include.push(Cow::Borrowed(SEALED));
-        }
-    }
-}
-
-impl<'a> CreateResponse<'a> {
-    /// Reads a request. An error names the path of the field at fault.
-    pub fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
-        let mut request = Self::default();
-        for (key, value) in object(raw)? {
-            request.take(key, value)?;
-        }
-        Ok(request)
-    }
-
-    fn take(&mut self, key: JsonStr<'a>, value: Raw<'a>) -> Result<(), ShapeError> {
-        let name = &*key.decode();
-        match name {
-            "model" => self.model = Field::field(name, value)?,
-            "input" => self.input = self.said("input", value)?,
-            "instructions" => self.instructions = self.said("instructions", value)?,
-            "previous_response_id" => self.previous_response_id = Field::field(name, value)?,
-            "conversation" => self.conversation = present(value),
-            "tools" if value.is_null() => self.tools = Vec::new(),
-            "tools" => {
-                let Present { list, nulls } = Tool::present(value).map_err(|error| error.under(name))?;
-                self.tools = list;
-                self.skipped("tools", nulls);
-            }
-            "tool_choice" => self.tool_choice = Field::field(name, value)?,
-            "parallel_tool_calls" => self.parallel_tool_calls = Field::field(name, value)?,
-            "max_tool_calls" => self.max_tool_calls = at_least_one(name, value)?,
-            "text" => self.text = Option::<Text<'a>>::field(name, value)?.unwrap_or_default(),
-            "reasoning" => self.reasoning = Field::field(name, value)?,
-            "include" => self.include = Option::<Include<'a>>::field(name, value)?.map_or_else(Vec::new, |list| list.0),
-            "max_output_tokens" => self.max_output_tokens = at_least_one(name, value)?,
-            "temperature" => self.temperature = between(name, value, 0.0, 2.0)?,
-            "top_p" => self.top_p = between(name, value, 0.0, 1.0)?,
-            "presence_penalty" => self.presence_penalty = between(name, value, -2.0, 2.0)?,
-            "frequency_penalty" => self.frequency_penalty = between(name, value, -2.0, 2.0)?,
-            "top_logprobs" => {
-                self.top_logprobs = Field::field(name, value)?;
-                if self.top_logprobs.is_some_and(|count| count > 20) {
-                    return Err(ShapeError::value(name, "must be at most 20"));
-                }
-            }
-            "truncation" => self.truncation = one_of(name, value, &["auto", "disabled"])?,
-            "stream" => self.stream = Field::field(name, value)?,
-            "stream_options" => self.stream_options = present(value),
-            "store" => self.store = Field::field(name, value)?,
-            "background" => self.background = Field::field(name, value)?,
-            "metadata" => self.metadata = present(value),
-            "service_tier" => self.service_tier = Field::field(name, value)?,
-            "safety_identifier" => self.safety_identifier = Field::field(name, value)?,
-            "prompt_cache_key" => self.prompt_cache_key = Field::field(name, value)?,
-            "prompt_cache_retention" => self.prompt_cache_retention = Field::field(name, value)?,
-            "user" => self.user = Field::field(name, value)?,
-            "prompt" => self.prompt = present(value),
-            "context_management" => self.context_management = present(value),
-            _ => self.extra.push((key, value)),
-        }
-        Ok(())
-    }
-}
-
-impl<'a> CreateResponse<'a> {
-    fn said(&mut self, name: &'static str, value: Raw<'a>) -> Result<Option<Input<'a>>, ShapeError> {
-        if value.is_null() {
-            return Ok(None);
-        }
-        let (input, nulls) = Input::sent(value).map_err(|error| error.under(name))?;
-        self.skipped(name, nulls);
-        Ok(Some(input))
-    }
-
-    fn skipped(&mut self, name: &'static str, nulls: Option<Nulls>) {
-        self.nulls.extend(nulls.map(|nulls| (name, nulls)));
-    }
-}
-
-fn present(value: Raw<'_>) -> Option<Raw<'_>> {
-    (!value.is_null()).then_some(value)
-}
-
-fn at_least_one(name: &str, value: Raw<'_>) -> Result<Option<u64>, ShapeError> {
-    match Option::<u64>::field(name, value)? {
-        Some(0) => Err(ShapeError::value(name, "must be at least 1")),
-        number => Ok(number),
-    }
-}
-
-fn between(name: &str, value: Raw<'_>, low: f64, high: f64) -> Result<Option<f64>, ShapeError> {
-    match Option::<f64>::field(name, value)? {
-        Some(number) if !(low..=high).contains(&number) => {
-            Err(ShapeError::value(name, format!("must be between {low} and {high}")))
-        }
-        number => Ok(number),
-    }
-}
-
-fn one_of<'a>(name: &str, value: Raw<'a>, choices: &[&str]) -> Result<Option<Cow<'a, str>>, ShapeError> {
-    match Option::<Cow<'a, str>>::field(name, value)? {
-        Some(word) if !choices.contains(&&*word) => {
-            Err(ShapeError::value(name, format!("must be one of `{}`, but is `{word}`", choices.join("`, `"))))
-        }
-        word => Ok(word),
     }
 }

@@ -113,7 +113,6 @@ enum Step {
     Asking(Box<Asking>),
     /// Answered without a handler.
     Refused(Option<Response>),
-    Direct(BoxFuture<'static, Response>),
     Routed(RouteFuture<Infallible>),
 }
 
@@ -131,9 +130,6 @@ impl Entrance {
             body::expect_type(&request, form).map(|()| scope)
         });
         match admitted {
-            Ok(scope) if self.behind != Behind::Administration && wires::is_create(&request) => {
-                Step::Direct(wires::create(&self.app, scope, request))
-            }
             Ok(scope) => {
                 request.extensions_mut().insert(scope);
                 Step::Routed(self.router.call(request))
@@ -161,7 +157,6 @@ impl Future for Entered {
             // It became one of the others above.
             Step::Asking(_) => return Poll::Pending,
             Step::Refused(response) => response.take().unwrap_or_default(),
-            Step::Direct(future) => ready!(future.as_mut().poll(context)),
             Step::Routed(future) => match ready!(Pin::new(future).poll(context)) {
                 Ok(response) => response,
                 Err(never) => match never {},

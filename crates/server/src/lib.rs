@@ -3,7 +3,6 @@
 mod app;
 mod auth;
 mod body;
-mod knowledge;
 mod layers;
 mod listener;
 mod origins;
@@ -14,20 +13,18 @@ mod testing;
 mod text_share;
 mod wires;
 
-pub use app::{App, Limits, Parts};
+pub use app::{App, ServerParts};
 pub use auth::{
     Auth, AuthParts, ConfiguredKey, Issued, JwksPlace, JwtSettings, KeyOrder, Pepper, PepperError, SEALED_MEMORIES,
     is_user, issue, memory_context,
 };
 pub use body::{BodyLimits, expect_json, read as read_body};
-pub use knowledge::{Forgetting, Knowledge, show_collection, show_document};
 pub use layers::Entrance;
 pub use listener::{ConnectionKey, DrainReport, ListenerConfig, Peer, serve};
 pub use origins::AllowedOrigins;
 pub use proxies::{Network, NotANetwork, TrustedProxies};
 pub use request_memory::RequestMemory;
 pub use wires::{
-    AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo,
-    Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router, settled, show_approval,
-    with_default_model,
+    Bank, ListedMode, Modes, ROUTES, RouteInfo, Trial, TrialMishap, Whose, administration, approval_status, doors,
+    openapi, router, settled, show_approval,
 };

@@ -6,6 +6,7 @@ mod execute;
 
 use std::{sync::Arc, time::Duration};
 
+use amalgam_app::{AppParts, Limits, assistant::AssistantSettings, execute::ExecuteSettings};
 use amalgam_core::{
     Admin, BoxFuture, Catalog, Clock, Fault, Fetch, Fetched, ModelCard, Operator, OwnTerms, Rights, Route, Scope, Seal,
     Store, TenantState,
@@ -26,12 +27,12 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use crate::{
-    app::{App, Limits, Parts},
+    app::{App, ServerParts},
     auth::{Auth, AuthParts, ConfiguredKey, Pepper},
     layers::Entrance,
     origins::AllowedOrigins,
     proxies::TrustedProxies,
-    wires::{AssistantSettings, router},
+    wires::router,
 };
 
 /// The key of the tenant that [`served`] knows.
@@ -95,21 +96,19 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         remembered_bytes: 8192,
         queue: QueueLimits { of_tenant: 10, of_all: 20 },
     };
-    let parts = Parts {
+    let application = amalgam_app::App::new(AppParts {
         engine,
         catalog: Arc::new(Nothing),
-        auth,
         store,
         clock: Arc::new(Nothing),
         seal: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
         knowledge: Arc::new(Nothing),
-        execute: crate::ExecuteSettings::default(),
+        execute: ExecuteSettings::default(),
         assistant: AssistantSettings::default(),
-        origins: AllowedOrigins::default(),
         limits,
-    };
-    Arc::new(App::new(parts))
+    });
+    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default() }))
 }
 
 /// What a server answers.

@@ -4,16 +4,19 @@ mod admin;
 mod answer;
 mod assistant;
 mod conversations;
+pub(crate) mod error;
 mod execute;
 mod files;
+mod headers;
 mod ops;
 mod query;
+mod reply;
 mod responses;
 mod retell;
 
 use std::sync::{Arc, LazyLock};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind, Scope};
+use amalgam_core::{Fault, FaultKind};
 use axum::{
     Router,
     extract::{Request, State},
@@ -25,17 +28,12 @@ use crate::{
     app::App,
     layers::{self, Behind, Entrance},
 };
-pub use admin::{
-    Bank, Configs, Draft, Kept, ListedMode, Modes, Trial, TrialMishap, Whose, approval_status, settled, show_approval,
-};
+pub use admin::{Bank, ListedMode, Modes, Trial, TrialMishap, Whose, approval_status, settled, show_approval};
 use assistant::AssistantError;
-pub use assistant::{AssistantSettings, with_default_model};
-pub(crate) use assistant::{Checks, Lines};
+pub(crate) use assistant::Checks;
+pub(crate) use error::WireError;
 use execute::ExecuteError;
-pub use execute::ExecuteSettings;
 use ops::openapi::operations;
-pub use responses::QueueRunner;
-pub(crate) use responses::error::WireError;
 
 pub use ops::openapi::document as openapi;
 
@@ -198,20 +196,9 @@ pub(crate) fn is_public(path: &str) -> bool {
     PUBLIC.contains(&path)
 }
 
-/// Whether a request is what nearly every one is. [`create`] answers it straight from its handler: the router looks up a
-/// path, clones the route and puts the request into several boxes.
-pub(crate) fn is_create(request: &Request) -> bool {
-    request.method() == Method::POST && request.uri().path() == responses::CREATE
-}
-
 /// Whether a request uploads a file: the one kind of body that is a form.
 pub(crate) fn is_upload(request: &Request) -> bool {
     request.method() == Method::POST && request.uri().path() == files::UPLOAD
-}
-
-/// What the router would answer to a request that [`is_create`].
-pub(crate) fn create(app: &Arc<App>, scope: Scope, request: Request) -> BoxFuture<'static, Response> {
-    Box::pin(responses::create(Arc::clone(app), scope, request))
 }
 
 async fn no_such_path(State(app): State<Arc<App>>, request: Request) -> Response {

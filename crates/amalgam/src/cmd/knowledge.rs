@@ -5,11 +5,11 @@ mod look;
 
 use std::process::ExitCode;
 
+use amalgam_app::knowledge::{Forgetting, show_collection, show_document};
 use amalgam_core::{
     Operator, Store,
     store::{Collection, DocumentListing, DocumentRecord, Within},
 };
-use amalgam_server::{Forgetting, show_collection, show_document};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use amalgam_app::turns::QueueRunner;
 use amalgam_engine::Runner;
-use amalgam_server::{DrainReport, Entrance, ListenerConfig, QueueRunner};
+use amalgam_server::{DrainReport, Entrance, ListenerConfig};
 use anyhow::Context as _;
 use clap::Args;
 use secrecy::ExposeSecret as _;
@@ -43,7 +44,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let main = Door::bind(config.server.listen)?;
     let Joined { app, names, engine, admission, auth, tools, life, first_key } =
         wire_up::join(&config, main.bound).await?;
-    let runner = Arc::new(QueueRunner::new(&app));
+    let runner = Arc::new(QueueRunner::new(app.application()));
     engine.be_born(life).await.context("making this process known to the store")?;
     // Where other machines come in, the administration has a door of its own.
     let admin = match config.is_local() {

@@ -11,11 +11,12 @@ use toml::Table;
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What each crate may build on. Two columns, joined in the binary; a new crate needs a line here.
-const MAY_KNOW: [(&str, &[&str]); 10] = [
+const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("amalgam-protocol", &[]),
     ("amalgam-core", &["amalgam-protocol"]),
     ("amalgam-engine", &["amalgam-protocol", "amalgam-core"]),
-    ("amalgam-server", &["amalgam-protocol", "amalgam-core", "amalgam-engine"]),
+    ("amalgam-app", &["amalgam-protocol", "amalgam-core", "amalgam-engine"]),
+    ("amalgam-server", &["amalgam-protocol", "amalgam-core", "amalgam-engine", "amalgam-app"]),
     ("amalgam-models", &["amalgam-protocol", "amalgam-core"]),
     ("amalgam-tools", &["amalgam-protocol", "amalgam-core"]),
     ("amalgam-store", &["amalgam-protocol", "amalgam-core"]),
@@ -25,6 +26,7 @@ const MAY_KNOW: [(&str, &[&str]); 10] = [
             "amalgam-protocol",
             "amalgam-core",
             "amalgam-engine",
+            "amalgam-app",
             "amalgam-server",
             "amalgam-models",
             "amalgam-tools",

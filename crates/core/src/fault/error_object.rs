@@ -1,10 +1,33 @@
-//! A fault in the canonical language: the error object of the Responses API.
+//! A fault in the canonical language: the error object of the Responses API, and its status code.
 
 use amalgam_protocol::ErrorObject;
 
 use super::{Fault, FaultKind};
 
 impl FaultKind {
+    /// The status code that the Responses API has for it.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Invalid | Self::UpstreamRejected | Self::ContextLength | Self::ContentPolicy => 400,
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
+            Self::NotFound | Self::UpstreamUnknownModel => 404,
+            Self::MethodNotAllowed => 405,
+            Self::RequestTimeout => 408,
+            Self::Conflict => 409,
+            Self::TooLarge => 413,
+            Self::UnsupportedMedia => 415,
+            Self::Mismatch => 422,
+            Self::ToolServer => 424,
+            Self::Overloaded | Self::UpstreamBusy | Self::UpstreamQuota => 429,
+            Self::Cancelled => 499,
+            Self::UpstreamCredential | Self::UpstreamDown | Self::UpstreamBroken | Self::ToolFailed => 502,
+            Self::OutOfMemory | Self::ShuttingDown | Self::StoreDown => 503,
+            Self::UpstreamTimeout | Self::Deadline => 504,
+            Self::Internal => 500,
+        }
+    }
+
     /// `type`, and the `code` that holds unless the fault has one of its own.
     fn type_and_code(self) -> (&'static str, Option<&'static str>) {
         match self {

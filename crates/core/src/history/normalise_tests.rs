@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use amalgam_protocol::{CreateResponse, Raw};
+use amalgam_protocol::ResponseParameters;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ use super::*;
 /// The history in short: one string an entry.
 fn told(items: Value) -> Vec<String> {
     let body = json!({ "input": items }).to_string();
-    let raw = Raw::parse(body.as_bytes()).unwrap();
-    let request = CreateResponse::read(raw).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     paired(&history.entries).unwrap();
     strictly_paired(&history.in_tool_turns()).unwrap();
@@ -86,7 +86,8 @@ pub(in crate::history) fn strictly_paired(entries: &[Entry<'_>]) -> Result<(), S
 
 fn losses(items: Value) -> Vec<String> {
     let body = json!({ "input": items }).to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     normalise(None, request.input.as_ref()).losses.iter().map(ToString::to_string).collect()
 }
 
@@ -288,7 +289,8 @@ fn thousands_of_calls_and_records_of_one_id_are_settled_in_linear_time() {
     let started = std::time::Instant::now();
     let settled = |items: Vec<Value>| {
         let body = json!({ "input": items }).to_string();
-        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let parameters = body.parse::<ResponseParameters>().unwrap();
+        let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
         assert_eq!(history.losses, []);
         assert_eq!(history.in_tool_turns().len(), history.entries.len());
@@ -338,7 +340,8 @@ fn an_image_in_an_output_without_call_survives() {
     let items = json!([{"type": "function_call_output", "call_id": "a", "output": [
         {"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}]);
     let body = json!({ "input": items }).to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     let Entry::Message { content: Content::Parts(parts), .. } = &history.entries[1] else { panic!("{history:?}") };
     assert_eq!(parts.len(), 1);
@@ -399,7 +402,8 @@ proptest! {
     #[test]
     fn opaque_items_and_media_survive_and_the_same_list_gives_the_same_history(items in items()) {
         let body = json!({ "input": items }).to_string();
-        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let parameters = body.parse::<ResponseParameters>().unwrap();
+        let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
         // Ids that are made anew among them.
         prop_assert_eq!(&history, &normalise(None, request.input.as_ref()));

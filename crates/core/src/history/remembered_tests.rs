@@ -1,4 +1,4 @@
-use amalgam_protocol::{CreateResponse, Raw};
+use amalgam_protocol::ResponseParameters;
 use serde_json::{Value, json};
 
 use super::*;
@@ -7,7 +7,8 @@ use crate::history::normalise;
 /// What `act` makes of the history of a request.
 fn with<T>(request: &Value, act: impl FnOnce(&History<'_>) -> T) -> T {
     let text = request.to_string();
-    let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     act(&normalise(request.instructions.as_ref(), request.input.as_ref()))
 }
 

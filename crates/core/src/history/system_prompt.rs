@@ -84,7 +84,7 @@ fn message_of(parts: &[String]) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use amalgam_protocol::{CreateResponse, Raw};
+    use amalgam_protocol::ResponseParameters;
     use serde_json::{Value, json};
 
     use super::*;
@@ -93,7 +93,8 @@ mod tests {
     /// The texts of each instruction of a request, once the prompt is applied, and whether it is the request's own item.
     fn told(request: &Value, of: InstructionsOf, guidance: Option<&str>) -> Vec<(Vec<String>, bool)> {
         let text = request.to_string();
-        let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+        let parameters = text.parse::<ResponseParameters>().unwrap();
+        let request = parameters.view().unwrap();
         let mut history = normalise(request.instructions.as_ref(), None);
         let prompt = SystemPrompt::compose(request.instructions.as_ref(), of, guidance);
         if let Some(prompt) = &prompt {

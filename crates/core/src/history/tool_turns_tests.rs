@@ -1,6 +1,6 @@
 //! right A1: the order for upstreams that want outputs directly behind their calls.
 
-use amalgam_protocol::{CreateResponse, Raw};
+use amalgam_protocol::ResponseParameters;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,7 +11,8 @@ use super::super::{
 
 fn arranged(items: Value) -> Vec<String> {
     let body = json!({ "input": items }).to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     strictly_paired(&history.in_tool_turns()).unwrap();
     history.in_tool_turns().iter().map(short).collect()
@@ -84,7 +85,8 @@ fn a_history_in_order_is_borrowed() {
         output("c")
     ]);
     let body = json!({ "input": items }).to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     assert!(matches!(history.in_tool_turns(), std::borrow::Cow::Borrowed(_)));
 }
@@ -95,7 +97,8 @@ proptest! {
     #[test]
     fn any_list_can_be_brought_in_order_without_losing_an_entry(items in items()) {
         let body = json!({ "input": items }).to_string();
-        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let parameters = body.parse::<ResponseParameters>().unwrap();
+        let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
         let turns = history.in_tool_turns();
         prop_assert_eq!(strictly_paired(&turns), Ok(()));

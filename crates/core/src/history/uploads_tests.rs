@@ -1,4 +1,4 @@
-use amalgam_protocol::{CreateResponse, Input};
+use amalgam_protocol::{Input, ResponseParameters};
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,7 +22,8 @@ fn uploads() -> HashMap<String, Upload> {
 /// The items of `input` after expansion, and what was lost.
 fn expanded(input: Value) -> (Vec<Value>, Vec<Loss>) {
     let body = json!({"input": input}).to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     assert!(matches!(request.input, Some(Input::Items(_))));
     let history = normalise(None, request.input.as_ref());
     let expanded = Expanded::new(&history, &uploads());
@@ -101,7 +102,8 @@ fn files_are_named_as_often_as_they_stand_there() {
         {"type": "input_file", "file_id": "other"},
     ]}]})
     .to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     assert_eq!(named(&history).collect::<Vec<_>>(), [TEXT, TEXT]);
 }

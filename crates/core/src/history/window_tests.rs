@@ -1,4 +1,4 @@
-use amalgam_protocol::{CreateResponse, Raw};
+use amalgam_protocol::ResponseParameters;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,7 +11,8 @@ use crate::history::{
 /// Runs `check` on the history of these items.
 fn with_history<T>(items: &Value, check: impl FnOnce(&History<'_>) -> T) -> T {
     let body = json!({"instructions": "Be brief.", "input": items}).to_string();
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     check(&normalise(request.instructions.as_ref(), request.input.as_ref()))
 }
 

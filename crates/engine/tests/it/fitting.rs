@@ -53,7 +53,7 @@ impl Model for Narrow {
 
     fn count(&self, prepared: &Prepared) -> TokenCount {
         self.counts.fetch_add(1, Ordering::SeqCst);
-        TokenCount { text: self.count_text("", &String::from_utf8_lossy(&prepared.body.whole())), media: 0 }
+        TokenCount { text: self.count_text("", &String::from_utf8_lossy(&prepared.body)), media: 0 }
     }
 
     fn count_text(&self, _model: &str, text: &str) -> u64 {
@@ -61,7 +61,7 @@ impl Model for Narrow {
     }
 
     fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
-        let prompt = String::from_utf8_lossy(&prepared.body.whole()).into_owned();
+        let prompt = String::from_utf8_lossy(&prepared.body).into_owned();
         let words = prompt.split_whitespace().count();
         self.sent.lock().unwrap().push(prompt);
         let answer = match words > self.takes {

@@ -6,7 +6,7 @@ use amalgam_core::{
     Delivery, FaultKind, ModelError, Operator, Rights, Scope, Store, TenantState, no_items,
     store::{Begin, ProcessId, StoredResponse},
 };
-use amalgam_engine::{Admission, Engine, Keep, Run, look};
+use amalgam_engine::{Admission, Engine, Run, TurnStorage, look};
 use amalgam_protocol::{Settings, Status};
 use amalgam_store::sqlite::{Options, Sqlite};
 use amalgam_testkit::{check, sse};
@@ -63,16 +63,16 @@ pub(crate) fn scope() -> Scope {
     Scope::authenticated(1, "user", TenantState::Stored, Rights::USE)
 }
 
-fn keep_whole(settings: &Settings) -> Keep {
+fn keep_whole(settings: &Settings) -> TurnStorage {
     keep(settings, false)
 }
 
-fn keep_stream(settings: &Settings) -> Keep {
+fn keep_stream(settings: &Settings) -> TurnStorage {
     keep(settings, true)
 }
 
-pub(crate) fn keep(settings: &Settings, streamed: bool) -> Keep {
-    Keep {
+pub(crate) fn keep(settings: &Settings, streamed: bool) -> TurnStorage {
+    TurnStorage {
         raw_answer: false,
         scope: scope(),
         begin: Some(Box::new(Begin {
@@ -196,7 +196,7 @@ async fn a_failure_is_in_the_store_as_the_caller_heard_it() {
     let events = sse::json_events(&frames.concat());
     let told = &events.last().unwrap()["response"];
     let stored: serde_json::Value = serde_json::from_slice(&world.stored(&id).await.unwrap().object()).unwrap();
-    assert_eq!((&stored["status"], &stored["error"]["code"]), (&"failed".into(), &"x".into()));
+    assert_eq!((&stored["status"], &stored["error"]["code"]), (&"failed".into(), &"server_error".into()));
     assert_eq!(told, &stored);
     let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
     let again: Vec<Bytes> = world.engine.follow(scope(), tail, None).collect().await;

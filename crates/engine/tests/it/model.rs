@@ -14,8 +14,8 @@ use amalgam_core::{
     Finish, Loss, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Payload, Prepared, Store, is_resting,
     normalise, store::ProcessId,
 };
-use amalgam_engine::{Admission, Ask, Engine, EngineSettings, Keep, Question, Run, ToolLimits};
-use amalgam_protocol::{CreateResponse, Effective, Literal, Raw, Settings, Usage};
+use amalgam_engine::{Admission, Engine, EngineSettings, ModelCall, Run, ToolLimits, TurnStart, TurnStorage};
+use amalgam_protocol::{Effective, Literal, ResponseParameters, Settings, Usage};
 use amalgam_store::sqlite::{Options, Sqlite};
 use bytes::Bytes;
 use futures_util::stream;
@@ -281,25 +281,25 @@ pub(crate) async fn start_kept(
     body: &str,
     delivery: Delivery,
     strict: bool,
-    keep: Option<fn(&Settings) -> Keep>,
+    keep: Option<fn(&Settings) -> TurnStorage>,
 ) -> Result<Box<Run>, Fault> {
-    let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
     let settings = Settings::new(&request, Effective { model: "m", stored: false, background: false });
     let identity = engine.identity();
     let scope = crate::kept::scope();
-    let message = Bytes::new();
-    let ask = Box::new(Ask {
+    let ask = Box::new(TurnStart {
         identity: &identity,
         keep: keep.map(|keep| keep(&settings)),
         waited: None,
         settings,
-        question: Question {
+        question: ModelCall {
             scope: &scope,
             candidates,
+            parameters: &parameters,
             request: &request,
             history: &history,
-            message: &message,
             delivery,
             seal_context: "t",
             strict,

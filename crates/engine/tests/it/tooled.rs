@@ -6,12 +6,8 @@ use amalgam_core::{
     ArgumentCheck, BANK_LABEL, BoxFuture, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal, ServerTool,
     ShownAs, ToolCall, ToolError, ToolOutput, normalise, store::Approval,
 };
-use amalgam_engine::{Ask, Engine, Identity, Keep, Plan, Question, Run, Tooling};
-use amalgam_protocol::{CreateResponse, Effective, Json, Raw, Settings};
-use bytes::Bytes;
-
-/// Levels of JSON that a request may have.
-const JSON_DEPTH: usize = 64;
+use amalgam_engine::{Engine, Identity, ModelCall, Run, TurnPrompt, TurnStart, TurnStorage, TurnTools};
+use amalgam_protocol::{Effective, Json, Raw, ResponseParameters, Settings};
 
 /// A turn to start.
 pub(crate) struct Tooled<'a> {
@@ -19,7 +15,7 @@ pub(crate) struct Tooled<'a> {
     pub(crate) body: &'a str,
     pub(crate) delivery: Delivery,
     pub(crate) identity: Identity,
-    pub(crate) keep: Option<fn(&Settings, bool) -> Keep>,
+    pub(crate) keep: Option<fn(&Settings, bool) -> TurnStorage>,
     pub(crate) scope: Scope,
     pub(crate) candidate: Candidate,
     pub(crate) tools: Vec<Arc<ServerTool>>,
@@ -33,18 +29,14 @@ pub(crate) struct Tooled<'a> {
 
 impl Tooled<'_> {
     pub(crate) async fn start(self, engine: &Engine) -> Result<Box<Run>, Fault> {
-        let body = Bytes::copy_from_slice(self.body.as_bytes());
-        let raw = Raw::parse(&body).unwrap();
-        let request = CreateResponse::read(raw).unwrap();
+        let parameters: ResponseParameters = self.body.parse().unwrap();
+        let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
         let kept = self.keep.is_some();
         let settings = Settings::new(&request, Effective { model: "m", stored: kept, background: false });
         let candidates = vec![self.candidate];
-        let plan = Plan {
-            body: body.clone(),
-            json_depth: JSON_DEPTH,
-            tools: raw.get("tools").map_or_else(|| json("[]"), Json::from),
-            choice: raw.get("tool_choice").map(Json::from),
+        let prompt = TurnPrompt {
+            parameters: parameters.clone(),
             before: Vec::new(),
             own: None,
             candidates: candidates.clone(),
@@ -58,7 +50,7 @@ impl Tooled<'_> {
             losses: Vec::new(),
         };
         let scope = self.scope.clone();
-        let tooling = Tooling {
+        let tooling = TurnTools {
             scope: self.scope,
             tools: self.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect::<HashMap<_, _>>(),
             of_client: self.of_client.map(|names| names.into_iter().map(ToOwned::to_owned).collect()),
@@ -68,20 +60,19 @@ impl Tooled<'_> {
             max_calls: self.max_calls,
             listings: self.listings,
             decided: self.decided,
-            plan: Arc::new(plan),
+            prompt: Arc::new(prompt),
         };
-        let message = Bytes::new();
-        let ask = Box::new(Ask {
+        let ask = Box::new(TurnStart {
             identity: &self.identity,
             keep: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
             waited: None,
             settings,
-            question: Question {
+            question: ModelCall {
                 scope: &scope,
                 candidates: &candidates,
+                parameters: &parameters,
                 request: &request,
                 history: &history,
-                message: &message,
                 delivery: self.delivery,
                 seal_context: "t",
                 strict: false,

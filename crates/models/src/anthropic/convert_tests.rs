@@ -1,3 +1,4 @@
+use amalgam_protocol::ResponseParameters;
 use std::collections::HashMap;
 
 use amalgam_core::normalise;
@@ -31,7 +32,8 @@ fn sealed_by(model: &str, upstream: &str, context: &str, blocks: Value) -> Strin
 
 fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prepared, Fault> {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let request = ModelRequest {
         model: settings.model.as_deref().unwrap_or("claude-sonnet-4-5"),
@@ -41,7 +43,6 @@ fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prep
         chain: Default::default(),
         seal_context: "tenant-1",
         images,
-        message: &bytes::Bytes::new(),
     };
     prepare(
         &request,
@@ -59,7 +60,7 @@ fn prepared(request: Value) -> Prepared {
 }
 
 fn body(prepared: &Prepared) -> Value {
-    serde_json::from_slice(&prepared.body.whole()).unwrap()
+    serde_json::from_slice(&prepared.body).unwrap()
 }
 
 fn lost(prepared: &Prepared) -> Vec<String> {
@@ -413,7 +414,7 @@ fn thoughts_of_others_are_told_by_their_summary_and_a_loop_without_its_thoughts_
         "gAAAA".to_owned(),
     ] {
         let prepared = prepared(tool_loop(&foreign, "high"));
-        let text = String::from_utf8(prepared.body.whole().to_vec()).unwrap();
+        let text = String::from_utf8(prepared.body.to_vec()).unwrap();
         assert!(!text.contains("signature") && !text.contains(&foreign), "{text}");
         assert_eq!(
             body(&prepared)["messages"][1]["content"],

@@ -1,5 +1,5 @@
 use amalgam_core::{Delivery, Note};
-use amalgam_protocol::{CreateResponse, Reader};
+use amalgam_protocol::{Reader, ResponseParameters};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -7,7 +7,8 @@ use super::{super::convert::tests::PlainSeal, *};
 
 fn decoder(tools: Value, own: Option<&str>, wants_sealed_reasoning: bool) -> Decoder {
     let request = json!({"tools": tools}).to_string();
-    let settings = CreateResponse::read(Raw::parse(request.as_bytes()).unwrap()).unwrap();
+    let parameters = request.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let toolset = amalgam_core::Toolset::plain(&settings, &amalgam_core::History::default()).unwrap();
     let prepared = Prepared {
         body: Bytes::new().into(),

@@ -213,6 +213,8 @@ pub(super) fn open(sealed: &str, owner: Owner<'_>) -> Option<Vec<u8>> {
 mod tests {
     use amalgam_core::Loss;
 
+    use amalgam_protocol::ResponseParameters;
+
     use super::*;
 
     fn abilities(model: &str) -> (Style, Sampling) {
@@ -241,8 +243,8 @@ mod tests {
     }
 
     fn plan(request: &str, model: &str) -> (Plan, u64, Vec<Loss>) {
-        let raw = Raw::parse(request.as_bytes()).unwrap();
-        let settings = CreateResponse::read(raw).unwrap();
+        let parameters = request.parse::<ResponseParameters>().unwrap();
+        let settings = parameters.view().unwrap();
         let mut losses = Losses::default();
         let (plan, max_tokens) = Plan::new(&settings, Abilities::of(model), 4096, &mut losses);
         (plan, max_tokens, losses.into_list())

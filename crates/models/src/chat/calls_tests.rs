@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use amalgam_core::{CallMap, Toolset, normalise};
-use amalgam_protocol::CreateResponse;
+use amalgam_protocol::ResponseParameters;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -15,7 +15,8 @@ fn offered() -> CallMap {
         {"type": "namespace", "name": "ns", "tools": [{"type": "function", "name": "f"}]}
     ]})
     .to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     Toolset::plain(&settings, &normalise(None, None)).unwrap().call_map()
 }
 

@@ -1,8 +1,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::{CallMap, Delivery, ModelRequest, normalise};
-use amalgam_protocol::CreateResponse;
-use bytes::Bytes;
+use amalgam_protocol::ResponseParameters;
 use serde_json::{Value, json};
 
 use super::{super::Wire, *};
@@ -22,7 +21,8 @@ const WIRE: Wire = Wire {
 
 fn body(request: Value) -> (Value, Option<String>) {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let request = ModelRequest {
         model: "m",
@@ -32,10 +32,9 @@ fn body(request: Value) -> (Value, Option<String>) {
         chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
-        message: &Bytes::new(),
     };
     let prepared = convert::prepare(WIRE, &request, "here", &PlainSeal).unwrap();
-    (serde_json::from_slice(&prepared.body.whole()).unwrap(), prepared.note.own)
+    (serde_json::from_slice(&prepared.body).unwrap(), prepared.note.own)
 }
 
 fn object_of(name: &str, schema: Value) -> Value {

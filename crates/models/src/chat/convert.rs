@@ -49,8 +49,8 @@ pub(super) fn prepare(
         ToolCalls::Constrained | ToolCalls::Native => None,
     };
     let wants_logprobs = !constrained && asks_for_logprobs(settings);
-    let mut body = Body { writer: Writer::lent(request.message), written: Vec::with_capacity(24) };
-    body.writer.reserve(size_of(&body.writer, request.history, settings));
+    let mut body =
+        Body { writer: Writer::with_capacity(size_of(request.history, settings)), written: Vec::with_capacity(24) };
     body.writer.outside(b"{");
     body.field("model").string(request.model);
     let preamble = constrained.then(|| constrained::preamble(&toolset, &settings.text.format));
@@ -69,7 +69,7 @@ pub(super) fn prepare(
     body.writer.outside(b"}");
     lose_the_rest(settings, &mut losses);
     Ok(Prepared {
-        body: body.writer.into_slices(),
+        body: body.writer.into_bytes().into(),
         losses: losses.into_list(),
         delivery: request.delivery,
         calls,
@@ -85,17 +85,17 @@ pub(super) fn prepare(
 }
 
 /// Roughly the size of what is copied into the body, so that it is written in one piece of memory.
-fn size_of(writer: &Writer, history: &History<'_>, settings: &CreateResponse<'_>) -> usize {
+fn size_of(history: &History<'_>, settings: &CreateResponse<'_>) -> usize {
     let said = history.instructions.iter().chain(&history.entries).map(|entry| match entry {
-        Entry::Message { item: Some(item), .. } => writer.room_for(item.text()),
-        Entry::Message { content: amalgam_protocol::Content::Text(text), .. } => writer.room_for(text.escaped()) + 64,
+        Entry::Message { item: Some(item), .. } => item.text().len(),
+        Entry::Message { content: amalgam_protocol::Content::Text(text), .. } => text.escaped().len() + 64,
         Entry::Message { .. } => 256,
         Entry::Note(text) | Entry::Summary(text) => text.len() + 64,
-        Entry::Call(call) => writer.room_for(call.item.text()) + 64,
-        Entry::Output(output) => writer.room_for(output.item.text()) + 64,
+        Entry::Call(call) => call.item.text().len() + 64,
+        Entry::Output(output) => output.item.text().len() + 64,
         Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len().min(4096),
     });
-    let tools = settings.tools.iter().map(|tool| writer.room_for(tool.raw.text()) + 64);
+    let tools = settings.tools.iter().map(|tool| tool.raw.text().len() + 64);
     512 + said.chain(tools).sum::<usize>()
 }
 

@@ -1,7 +1,7 @@
+use amalgam_protocol::ResponseParameters;
 use std::collections::HashMap;
 
 use amalgam_core::normalise;
-use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -18,7 +18,8 @@ const WIRE: Wire = Wire {
 
 fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared, Fault> {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let said = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let images = HashMap::from([("https://example.com/a.png".to_owned(), "data:image/png;base64,QUJD".to_owned())]);
     let none = HashMap::new();
@@ -30,7 +31,6 @@ fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared,
         chain: Default::default(),
         seal_context: "",
         images: if request.get("fetched").is_some() { &images } else { &none },
-        message: &Bytes::new(),
     };
     prepare(wire, &request, "here", &PlainSeal)
 }
@@ -38,7 +38,7 @@ fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared,
 /// The body of a whole request without what every body has, and the losses.
 fn converted(wire: Wire, request: Value) -> (Value, Vec<String>) {
     let prepared = prepared(wire, Delivery::Whole, &request).unwrap();
-    let mut body: Value = serde_json::from_slice(&prepared.body.whole()).unwrap();
+    let mut body: Value = serde_json::from_slice(&prepared.body).unwrap();
     let fields = body.as_object_mut().unwrap();
     assert_eq!(fields.remove("model"), Some(json!("m")));
     assert_eq!(fields.remove("stream"), Some(json!(false)));
@@ -71,13 +71,12 @@ fn a_bare_text_is_one_user_message_with_its_escapes_kept() {
     let streamed = |wire, input: &str| prepared(wire, Delivery::Stream, &json!({"input": input})).unwrap();
     let prepared = streamed(WIRE, "h\u{e9}\n\"😀\"");
     assert_eq!(
-        std::str::from_utf8(&prepared.body.whole()).unwrap(),
+        std::str::from_utf8(&prepared.body).unwrap(),
         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"h\u{e9}\\n\\\"😀\\\"\"}],\
          \"stream\":true,\"stream_options\":{\"include_usage\":true}}"
     );
     assert_eq!(prepared.losses, []);
-    let body: Value =
-        serde_json::from_slice(&streamed(Wire { stream_usage: false, ..WIRE }, "a").body.whole()).unwrap();
+    let body: Value = serde_json::from_slice(&streamed(Wire { stream_usage: false, ..WIRE }, "a").body).unwrap();
     assert_eq!(body, json!({"model": "m", "messages": [{"role": "user", "content": "a"}], "stream": true}));
 }
 
@@ -468,7 +467,8 @@ fn thoughts_that_another_upstream_sealed_are_told_by_their_summary() {
 fn a_summary_of_what_came_before_is_a_message_of_the_user() {
     let text =
         json!({"input": [{"role": "developer", "content": "rules"}, {"role": "user", "content": "go on"}]}).to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let mut history = normalise(None, settings.input.as_ref());
     history.entries.insert(1, Entry::Summary("so far".to_owned()));
     let images = HashMap::new();
@@ -480,10 +480,8 @@ fn a_summary_of_what_came_before_is_a_message_of_the_user() {
         chain: Default::default(),
         seal_context: "",
         images: &images,
-        message: &Bytes::new(),
     };
-    let body: Value =
-        serde_json::from_slice(&prepare(WIRE, &request, "here", &PlainSeal).unwrap().body.whole()).unwrap();
+    let body: Value = serde_json::from_slice(&prepare(WIRE, &request, "here", &PlainSeal).unwrap().body).unwrap();
     let expected = [("system", "rules"), ("user", "so far"), ("user", "go on")];
     assert_eq!(body["messages"], json!(expected.map(|(role, content)| json!({"role": role, "content": content}))));
 }
@@ -491,7 +489,8 @@ fn a_summary_of_what_came_before_is_a_message_of_the_user() {
 #[test]
 fn outputs_follow_the_order_of_the_calls_even_where_the_history_does_not() {
     let text = json!({"input": [call("c1", "f", "{}"), call("c2", "f", "{}"), output("c1", json!("1")), output("c2", json!("2"))]}).to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let mut history = normalise(None, settings.input.as_ref());
     history.entries.swap(2, 3);
     let images = HashMap::new();
@@ -503,10 +502,8 @@ fn outputs_follow_the_order_of_the_calls_even_where_the_history_does_not() {
         chain: Default::default(),
         seal_context: "",
         images: &images,
-        message: &Bytes::new(),
     };
-    let body: Value =
-        serde_json::from_slice(&prepare(WIRE, &request, "here", &PlainSeal).unwrap().body.whole()).unwrap();
+    let body: Value = serde_json::from_slice(&prepare(WIRE, &request, "here", &PlainSeal).unwrap().body).unwrap();
     assert_eq!(body["messages"][1], json!({"role": "tool", "tool_call_id": "c1", "content": "1"}));
     assert_eq!(body["messages"][2], json!({"role": "tool", "tool_call_id": "c2", "content": "2"}));
 }
@@ -567,7 +564,7 @@ proptest! {
         for tool_calls in [ToolCalls::Native, ToolCalls::Constrained] {
             let prepared = prepared(Wire { tool_calls, ..WIRE }, Delivery::Whole, &json!({"input": items})).unwrap();
             prop_assert_eq!(&prepared.losses, &[]);
-            let body: Value = serde_json::from_slice(&prepared.body.whole()).unwrap();
+            let body: Value = serde_json::from_slice(&prepared.body).unwrap();
             prop_assert_eq!(strictly_paired(&body["messages"]), Ok(()));
             let sent = body["messages"].to_string();
             prop_assert!(!sent.contains("[Tool history]"), "{}", sent);

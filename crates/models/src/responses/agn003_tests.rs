@@ -1,8 +1,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::normalise;
-use amalgam_protocol::Raw;
-use bytes::Bytes;
+use amalgam_protocol::ResponseParameters;
 use serde_json::{Value, json};
 
 use super::*;
@@ -13,7 +12,8 @@ fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<String>) {
 
 fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec<String>) {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let images = HashMap::new();
     let request = ModelRequest {
@@ -24,11 +24,10 @@ fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec
         chain,
         seal_context: "",
         images: &images,
-        message: &Bytes::new(),
     };
     let prepared = convert(&request);
     let fields = prepared.losses.iter().map(|loss| loss.field.to_string()).collect();
-    (serde_json::from_slice(&prepared.body.whole()).unwrap(), fields)
+    (serde_json::from_slice(&prepared.body).unwrap(), fields)
 }
 
 fn text(text: &str) -> Value {

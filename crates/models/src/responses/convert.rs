@@ -22,8 +22,7 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
         losses: Vec::new(),
     };
     let new = new_entries(request);
-    let mut writer = Writer::lent(request.message);
-    writer.reserve(capacity(&writer, &request.history.instructions, new));
+    let mut writer = Writer::with_capacity(capacity(&request.history.instructions, new));
     writer.object(|writer| {
         writer.key("model").string(request.model);
         if let Chain::GoesOn { id, .. } = request.chain {
@@ -40,7 +39,7 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
         }
     });
     Prepared {
-        body: writer.into_slices(),
+        body: writer.into_bytes().into(),
         losses: context.losses,
         delivery: request.delivery,
         calls: Default::default(),
@@ -71,15 +70,15 @@ pub(super) fn note(request: &ModelRequest<'_>) -> Note {
 }
 
 /// Most of a body is its items; what is too small grows.
-fn capacity(writer: &Writer, instructions: &[Entry<'_>], said: &[Entry<'_>]) -> usize {
+fn capacity(instructions: &[Entry<'_>], said: &[Entry<'_>]) -> usize {
     let size = |entry: &Entry<'_>| match entry {
-        Entry::Message { item: Some(item), .. } => writer.room_for(item.text()),
-        Entry::Message { content: Content::Text(text), .. } => writer.room_for(text.escaped()),
+        Entry::Message { item: Some(item), .. } => item.text().len(),
+        Entry::Message { content: Content::Text(text), .. } => text.escaped().len(),
         Entry::Message { .. } => 256,
         Entry::Note(text) | Entry::Summary(text) => text.len(),
-        Entry::Call(call) => writer.room_for(call.item.text()),
-        Entry::Output(output) => writer.room_for(output.item.text()),
-        Entry::Reasoning(item) | Entry::Opaque(item) => writer.room_for(item.raw.text()),
+        Entry::Call(call) => call.item.text().len(),
+        Entry::Output(output) => output.item.text().len(),
+        Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len(),
     };
     4096 + instructions.iter().chain(said).map(|entry| size(entry) + 64).sum::<usize>()
 }

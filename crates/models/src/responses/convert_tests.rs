@@ -1,7 +1,7 @@
+use amalgam_protocol::ResponseParameters;
 use std::collections::HashMap;
 
 use amalgam_core::{Loss, normalise};
-use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<Loss>) {
 fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec<Loss>) {
     let images = HashMap::from([("https://x/cat.png".to_owned(), "data:image/png;base64,AAAA".to_owned())]);
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let request = ModelRequest {
         model: "real-model",
@@ -26,10 +27,9 @@ fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec
         chain,
         seal_context: "tenant 1",
         images: &images,
-        message: &Bytes::new(),
     };
     let prepared = convert(&request, "here", &PlainSeal);
-    (serde_json::from_slice(&prepared.body.whole()).unwrap(), prepared.losses)
+    (serde_json::from_slice(&prepared.body).unwrap(), prepared.losses)
 }
 
 fn input(items: Value) -> (Value, Vec<Loss>) {
@@ -120,7 +120,8 @@ const KEPT: [&str; 9] = [
 /// The exact body that is sent for items.
 fn sent(items: &[String]) -> String {
     let body = format!(r#"{{"input":[{}]}}"#, items.join(", "));
-    let settings = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+    let parameters = body.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(None, settings.input.as_ref());
     let request = ModelRequest {
         model: "m",
@@ -130,11 +131,10 @@ fn sent(items: &[String]) -> String {
         chain: Default::default(),
         seal_context: "",
         images: &HashMap::new(),
-        message: &Bytes::new(),
     };
     let prepared = convert(&request, "here", &PlainSeal);
     assert_eq!(prepared.losses, []);
-    String::from_utf8(prepared.body.whole().to_vec()).unwrap()
+    String::from_utf8(prepared.body.to_vec()).unwrap()
 }
 
 proptest! {
@@ -292,7 +292,8 @@ fn thoughts_that_nobody_could_read_are_told_by_their_summary() {
 #[test]
 fn the_note_remembers_what_reading_needs() {
     let text = r#"{"include":["reasoning.encrypted_content","message.output_text.logprobs"]}"#;
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = History::default();
     let images = HashMap::new();
     let request = ModelRequest {
@@ -303,7 +304,6 @@ fn the_note_remembers_what_reading_needs() {
         chain: Default::default(),
         seal_context: "tenant 1",
         images: &images,
-        message: &Bytes::new(),
     };
     let note = note(&request);
     assert_eq!(

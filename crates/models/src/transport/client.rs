@@ -4,7 +4,6 @@
 use std::{error::Error, future::Future, sync::Arc, sync::LazyLock, time::Duration};
 
 use amalgam_core::ModelError;
-use amalgam_protocol::Slices;
 use bytes::Bytes;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
@@ -61,7 +60,7 @@ impl Client {
     ///
     /// A connection that was used before may have been closed just now: where the upstream cannot have acted on the
     /// request, it is sent once more on a new one.
-    pub(super) async fn request(&self, head: &Bytes, body: &Slices) -> Result<(Head, Body), ModelError> {
+    pub(super) async fn request(&self, head: &Bytes, body: &Bytes) -> Result<(Head, Body), ModelError> {
         if let Some(connection) = self.pool.take() {
             match exchange::exchange(connection, head.clone(), body.clone(), &self.pool).await {
                 Err(Broken::NotTaken(_stale)) => {}

@@ -13,7 +13,6 @@ use std::{
 };
 
 use amalgam_core::ModelError;
-use amalgam_protocol::Slices;
 use bytes::Bytes;
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
@@ -100,7 +99,7 @@ pub(super) enum Broken {
 pub(super) async fn exchange(
     connection: Connection,
     head: Bytes,
-    body: Slices,
+    body: Bytes,
     pool: &Arc<Pool>,
 ) -> Result<(Head, Body), Broken> {
     let mut asking =
@@ -205,7 +204,7 @@ fn read_head(mut arrived: &[u8]) -> Result<Option<Answered>, ModelError> {
 /// What is left to send of a request.
 struct Unsent {
     head: Bytes,
-    body: Slices,
+    body: Bytes,
     sent: usize,
 }
 
@@ -227,7 +226,7 @@ impl Unsent {
     /// Fills in what is sent next; how many pieces that are.
     fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut sent = self.sent;
-        let pieces = [&self.head].into_iter().chain(self.body.pieces());
+        let pieces = [&self.head, &self.body].into_iter();
         let left = pieces.filter_map(|piece| {
             let left = piece.get(sent..).filter(|left| !left.is_empty());
             sent = sent.saturating_sub(piece.len());

@@ -210,7 +210,7 @@ async fn a_request_that_may_have_been_acted_on_is_not_sent_again_behind_the_call
 #[tokio::test]
 async fn an_answer_that_comes_before_the_request_was_taken_is_read() {
     let (server, client) = Server::start().await;
-    let large = Slices::from(vec![b'x'; 32 * 1024 * 1024]);
+    let large = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
     let head = Bytes::from(format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", large.len()));
     let upstream = async {
         let mut stream = server.accept().await;
@@ -227,7 +227,7 @@ async fn an_answer_that_comes_before_the_request_was_taken_is_read() {
 #[tokio::test]
 async fn a_request_is_sent_to_its_end_although_the_answer_has_begun() {
     let (server, client) = Server::start().await;
-    let large = Slices::from(vec![b'x'; 32 * 1024 * 1024]);
+    let large = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
     let head = Bytes::from(format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", large.len()));
     let all = head.len() + large.len();
     let upstream = async {

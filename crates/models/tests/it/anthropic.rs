@@ -5,9 +5,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, Prepared, Seal, normalise};
 use amalgam_models::{Anthropic, Key, UpstreamKind, UpstreamSettings};
-use amalgam_protocol::{CreateResponse, Raw};
+use amalgam_protocol::ResponseParameters;
 use amalgam_testkit::{Reply, Upstream};
-use bytes::Bytes;
 use futures_util::StreamExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -52,7 +51,8 @@ fn model(upstream: &Upstream) -> Anthropic {
 
 fn prepare(model: &Anthropic, request: &Value, delivery: Delivery) -> Prepared {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let request = ModelRequest {
         model: "claude-sonnet-4-5",
@@ -62,7 +62,6 @@ fn prepare(model: &Anthropic, request: &Value, delivery: Delivery) -> Prepared {
         chain: Default::default(),
         seal_context: "tenant-1",
         images: &HashMap::new(),
-        message: &Bytes::new(),
     };
     model.prepare(&request).unwrap()
 }
@@ -289,7 +288,8 @@ async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
         {"type": "function_call_output", "call_id": "a", "output": "rain"}
     ]})
     .to_string();
-    let request_settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let request_settings = parameters.view().unwrap();
     let history = normalise(None, request_settings.input.as_ref());
     let images = HashMap::new();
     let request = ModelRequest {
@@ -300,7 +300,6 @@ async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
         chain: Default::default(),
         seal_context: "",
         images: &images,
-        message: &Bytes::new(),
     };
     let message = "unexpected `tool_use_id` found in `tool_result` blocks: a. Each `tool_result` block must have a \
                    corresponding `tool_use` block in the previous message.";
@@ -316,7 +315,7 @@ async fn a_lost_call_is_mended_only_where_the_operator_allows_it() {
     let mut settings = settings(&upstream);
     settings.history_recovery = true;
     let model = Anthropic::new(settings, Arc::new(NoSeal)).unwrap();
-    let mended = String::from_utf8(model.recover(&request, &error).unwrap().unwrap().body.whole().to_vec()).unwrap();
+    let mended = String::from_utf8(model.recover(&request, &error).unwrap().unwrap().body.to_vec()).unwrap();
     assert!(mended.contains("rain") && !mended.contains("tool_use") && !mended.contains("tool_result"), "{mended}");
 }
 

@@ -7,9 +7,8 @@ use amalgam_core::{
     normalise,
 };
 use amalgam_models::{Chat, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
-use amalgam_protocol::{CreateResponse, Effective, Raw, Settings};
+use amalgam_protocol::{CreateResponse, Effective, ResponseParameters, Settings};
 use amalgam_testkit::{Gate, Reply, Upstream};
-use bytes::Bytes;
 use futures_util::StreamExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -55,7 +54,8 @@ fn model(upstream: &Upstream) -> Chat {
 
 fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelRequest<'_>) -> T) -> T {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     act(&ModelRequest {
         model: "llama",
@@ -65,7 +65,6 @@ fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelR
         chain: Default::default(),
         seal_context: "tenant-1",
         images: &HashMap::new(),
-        message: &Bytes::new(),
     })
 }
 
@@ -326,7 +325,7 @@ async fn a_lost_call_is_mended_once_by_telling_the_history() {
     let (_, error) = ask(&model, &history, Delivery::Whole).await;
     let error = error.expect("the upstream refused");
     let recovered = with_request(&history, Delivery::Whole, |request| model.recover(request, &error)).unwrap().unwrap();
-    let body: Value = serde_json::from_slice(&recovered.body.whole()).unwrap();
+    let body: Value = serde_json::from_slice(&recovered.body).unwrap();
     let roles: Vec<&Value> = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
     assert_eq!(roles, ["user", "user"], "the history is told, not called: {body}");
     let other = ModelError::CutShort;
@@ -386,7 +385,7 @@ fn hosts_decide_the_name_of_the_token_limit_and_whether_thoughts_go_back() {
         ("http://127.0.0.1:11434/v1", "max_tokens", Some("hm")),
     ] {
         let model = Chat::new(settings(base_url.to_owned(), ToolCalls::Native), Arc::new(NoSeal)).unwrap();
-        let body: Value = serde_json::from_slice(&prepare(&model, &request, Delivery::Whole).body.whole()).unwrap();
+        let body: Value = serde_json::from_slice(&prepare(&model, &request, Delivery::Whole).body).unwrap();
         assert_eq!(body[limit], 3, "{base_url}");
         assert_eq!(body["messages"][1]["reasoning_content"].as_str(), thoughts, "{base_url}");
     }

@@ -4,9 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, Prepared, Seal, normalise};
 use amalgam_models::{Dialect, Key, Responses, UpstreamKind, UpstreamSettings};
-use amalgam_protocol::{CreateResponse, Raw};
+use amalgam_protocol::ResponseParameters;
 use amalgam_testkit::{Reply, Upstream};
-use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -46,7 +45,8 @@ fn model(upstream: &Upstream) -> Responses {
 
 fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelRequest<'_>) -> T) -> T {
     let text = request.to_string();
-    let settings = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters = text.parse::<ResponseParameters>().unwrap();
+    let settings = parameters.view().unwrap();
     let history = normalise(settings.instructions.as_ref(), settings.input.as_ref());
     let images = HashMap::new();
     act(&ModelRequest {
@@ -57,7 +57,6 @@ fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelR
         chain: Default::default(),
         seal_context: "tenant 1",
         images: &images,
-        message: &Bytes::new(),
     })
 }
 

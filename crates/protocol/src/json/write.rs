@@ -1,41 +1,19 @@
 //! Writes JSON straight into bytes; commas are placed by looking at what stands before.
 
-use bytes::Bytes;
 use memchr::memchr2;
 
 use super::{JsonStr, Literal, Raw, check::plain_run};
-use crate::Slices;
-
-/// From this length on a text that is lent is not copied: what a slice of it costs is less from here on.
-const LONG: usize = 2048;
 
 /// Builds JSON text. Keys are our own and plain; values are escaped or known to be valid.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
-    /// Where long texts may be taken from as they are.
-    lent: Bytes,
-    /// What was taken from there, and behind how many of `bytes` it stands.
-    taken: Vec<(usize, Bytes)>,
 }
 
 impl Writer {
     /// An empty writer with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { bytes: Vec::with_capacity(capacity), ..Self::default() }
-    }
-
-    /// An empty writer that does not copy long texts which lie in `message`. [`Self::into_slices`] gives what it wrote.
-    pub fn lent(message: &Bytes) -> Self {
-        Self { lent: message.clone(), ..Self::default() }
-    }
-
-    /// Roughly the room that a value needs which is written from `text`.
-    pub fn room_for(&self, text: &str) -> usize {
-        match self.takes(text.as_bytes()) {
-            true => 256,
-            false => text.len(),
-        }
+        Self { bytes: Vec::with_capacity(capacity) }
     }
 
     /// Writes an object around what `fill` writes.
@@ -84,7 +62,7 @@ impl Writer {
     pub fn escaped(&mut self, pieces: &[&[u8]]) {
         self.separate();
         self.bytes.push(b'"');
-        pieces.iter().for_each(|piece| self.append(piece));
+        pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
         self.bytes.push(b'"');
     }
 
@@ -106,7 +84,7 @@ impl Writer {
     /// Writes text that is known to be one JSON value.
     pub fn valid(&mut self, value: &[u8]) {
         self.separate();
-        self.append(value);
+        self.bytes.extend_from_slice(value);
     }
 
     /// Makes room for so many bytes more.
@@ -167,27 +145,12 @@ impl Writer {
         self.valid(b"null");
     }
 
-    /// What was written, in as many pieces as long texts were taken from what was lent.
-    pub fn into_slices(self) -> Slices {
-        let Self { bytes, taken, .. } = self;
-        let bytes = Bytes::from(bytes);
-        if taken.is_empty() {
-            return bytes.into();
-        }
-        let length = bytes.len();
-        let ends = taken.iter().map(|(at, _)| *at).chain([length]);
-        let starts = [0].into_iter().chain(taken.iter().map(|(at, _)| *at));
-        let between = starts.zip(ends).map(|(start, end)| bytes.slice(start..end));
-        let texts = taken.iter().map(|(_, text)| text.clone()).chain([Bytes::new()]);
-        between.zip(texts).flat_map(|(ours, theirs)| [ours, theirs]).collect()
-    }
-
-    /// What was written so far, by a writer that nothing was lent to.
+    /// What was written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What was written, by a writer that nothing was lent to.
+    /// What was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -215,36 +178,13 @@ impl Writer {
         std::mem::replace(&mut self.bytes, Vec::with_capacity(room.min(1024)))
     }
 
-    /// Whether a text is taken from what was lent instead of being copied.
-    #[inline]
-    fn takes(&self, text: &[u8]) -> bool {
-        text.len() >= LONG && contains(&self.lent, text)
-    }
-
-    #[inline]
-    fn append(&mut self, text: &[u8]) {
-        if self.takes(text) {
-            self.taken.push((self.bytes.len(), self.lent.slice_ref(text)));
-        } else {
-            self.bytes.extend_from_slice(text);
-        }
-    }
-
     /// A comma is due when a complete value stands before.
     #[inline]
     fn separate(&mut self) {
-        // What was taken as a value is a whole one; what was taken into a string has a quote behind it by now.
-        let behind_taken = self.taken.last().is_some_and(|(at, _)| *at == self.bytes.len());
-        if behind_taken || matches!(self.bytes.last(), Some(b'}' | b']' | b'"' | b'0'..=b'9' | b'e' | b'l')) {
+        if matches!(self.bytes.last(), Some(b'}' | b']' | b'"' | b'0'..=b'9' | b'e' | b'l')) {
             self.bytes.push(b',');
         }
     }
-}
-
-/// Whether `part` is a part of the memory of `whole`.
-fn contains(whole: &Bytes, part: &[u8]) -> bool {
-    let (whole, part) = (whole.as_ptr_range(), part.as_ptr_range());
-    whole.start <= part.start && part.end <= whole.end
 }
 
 /// Appends `text` with everything escaped that a JSON string cannot hold.

@@ -1,19 +1,24 @@
 //! Requests as seeds and real clients write them, and errors that name the path.
 
 use amalgam_protocol::{
-    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, Settings, Snapshot, Status, TextFormat,
-    ToolChoice, Usage, Writer,
+    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, RequestError, ResponseParameters, Settings,
+    Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
 };
 use serde_json::{Value, json};
 
 fn read<T>(body: &Value, look: impl FnOnce(CreateResponse<'_>) -> T) -> T {
     let text = body.to_string();
-    look(CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap_or_else(|error| panic!("{body}: {error:?}")))
+    let parameters: ResponseParameters = text.parse().unwrap_or_else(|error| panic!("{body}: {error:?}"));
+    look(parameters.view().unwrap_or_else(|error| panic!("{body}: {error:?}")))
 }
 
 fn path_of(body: Value) -> (String, String) {
     let text = body.to_string();
-    let error = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap_err();
+    let error = match text.parse::<ResponseParameters>() {
+        Ok(parameters) => parameters.view().unwrap_err(),
+        Err(RequestError::Shape(error)) => error,
+        Err(error) => panic!("{error}"),
+    };
     (error.path.clone(), error.to_string())
 }
 
@@ -124,7 +129,7 @@ fn messages_without_type_and_null_items_are_fine() {
     });
     // right A5
     let body = json!({"input": [null, {"role": "critic", "content": "x"}]}).to_string();
-    let error = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap_err();
+    let error = body.parse::<ResponseParameters>().unwrap().view().unwrap_err();
     assert_eq!(error.path, "input[1].role");
 }
 

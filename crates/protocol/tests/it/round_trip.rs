@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use amalgam_protocol::{
-    ClientTool, CreateResponse, Event, EventKind, HostedItem, Input, Item, ItemKind, Json, Raw, Tool, ToolKind,
+    ClientTool, DEFAULT_DEPTH, Event, EventKind, HostedItem, Input, Item, ItemKind, Json, Raw, ResponseParameters,
+    Tool, ToolKind,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -155,7 +156,8 @@ proptest! {
         let text = grown(value, more, spread);
         // Read in its place, and written by itself.
         let body = Bytes::from(format!("{{\"input\": [ {text} ]}}"));
-        let request = CreateResponse::read(Raw::parse(&body).unwrap()).unwrap();
+        let parameters = ResponseParameters::parse(&body, DEFAULT_DEPTH).unwrap();
+        let request = parameters.view().unwrap();
         let Some(Input::Items(items)) = &request.input else { panic!("{:?}", request.input) };
         let written = items[0].to_json();
         prop_assert_eq!(written.bytes(), text.as_bytes());

@@ -36,7 +36,6 @@ use crate::app::App;
 
 pub use approvals::{approval_status, settled, show_approval};
 pub use bank::{Bank, Trial, TrialMishap, Whose};
-pub use configs::{Configs, Draft, Kept};
 pub use modes::{ListedMode, Modes};
 
 pub(super) fn routes() -> Router<Arc<App>> {

@@ -1,21 +1,14 @@
-//! `/api/v2/ai-agent/…`: the tenant's assistant, and the catalogue that it knows.
-//!
-//! A message goes in, a message comes out; who answers, what it is told and which tools it has is the tenant's to say. A turn
-//! of this door is a turn like any other: kept as a response, run by the engine, with its thread written in the same step.
+//! `/api/v2/ai-agent/…`: the tenant's assistant, and the course catalogue.
 
-mod agent;
 mod courses;
 mod error;
 mod health;
-mod line;
 mod respond;
 mod sessions;
 mod stream;
-mod told;
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, FaultKind, Operator, Scope};
 use axum::{
     Router,
     routing::{get, post},
@@ -23,14 +16,10 @@ use axum::{
 
 use crate::app::App;
 
-pub(in crate::wires) use agent::Agent;
-pub use agent::{AssistantSettings, with_default_model};
 pub(in crate::wires) use error::AssistantError;
-use error::DISABLED;
 pub(crate) use health::Checks;
-pub(crate) use line::Lines;
 
-/// Whether errors on a path are told in this door's shape.
+/// Whether errors on a path have the shape of this wire.
 pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/api/v2/")
 }
@@ -48,18 +37,4 @@ pub(super) fn routes() -> Router<Arc<App>> {
             .route(&format!("/api/v2/course-recommendations{end}"), get(courses::recommend));
     }
     router
-}
-
-/// Refuses callers whose tenant has no assistant: its profiles are closed on every door.
-pub(in crate::wires) async fn require_enabled(app: &App, scope: &Scope) -> Result<(), Fault> {
-    match is_enabled(app, scope).await? {
-        true => Ok(()),
-        false => Err(Fault::new(FaultKind::Forbidden, DISABLED).code("ai_agent_disabled")),
-    }
-}
-
-/// Whether the caller's tenant has an assistant.
-pub(in crate::wires) async fn is_enabled(app: &App, scope: &Scope) -> Result<bool, Fault> {
-    let tenant = app.store.tenant(Operator::of_this_process(), scope.tenant_id()).await?;
-    Ok(tenant.is_none_or(|tenant| tenant.ai_agent_enabled))
 }

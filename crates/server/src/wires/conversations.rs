@@ -5,8 +5,12 @@ mod items;
 
 use std::sync::Arc;
 
+use amalgam_app::{
+    idempotency::{self, Claimed},
+    turns::check_metadata,
+};
 use amalgam_core::{Fault, IdKind, Ids, Scope, TenantState, store::Conversation};
-use amalgam_protocol::{CreateConversation, Ends, Json, Raw, UpdateConversation, Writer};
+use amalgam_protocol::{CreateConversation, Json, Raw, UpdateConversation, Writer};
 use axum::{
     Extension, Router,
     extract::{Path, Request, State, rejection::PathRejection},
@@ -17,11 +21,9 @@ use bytes::Bytes;
 
 use super::{
     WireError, answer,
+    headers::idempotency_key,
     query::{id_of, missing},
-    responses::{
-        bounds, error,
-        once::{self, Standing},
-    },
+    reply,
 };
 use crate::app::App;
 
@@ -42,27 +44,27 @@ async fn create(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let key = once::key(request.headers())?.map(str::to_owned);
+    let key = idempotency_key(request.headers())?.map(str::to_owned);
     let body = body::read(&app, request).await?;
     expect_state(&scope)?;
     let Some(key) = key else {
         return Ok(answer::json(begin(&app, &scope, &body).await?));
     };
-    match once::claim(&app, &scope, "POST /v1/conversations", &key, &body).await? {
-        Standing::Told(response) => Ok(response),
-        Standing::First(first) => {
+    match idempotency::claim(&app.app, &scope, "POST /v1/conversations", &key, &body).await? {
+        Claimed::Replayed(replayed) => Ok(reply::render(replayed)),
+        Claimed::First(first) => {
             let work = async move { begin(&app, &scope, &body).await.map(Bytes::from) };
-            Ok(first.answer(work).await?)
+            Ok(answer::json(first.run(work).await?))
         }
     }
 }
 
 async fn begin(app: &App, scope: &Scope, body: &Bytes) -> Result<Vec<u8>, Fault> {
-    let mut ends = Ends::default();
-    let raw = body::parse(app, body, &mut ends)?;
-    let asked = CreateConversation::read(raw).map_err(error::shape)?;
+    let document = body::parse(app, body)?;
+    let raw = document.raw();
+    let asked = CreateConversation::read(raw).map_err(Fault::from)?;
     body::check_items(app, &asked.items, raw, body.len())?;
-    bounds::check_metadata(asked.metadata)?;
+    check_metadata(asked.metadata)?;
     let items = items::keepable(app, scope, &asked.items, raw).await?;
     let conversation = Conversation {
         id: Ids::Unguessable.make(IdKind::Conversation),
@@ -93,12 +95,12 @@ async fn update(
     let body = body::read(&app, request).await?;
     expect_state(&scope)?;
     let id = id_of(CONVERSATION, id)?;
-    let mut ends = Ends::default();
-    let raw = body::parse(&app, &body, &mut ends)?;
-    let UpdateConversation { metadata } = UpdateConversation::read(raw).map_err(error::shape)?;
+    let document = body::parse(&app, &body)?;
+    let raw = document.raw();
+    let UpdateConversation { metadata } = UpdateConversation::read(raw).map_err(Fault::from)?;
     body::check_items(&app, &[], raw, body.len())?;
     let metadata = if metadata.is_null() { Raw::EMPTY_OBJECT } else { metadata };
-    bounds::check_metadata(Some(metadata))?;
+    check_metadata(Some(metadata))?;
     let updated = app.store.update_conversation(&scope, &id, Json::from(metadata)).await?;
     Ok(answer::json(told(&updated.ok_or_else(|| missing(CONVERSATION, &id))?)))
 }

@@ -6,6 +6,7 @@ mod multipart;
 
 use std::sync::Arc;
 
+use amalgam_app::idempotency::{self, Claimed};
 use amalgam_core::{
     Fault, FaultKind, IdKind, Ids, Scope,
     store::{FileListing, FileRecord},
@@ -24,8 +25,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
     WireError, answer,
+    headers::idempotency_key,
     query::{Query, id_of, missing},
-    responses::once::{self, Standing},
+    reply,
 };
 use crate::{
     app::App,
@@ -63,7 +65,7 @@ async fn upload(
 ) -> Result<Response, WireError> {
     let (head, body) = request.into_parts();
     let boundary = multipart::expect_form(&head.headers)?;
-    let key = once::key(&head.headers)?.map(str::to_owned);
+    let key = idempotency_key(&head.headers)?.map(str::to_owned);
     let most = app.limits.file_bytes;
     let bytes = most.saturating_add(FORM_BYTES);
     let limits = BodyLimits { bytes, text_bytes: bytes, pause: app.limits.body_pause };
@@ -72,11 +74,11 @@ async fn upload(
     let Some(key) = key else {
         return Ok(answer::json(keep(&app, &scope, upload).await?));
     };
-    match once::claim(&app, &scope, "POST /v1/files", &key, &upload.digest()).await? {
-        Standing::Told(response) => Ok(response),
-        Standing::First(first) => {
+    match idempotency::claim(&app.app, &scope, "POST /v1/files", &key, &upload.digest()).await? {
+        Claimed::Replayed(replayed) => Ok(reply::render(replayed)),
+        Claimed::First(first) => {
             let work = async move { keep(&app, &scope, upload).await };
-            Ok(first.answer(work).await?)
+            Ok(answer::json(first.run(work).await?))
         }
     }
 }

@@ -30,7 +30,7 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     }
     let why = match tokio::time::timeout(PING, app.store.ping()).await {
         Ok(Ok(())) => {
-            let (running, waiting) = (app.engine.in_flight(), app.lines.waiting());
+            let (running, waiting) = (app.engine.in_flight(), app.session_queues.waiting());
             let ready = format!(r#"{{"status":"ready","turns_in_flight":{running},"turns_waiting":{waiting}}}"#);
             return json(StatusCode::OK, ready);
         }

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, fmt::Display};
 
 use amalgam_core::{
-    Fault, FaultKind,
+    Fault,
     file_search::{FILE_SEARCH_RESULTS, Results},
     store::{Order, Page},
 };
@@ -11,12 +11,12 @@ use axum::extract::{FromRequestParts, Path, rejection::PathRejection};
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 use percent_encoding::percent_decode_str;
 
+pub(crate) use amalgam_app::{is_id, not_found as missing};
+
 /// The page that is given where nobody asks for a size.
 const USUAL_LIMIT: usize = 20;
 /// The largest page.
 const LARGEST_LIMIT: u64 = 100;
-/// The longest id that anything can have.
-const LONGEST_ID: usize = 512;
 
 /// What may be asked for by `include`. But for the results of searches, whatever is kept is always sent.
 const INCLUDABLE: [&str; 8] = [
@@ -142,12 +142,6 @@ pub(crate) fn no_such_cursor(name: &'static str, id: &str) -> Fault {
     invalid(name, format_args!("no item of this list has the id `{}`", shown(id)))
 }
 
-/// Whether something could have this id at all. Control characters are nobody's, and one engine could not even look for
-/// them.
-pub(crate) fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.len() <= LONGEST_ID && !id.chars().any(char::is_control)
-}
-
 /// The id in a path; one that nothing can have is missing like any other.
 pub(crate) fn id_of(what: &'static str, id: Result<Path<String>, PathRejection>) -> Result<String, Fault> {
     match id {
@@ -157,11 +151,6 @@ pub(crate) fn id_of(what: &'static str, id: Result<Path<String>, PathRejection>)
     }
 }
 
-/// What is not there, or somebody else's: one answer for both.
-pub(crate) fn missing(what: &'static str, id: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("{what} with id '{}' not found.", shown(id)))
-}
-
 /// A value as it may be repeated to its caller.
 fn shown(text: &str) -> String {
     text.chars().take(200).collect()
@@ -169,6 +158,8 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use amalgam_core::FaultKind;
+
     use super::*;
 
     fn fault_of<T: std::fmt::Debug>(result: Result<T, Fault>) -> (Option<String>, FaultKind) {

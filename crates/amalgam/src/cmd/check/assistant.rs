@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use amalgam_app::{Configs, assistant::with_default_model};
 use amalgam_core::{
     Operator, Seal, Store,
     assistant::settings::{Fact, KEY_VARIABLE, Origin, Settings},
     store::{AgentProfile, Within},
 };
-use amalgam_server::{Configs, with_default_model};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 

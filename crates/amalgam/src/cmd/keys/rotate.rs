@@ -3,13 +3,14 @@
 //! The earlier keys stay: what clients hold was sealed with them. Callers notice nothing; a running server takes the new
 //! key up within seconds.
 
+use amalgam_app::Configs;
 use amalgam_core::{
     Operator, Scope, Seal, Store,
     assistant::settings::Settings,
     store::{BankOf, BankTool, Within},
 };
 use amalgam_protocol::Json;
-use amalgam_server::{Configs, SEALED_MEMORIES, memory_context};
+use amalgam_server::{SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::reseal_settings;
 use anyhow::{Context as _, bail};

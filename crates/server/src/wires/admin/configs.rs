@@ -1,9 +1,8 @@
 //! `/admin/configs/{tenant_id}`: what a tenant has set about its assistant, and what counts.
 
-mod keep;
-
 use std::sync::Arc;
 
+use amalgam_app::{Configs, Kept, assistant::with_default_model};
 use amalgam_core::{
     Fault, Scope, SecretText,
     assistant::settings::{Resolved, SettingFault, Settings},
@@ -23,10 +22,8 @@ use super::{
 };
 use crate::{
     app::App,
-    wires::{WireError, answer, assistant::with_default_model, query::missing},
+    wires::{WireError, answer, query::missing},
 };
-
-pub use keep::{Configs, Draft, Kept};
 
 /// What a missing tenant is called.
 const TENANT: &str = "Tenant";

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use amalgam_app::{Configs, assistant::with_default_model};
 use amalgam_core::{
     Fault, Operator, OwnTerms, Scope,
     assistant::settings::{Origin, Resolved},
@@ -12,10 +13,10 @@ use amalgam_core::{
 use amalgam_protocol::Writer;
 use axum::{Extension, extract::State, response::Response};
 
-use super::{bank::admin, configs::Configs, fields, named_tenant, place, write_text};
+use super::{bank::admin, fields, named_tenant, place, write_text};
 use crate::{
     app::App,
-    wires::{WireError, answer, assistant::with_default_model, query::Query, query::is_id},
+    wires::{WireError, answer, query::Query, query::is_id},
 };
 
 /// What was found. RNCC-47

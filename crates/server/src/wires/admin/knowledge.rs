@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use amalgam_app::knowledge::{Forgetting, document_id, show_collection, write_collection, write_document};
 use amalgam_core::{
     Fault, Scope,
     store::{Collection, DocumentListing, DocumentRecord, Within},
@@ -16,7 +17,6 @@ use axum::{
 use super::{bank::admin, named_tenant, page, place};
 use crate::{
     app::App,
-    knowledge::{Forgetting, document_id, show_collection, write_collection, write_document},
     wires::{
         WireError, answer,
         query::{Query, id_of, is_id, missing, no_such_cursor},

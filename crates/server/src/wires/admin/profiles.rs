@@ -5,6 +5,7 @@ mod order;
 
 use std::{collections::HashSet, sync::Arc};
 
+use amalgam_app::Configs;
 use amalgam_core::{
     Fault, Scope,
     assistant::prompt,
@@ -20,7 +21,6 @@ use http::StatusCode;
 
 use super::{
     bank::{admin, unknown_tools},
-    configs::Configs,
     fields, named_tenant, page, place, write_text,
 };
 use crate::{

@@ -1,17 +1,15 @@
 //! Faults in the shape of this door: a map of fields, or `{"detail": text}`.
 
-use amalgam_core::{Fault, FaultKind, StoreError, assistant::request::FieldFaults};
+use amalgam_app::assistant::{DISABLED, RespondError};
+use amalgam_core::{Fault, FaultKind, StoreError};
 use amalgam_protocol::Writer;
 use axum::response::{IntoResponse, Response};
 use tracing::{error, warn};
 
-use crate::wires::responses::error::{closes, refused, retry_after};
+use crate::wires::error::{closes, refused, retry_after};
 
 /// What callers are told of everything that goes wrong behind this door. RNCC-18
 pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
-
-/// What callers are told whose tenant has no assistant. RNCC-17
-pub(super) const DISABLED: &str = "AI agent is disabled for this company.";
 
 /// Something that this door answers with an error.
 #[derive(Debug)]
@@ -32,11 +30,17 @@ impl From<Fault> for AssistantError {
     }
 }
 
-impl From<FieldFaults> for AssistantError {
-    fn from(faults: FieldFaults) -> Self {
-        let mut writer = Writer::default();
-        faults.write(&mut writer);
-        Self::Fields(writer.into_bytes())
+impl From<RespondError> for AssistantError {
+    fn from(error: RespondError) -> Self {
+        match error {
+            RespondError::Fields(faults) => {
+                let mut writer = Writer::default();
+                faults.write(&mut writer);
+                Self::Fields(writer.into_bytes())
+            }
+            RespondError::MissingKey(variable) => Self::NoKey(variable),
+            RespondError::Fault(fault) => Self::Fault(fault),
+        }
     }
 }
 
@@ -47,18 +51,6 @@ impl From<StoreError> for AssistantError {
 }
 
 impl AssistantError {
-    /// The same for another door.
-    pub(in crate::wires) fn into_fault(self) -> Fault {
-        match self {
-            Self::Fault(fault) => fault,
-            Self::NoKey(variable) => {
-                Fault::new(FaultKind::UpstreamCredential, "The upstream's API key is not configured.")
-                    .detail(format_args!("{variable} is not set"))
-            }
-            Self::Disabled | Self::Fields(_) => Fault::internal("an error of the assistant's door at another one"),
-        }
-    }
-
     fn told(&self) -> (u16, Vec<u8>) {
         match self {
             Self::Fields(fields) => (400, fields.clone()),

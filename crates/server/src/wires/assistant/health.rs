@@ -6,17 +6,14 @@ use std::{
     time::Duration,
 };
 
+use amalgam_app::assistant::{Agent, DISABLED, RouteError, is_enabled};
 use amalgam_core::Scope;
 use amalgam_protocol::Writer;
 use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::{
-    agent::Agent,
-    error::{AssistantError, DISABLED, UNAVAILABLE},
-    is_enabled,
-};
+use super::error::{AssistantError, UNAVAILABLE};
 use crate::{app::App, wires::answer};
 
 /// How long what an upstream said about a model is believed.
@@ -98,11 +95,11 @@ async fn look(app: &App, scope: &Scope, agent: &Agent) -> Result<Health, Assista
     }
     let route = match agent.route(app, scope).await {
         Ok(route) => route,
-        Err(AssistantError::NoKey(variable)) => return Ok(unchecked(format!("{variable} is not configured."))),
-        Err(AssistantError::Fault(fault)) if fault.kind == amalgam_core::FaultKind::UpstreamRejected => {
+        Err(RouteError::MissingKey(variable)) => return Ok(unchecked(format!("{variable} is not configured."))),
+        Err(RouteError::Fault(fault)) if fault.kind == amalgam_core::FaultKind::UpstreamRejected => {
             return Ok(unchecked(fault.into_parts().message.into_owned()));
         }
-        Err(error) => return Err(error),
+        Err(RouteError::Fault(fault)) => return Err(fault.into()),
     };
     let Some(candidate) = route.candidates.first() else { return Ok(unchecked(UNAVAILABLE.to_owned())) };
     let key = (scope.tenant_id(), format!("{}/{}", candidate.upstream, candidate.name));

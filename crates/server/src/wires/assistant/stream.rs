@@ -4,23 +4,20 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use amalgam_core::{Fault, Scope};
+use amalgam_app::assistant::{MessageIds, answer_body, write_result};
+use amalgam_core::Scope;
 use amalgam_protocol::{Event, EventKind, Raw, Writer};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream;
-use http::header;
 
-use super::{
-    error::UNAVAILABLE,
-    told::{self, Numbers},
-};
+use super::error::UNAVAILABLE;
 use crate::{
     app::App,
     wires::{
-        responses::deliver::event_stream,
-        retell::{LONGEST_FRAME, Retell, retold},
+        reply::event_stream,
+        retell::{Retell, retold},
     },
 };
 
@@ -29,29 +26,22 @@ pub(super) fn events(
     app: Arc<App>,
     scope: Scope,
     frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
-    numbers: Numbers,
+    messages: MessageIds,
     after: Option<u64>,
 ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
-    retold(frames, Teller { app, scope, numbers, after, calls: HashMap::new() })
+    retold(frames, Teller { app, scope, messages, after, calls: HashMap::new() })
 }
 
 /// An answer that was given before, as a stream of its end alone.
-pub(super) async fn at_once(response: Response) -> Result<Response, Fault> {
-    let (head, body) = response.into_parts();
-    let body = axum::body::to_bytes(body, LONGEST_FRAME).await.map_err(Fault::internal)?;
-    let frame = [b"event: done\ndata: ".as_slice(), &body, b"\n\n"].concat();
-    let mut told = event_stream(stream::iter([Bytes::from(frame)]));
-    let of_body = [header::CONTENT_TYPE, header::CONTENT_LENGTH];
-    for (name, value) in head.headers.iter().filter(|(name, _)| !of_body.contains(name)) {
-        told.headers_mut().insert(name, value.clone());
-    }
-    Ok(told)
+pub(super) fn at_once(body: &[u8]) -> Response {
+    let frame = [b"event: done\ndata: ".as_slice(), body, b"\n\n"].concat();
+    event_stream(stream::iter([Bytes::from(frame)]))
 }
 
 struct Teller {
     app: Arc<App>,
     scope: Scope,
-    numbers: Numbers,
+    messages: MessageIds,
     after: Option<u64>,
     /// Calls that run: the model's id and the tool's name by the item.
     calls: HashMap<String, (String, String)>,
@@ -94,13 +84,15 @@ impl Teller {
                 let (id, name) = self.calls.remove(&*item.get_str("id")?)?;
                 let output = item.get_str("output").unwrap_or_default();
                 let output = Raw::parse(output.as_bytes()).unwrap_or_else(|_| item.get("output").unwrap_or(Raw::NULL));
-                Some(frame("tool_result", sequence, |writer| told::write_result(writer, &id, &name, output)))
+                Some(frame("tool_result", sequence, |writer| write_result(writer, &id, &name, output)))
             }
-            EventKind::Completed => Some(done(Arc::clone(&self.app), self.scope.clone(), self.numbers, sequence).await),
+            EventKind::Completed => {
+                Some(done(Arc::clone(&self.app), self.scope.clone(), self.messages, sequence).await)
+            }
             EventKind::Incomplete
                 if event.response.and_then(|response| response.get_str("status")).as_deref() != Some("cancelled") =>
             {
-                Some(done(Arc::clone(&self.app), self.scope.clone(), self.numbers, sequence).await)
+                Some(done(Arc::clone(&self.app), self.scope.clone(), self.messages, sequence).await)
             }
             EventKind::Failed | EventKind::Incomplete => Some(failed(sequence)),
             _ => None,
@@ -109,8 +101,8 @@ impl Teller {
 }
 
 /// The body of the whole answer. It is in the store: the response's own end came after that.
-async fn done(app: Arc<App>, scope: Scope, numbers: Numbers, sequence: u64) -> Vec<u8> {
-    match told::body(&app, &scope, numbers).await {
+async fn done(app: Arc<App>, scope: Scope, messages: MessageIds, sequence: u64) -> Vec<u8> {
+    match answer_body(&app, &scope, messages).await {
         Ok(body) => {
             let mut done = format!("event: done\nid: {sequence}\ndata: ").into_bytes();
             done.extend_from_slice(&body);

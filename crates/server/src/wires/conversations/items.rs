@@ -6,7 +6,7 @@ use amalgam_core::{
     Fault, Ids, Scope, file_search, number_item,
     store::{Added, Listing, NewItem},
 };
-use amalgam_protocol::{AddItems, Ends, Item, ItemKind, Raw, Writer};
+use amalgam_protocol::{AddItems, Item, ItemKind, Raw, Writer, item_path};
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
@@ -19,7 +19,6 @@ use crate::{
     wires::{
         WireError, answer,
         query::{Query, id_of, is_id, missing, no_such_cursor},
-        responses::{bounds::path_of, error},
     },
 };
 
@@ -38,9 +37,9 @@ pub(super) async fn add(
     expect_state(&scope)?;
     let id = id_of(CONVERSATION, id)?;
     let results = query.include()?;
-    let mut ends = Ends::default();
-    let raw = body::parse(&app, &body, &mut ends)?;
-    let asked = AddItems::read(raw).map_err(error::shape)?;
+    let document = body::parse(&app, &body)?;
+    let raw = document.raw();
+    let asked = AddItems::read(raw).map_err(Fault::from)?;
     body::check_items(&app, &asked.items, raw, body.len())?;
     let items = keepable(&app, &scope, &asked.items, raw).await?;
     let added = app.store.add_items(&scope, &id, items.clone()).await?;
@@ -51,7 +50,10 @@ pub(super) async fn add(
         }
         Added::Taken(taken) => {
             let index = items.iter().position(|item| item.id == taken).unwrap_or_default();
-            Err(taken_twice(asked.items.get(index).map_or_else(String::new, |item| path_of(raw, "items", item))).into())
+            Err(taken_twice(
+                asked.items.get(index).map_or_else(String::new, |item| item_path("items", raw.get("items"), item.raw)),
+            )
+            .into())
         }
     }
 }
@@ -129,7 +131,7 @@ pub(super) async fn keepable(
     let mut seen = HashSet::new();
     let mut kept = Vec::with_capacity(items.len());
     for item in items {
-        let path = || path_of(body, "items", item);
+        let path = || item_path("items", body.get("items"), item.raw);
         let new = match referred(item) {
             None => number_item(item, &mut ids),
             Some(id) => match found.next().flatten() {

@@ -1,7 +1,8 @@
 //! Refusals in the shape of this door: the envelope of a failed turn, and every fault with its field.
 
+use amalgam_app::execute::SubmissionError;
 use amalgam_core::{
-    Fault, FaultKind, StoreError,
+    Fault, StoreError,
     execute::{
         envelope::{AgentExecuteResponse, Casing, Identity, RawResponses},
         request::{FieldFault, RequestFaults},
@@ -11,7 +12,7 @@ use amalgam_core::{
 use amalgam_protocol::Writer;
 use axum::response::{IntoResponse, Response};
 
-use crate::wires::responses::error as common;
+use crate::wires::error as common;
 
 /// Why a request is not taken. What a turn that was taken failed with is no refusal, but its answer.
 #[derive(Debug)]
@@ -48,23 +49,6 @@ impl ExecuteError {
         }
     }
 
-    /// Another submission under a name that was used before.
-    pub(super) fn reused(turn_id: &str) -> Self {
-        Self::conflict("turn_id_reused", format!("Turn '{}' was begun with another request.", shown(turn_id)))
-    }
-
-    /// Results for a turn that waits for none.
-    pub(super) fn not_pending(turn_id: &str) -> Self {
-        Self::conflict("turn_not_pending", format!("Turn '{}' does not wait for tool results.", shown(turn_id)))
-    }
-
-    /// A turn that has to wait for another.
-    pub(super) fn busy(turn_id: &str) -> Self {
-        let message =
-            format!("Turn '{}' of this session is being worked on; try again when it is done.", shown(turn_id));
-        Self { retry_after: Some(1), ..Self::conflict("session_busy", message) }
-    }
-
     fn conflict(code: &str, message: String) -> Self {
         Self::new(409, code, message)
     }
@@ -87,6 +71,29 @@ impl ExecuteError {
     pub(in crate::wires) fn cased(mut self, casing: Casing) -> Self {
         self.casing = casing;
         self
+    }
+}
+
+impl From<SubmissionError> for ExecuteError {
+    fn from(error: SubmissionError) -> Self {
+        match error {
+            SubmissionError::Request(faults) => faults.into(),
+            SubmissionError::Field { field, message } => Self::field(field, message),
+            SubmissionError::TurnIdReused(turn_id) => {
+                Self::conflict("turn_id_reused", format!("Turn '{}' was begun with another request.", shown(&turn_id)))
+            }
+            SubmissionError::NotPending(turn_id) => Self::conflict(
+                "turn_not_pending",
+                format!("Turn '{}' does not wait for tool results.", shown(&turn_id)),
+            ),
+            SubmissionError::SessionBusy(turn_id) => {
+                let turn = shown(&turn_id);
+                let message = format!("Turn '{turn}' of this session is being worked on; try again when it is done.");
+                Self { retry_after: Some(1), ..Self::conflict("session_busy", message) }
+            }
+            SubmissionError::ResultsMismatch(differences) => differences.into(),
+            SubmissionError::Fault(fault) => fault.into(),
+        }
     }
 }
 
@@ -156,41 +163,6 @@ impl IntoResponse for ExecuteError {
             });
         });
         common::refused(status, writer.into_bytes(), retry_after, closes)
-    }
-}
-
-/// Whether a fault is one of the turn itself: it was taken, and this is what came of it. Everything else is a refusal.
-pub(super) fn is_of_turn(kind: FaultKind) -> bool {
-    match kind {
-        FaultKind::UpstreamBusy
-        | FaultKind::UpstreamQuota
-        | FaultKind::UpstreamCredential
-        | FaultKind::UpstreamRejected
-        | FaultKind::UpstreamUnknownModel
-        | FaultKind::ContextLength
-        | FaultKind::ContentPolicy
-        | FaultKind::UpstreamDown
-        | FaultKind::UpstreamBroken
-        | FaultKind::UpstreamTimeout
-        | FaultKind::ToolServer
-        | FaultKind::ToolFailed
-        | FaultKind::Deadline
-        | FaultKind::Cancelled => true,
-        FaultKind::Invalid
-        | FaultKind::Unauthenticated
-        | FaultKind::Forbidden
-        | FaultKind::NotFound
-        | FaultKind::MethodNotAllowed
-        | FaultKind::TooLarge
-        | FaultKind::UnsupportedMedia
-        | FaultKind::RequestTimeout
-        | FaultKind::Conflict
-        | FaultKind::Mismatch
-        | FaultKind::Overloaded
-        | FaultKind::OutOfMemory
-        | FaultKind::ShuttingDown
-        | FaultKind::StoreDown
-        | FaultKind::Internal => false,
     }
 }
 

@@ -1,10 +1,14 @@
 //! `POST /api/agent/execute`: a submission, and its answer in one piece or as it comes.
 //!
-//! From the moment that a submission is taken it is worked on whatever becomes of its caller, so that the caller can send the
-//! same again and find it done.
+//! A submission that is taken runs to its end also when its caller leaves, so that a retry finds it done.
 
 use std::{sync::Arc, time::Duration};
 
+use amalgam_app::{
+    execute::{ExecuteAnswer, ExecuteStep, Submission},
+    idempotency::PassedFrames,
+    turns::{self, HeadDue, ReplyHead, head_or_start},
+};
 use amalgam_core::{
     Delivery, Fault, FaultKind, Scope,
     execute::{
@@ -14,7 +18,7 @@ use amalgam_core::{
     store::{AgentStep, StepState},
 };
 use amalgam_engine::{Announcement, Opening, look};
-use amalgam_protocol::{Ends, Raw};
+use amalgam_protocol::{Json, Raw};
 use axum::{
     Extension,
     extract::{Request, State},
@@ -30,10 +34,8 @@ use tokio::{
 };
 
 use super::{
-    ask::{self, Standing},
     error::ExecuteError,
     stream::{Format, alone, events},
-    told::{Asked, Told},
 };
 use crate::{
     app::App,
@@ -41,15 +43,11 @@ use crate::{
     wires::{
         answer,
         query::{is_id, last_event},
-        responses::{
-            error::syntax,
-            head::{First, TurnHead, begun_or_due},
-            once::{Passing, replayed},
-        },
+        reply::{replayed, with_head},
     },
 };
 
-/// How often somebody who waits for a step looks whether it is done, besides being woken.
+/// How often a retry asks the store whether its step is done, besides being notified.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Answers a submission.
@@ -63,84 +61,90 @@ pub(super) async fn execute(
 }
 
 async fn answered(app: &Arc<App>, scope: &Scope, request: Request) -> Result<Response, ExecuteError> {
-    let (head, body) = read_json(request, app.limits.whole_body(), &app.memory).await?;
+    let (head, body) = read_json(request, app.whole_body(), &app.memory).await?;
     let accepts = Format::accepted(&head.headers);
     let (answering, answer) = oneshot::channel();
     let (working, whose) = (Arc::clone(app), scope.clone());
     app.engine.outlive(async move { work(&working, &whose, &body, accepts, answering).await });
     let answer = answer.await.map_err(|_| Fault::internal("a submission was worked on without an answer"))??;
     match answer {
-        Answer::Whole(asked, told) => Ok(named(&asked).on(answer::json(told.body(app)))),
-        Answer::Alone(asked, format, told) => Ok(named(&asked).on(alone(app, &asked, &told, format))),
-        Answer::Frames(asked, format, frames) => {
-            let head = named(&asked);
-            Ok(head.on(format.response(events(app, scope, Passing(frames), asked, format, None))))
+        Answer::Whole(step, answer) => Ok(named(&step, answer::json(answer.body(app)))),
+        Answer::Alone(step, format, answer) => Ok(named(&step, alone(app, &step, &answer, format))),
+        Answer::Frames(step, format, frames) => {
+            let name = step.clone();
+            Ok(named(&name, format.response(events(app, scope, PassedFrames(frames), step, format, None))))
         }
-        Answer::Known(asked, step, format) => known(app, scope, asked, *step, format, &head.headers).await,
+        Answer::Known(step, stored, format) => known(app, scope, step, *stored, format, &head.headers).await,
     }
 }
 
-/// What the head of an answer tells.
-fn named(asked: &Asked) -> TurnHead {
-    TurnHead::named(&asked.response_id)
+/// A response with the id of its step's response in its head.
+fn named(step: &ExecuteStep, response: Response) -> Response {
+    with_head(&ReplyHead::named(&step.response_id), response)
 }
 
 /// What a submission is answered with.
 enum Answer {
-    Whole(Asked, Box<Told>),
+    Whole(ExecuteStep, Box<ExecuteAnswer>),
     /// A stream of nothing but the answer.
-    Alone(Asked, Format, Box<Told>),
-    Frames(Asked, Format, mpsc::Receiver<Bytes>),
+    Alone(ExecuteStep, Format, Box<ExecuteAnswer>),
+    Frames(ExecuteStep, Format, mpsc::Receiver<Bytes>),
     /// It was sent before.
-    Known(Asked, Box<AgentStep>, Option<Format>),
+    Known(ExecuteStep, Box<AgentStep>, Option<Format>),
 }
 
 type Answering = oneshot::Sender<Result<Answer, ExecuteError>>;
 
-/// Does the work, whatever becomes of the caller.
+/// Runs a submission to its end, also when the caller leaves.
 async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Format>, answering: Answering) {
     let taken = take(app, scope, body, accepts).await;
-    // Nobody listens when the caller has left.
-    let (work, format) = match taken {
+    // The receiver is gone when the caller has left.
+    let (submitted, format) = match taken {
         Err(error) => return drop(answering.send(Err(error))),
-        Ok((asked, Standing::Known(step), format)) => {
-            let asked = Asked::kept(&asked.conversation_id, asked.turn_id.as_deref().unwrap_or_default(), &step);
-            return drop(answering.send(Ok(Answer::Known(asked, step, format))));
+        Ok((identity, Submission::Known(stored), format)) => {
+            let turn_id = identity.turn_id.as_deref().unwrap_or_default();
+            let step = ExecuteStep::stored(&identity.conversation_id, turn_id, &stored);
+            return drop(answering.send(Ok(Answer::Known(step, stored, format))));
         }
-        Ok((_, Standing::Begun(work), format)) => (work, format),
+        Ok((_, Submission::New(submitted), format)) => (submitted, format),
     };
-    let asked = work.asked.clone();
-    let began = Instant::now();
+    let step = submitted.step.clone();
+    let received = Instant::now();
     let (announcement, announced) = Announcement::new(false);
-    let mut beginning = Box::pin(work.begin(app, scope, announcement));
-    let run = match begun_or_due(&app.engine, began, announced, &mut beginning).await {
-        First::Begun(Ok(run)) => run,
-        First::Due(announced) => {
-            let frames = Opening::new(&app.engine, announced, beginning);
-            return pass_on(asked, format.unwrap_or(Format::Sse), frames, answering).await;
+    let mut starting = Box::pin(submitted.begin(&app.app, scope, announcement));
+    let run = match head_or_start(&app.engine, received, announced, &mut starting).await {
+        HeadDue::Started(Ok(run)) => run,
+        HeadDue::Due(announced) => {
+            let frames = Opening::new(&app.engine, announced, starting);
+            return pass_on(step, format.unwrap_or(Format::Sse), frames, answering).await;
         }
-        First::Begun(Err(fault)) => {
-            let answer = ended(app, scope, &asked, Err(fault)).await.map(|told| match format {
-                Some(format) => Answer::Alone(asked, format, told),
-                None => Answer::Whole(asked, told),
+        HeadDue::Started(Err(fault)) => {
+            let answer = ended(app, scope, &step, Err(fault)).await.map(|answer| match format {
+                Some(format) => Answer::Alone(step, format, answer),
+                None => Answer::Whole(step, answer),
             });
             return drop(answering.send(answer));
         }
     };
     let Some(format) = format else {
         let finished = run.finish().await.map(drop);
-        let ended = ended(app, scope, &asked, finished).await;
-        return drop(answering.send(ended.map(|told| Answer::Whole(asked, told))));
+        let ended = ended(app, scope, &step, finished).await;
+        return drop(answering.send(ended.map(|answer| Answer::Whole(step, answer))));
     };
-    drop(beginning);
-    pass_on(asked, format, run.into_frames(), answering).await;
+    drop(starting);
+    pass_on(step, format, run.into_frames(), answering).await;
 }
 
 /// Passes frames on, and drives them to their end also when the caller leaves.
-async fn pass_on(asked: Asked, format: Format, mut frames: impl Stream<Item = Bytes> + Unpin, answering: Answering) {
+async fn pass_on(
+    step: ExecuteStep,
+    format: Format,
+    mut frames: impl Stream<Item = Bytes> + Unpin,
+    answering: Answering,
+) {
     // A caller that reads slowly makes the turn wait; one that has left does not.
-    let (caller, passing) = mpsc::channel(1);
-    let _ = answering.send(Ok(Answer::Frames(asked, format, passing)));
+    let (caller, passed) = mpsc::channel(1);
+    let _ = answering.send(Ok(Answer::Frames(step, format, passed)));
     while let Some(piece) = frames.next().await {
         let _ = caller.send(piece).await;
     }
@@ -151,24 +155,24 @@ async fn take(
     scope: &Scope,
     body: &Bytes,
     accepts: Option<Format>,
-) -> Result<(Identity, Standing, Option<Format>), ExecuteError> {
-    let mut ends = Ends::default();
-    let raw = Raw::parse_large(body, app.limits.json_depth, &mut ends).map_err(|error| syntax(&error))?;
+) -> Result<(Identity, Submission, Option<Format>), ExecuteError> {
+    let document = Json::parse_document(body, app.limits.json_depth).map_err(Fault::from)?;
+    let raw = document.raw();
     let identity = identity_of(raw, app.execute.bounds.name_bytes);
     let taken = async {
         match request::read(raw, &app.execute.bounds)? {
             ExecuteRequest::UserTurn(turn) => {
                 let streamed = (turn.delivery == Delivery::Stream).then(|| accepts.unwrap_or(Format::Sse));
-                Ok((ask::user_turn(app, scope, &turn, streamed.is_some()).await?, streamed))
+                Ok((Submission::user_turn(app, scope, &turn, streamed.is_some()).await?, streamed))
             }
-            // The rest of a turn is told as its caller accepts it: the contract has no flag for that. C-29
+            // The rest of a turn is sent as its caller accepts it: the contract has no flag for that. C-29
             ExecuteRequest::Continuation(continuation) => {
-                Ok((ask::continuation(app, scope, &continuation, accepts.is_some()).await?, accepts))
+                Ok((Submission::continuation(app, scope, &continuation, accepts.is_some()).await?, accepts))
             }
         }
     };
     match taken.await {
-        Ok((standing, format)) => Ok((identity, standing, format)),
+        Ok((submission, format)) => Ok((identity, submission, format)),
         Err::<_, ExecuteError>(error) => Err(error.of(known_identity(app, scope, identity).await)),
     }
 }
@@ -198,76 +202,78 @@ fn identity_of(raw: Raw<'_>, longest: usize) -> Identity {
     }
 }
 
-/// The answer to a step that has come to its end.
+/// The answer to a step that has ended.
 async fn ended(
     app: &App,
     scope: &Scope,
-    asked: &Asked,
+    step: &ExecuteStep,
     finished: Result<(), Fault>,
-) -> Result<Box<Told>, ExecuteError> {
-    let told = match (Told::of(app, scope, asked).await, finished) {
-        (Ok(Some(told)), _) => Ok(told),
-        (Ok(None), Ok(())) => Err(Fault::internal("an answer is not in the store").into()),
-        (Err(fault), Ok(())) => Err(fault.into()),
-        (_, Err(fault)) => ask::failed(asked, fault),
+) -> Result<Box<ExecuteAnswer>, ExecuteError> {
+    let answer = match (ExecuteAnswer::of(app, scope, step).await, finished) {
+        (Ok(Some(answer)), _) => Ok(answer),
+        (Ok(None), Ok(())) => Err(Fault::internal("an answer is not in the store")),
+        (Err(fault), Ok(())) => Err(fault),
+        (_, Err(fault)) => ExecuteAnswer::to_failed_start(step, fault),
     };
-    told.map(Box::new).map_err(|error: ExecuteError| error.of(asked.identity()))
+    answer.map(Box::new).map_err(|fault| ExecuteError::from(fault).of(step.identity()))
 }
 
-/// Answers what was sent before: from what is kept of it, or as soon as there is something.
+/// Answers a retry: from what is stored, or as soon as something is.
 async fn known(
     app: &Arc<App>,
     scope: &Scope,
-    asked: Asked,
-    mut step: AgentStep,
+    step: ExecuteStep,
+    mut stored: AgentStep,
     format: Option<Format>,
     headers: &HeaderMap,
 ) -> Result<Response, ExecuteError> {
     let deadline = Instant::now() + app.engine.turn_deadline();
     let after = last_event(headers);
     loop {
-        let changed = app.store.changed(&asked.response_id);
+        let changed = app.store.changed(&step.response_id);
         if let Some(format) = format
-            && let Some(tail) = look(&*app.store, scope, &asked.response_id, None).await?
+            && let Some(tail) = look(&*app.store, scope, &step.response_id, None).await?
         {
-            let over = !matches!(step.state, StepState::Running);
+            let over = !matches!(stored.state, StepState::Running);
             if tail.response.streamed {
-                let frames = Box::pin(app.engine.follow(scope.clone(), tail, None));
-                let head = named(&asked);
-                return Ok(replayed(head.on(format.response(events(app, scope, frames, asked, format, after)))));
+                let frames = turns::follow(app, scope, tail, None);
+                let name = step.clone();
+                let response = format.response(events(app, scope, frames, step, format, after));
+                return Ok(replayed(named(&name, response)));
             }
             if over {
                 let frames = stream::iter([Bytes::from(tail.response.all_words())]);
-                let head = named(&asked);
-                return Ok(replayed(head.on(format.response(events(app, scope, frames, asked, format, after)))));
+                let name = step.clone();
+                let response = format.response(events(app, scope, frames, step, format, after));
+                return Ok(replayed(named(&name, response)));
             }
         }
-        match step.state {
+        match stored.state {
             StepState::Ended(_) => {
-                let told = Told::of(app, scope, &asked).await?.ok_or_else(gone)?;
-                return Ok(replayed(named(&asked).on(answer::json(told.body(app)))));
+                let answer = ExecuteAnswer::of(app, scope, &step).await?.ok_or_else(gone)?;
+                return Ok(replayed(named(&step, answer::json(answer.body(app)))));
             }
-            StepState::Gone => return Err(ExecuteError::from(gone()).of(asked.identity())),
+            StepState::Gone => return Err(ExecuteError::from(gone()).of(step.identity())),
             StepState::Running if Instant::now() >= deadline => {
                 let fault = Fault::new(FaultKind::Deadline, "The first submission of this turn is not done yet.");
-                return Err(ExecuteError::from(fault).of(asked.identity()));
+                return Err(ExecuteError::from(fault).of(step.identity()));
             }
             StepState::Running => {
                 let _ = timeout(LOOK_AGAIN, changed).await;
-                step = latest(app, scope, &asked).await?;
+                stored = latest(app, scope, &step).await?;
             }
         }
     }
 }
 
-/// How a step stands now.
-async fn latest(app: &App, scope: &Scope, asked: &Asked) -> Result<AgentStep, ExecuteError> {
-    let turn = app.store.agent_turn(scope, &asked.session_id, &asked.turn_id).await?;
+/// The step as it is stored now.
+async fn latest(app: &App, scope: &Scope, step: &ExecuteStep) -> Result<AgentStep, ExecuteError> {
+    let turn = app.store.agent_turn(scope, &step.session_id, &step.turn_id).await?;
     let mut steps = turn.into_iter().flat_map(|turn| turn.steps);
-    Ok(steps.find(|step| step.response_id == asked.response_id).ok_or_else(gone)?)
+    Ok(steps.find(|stored| stored.response_id == step.response_id).ok_or_else(gone)?)
 }
 
-/// Whoever worked on it has died, or could not begin.
+/// The process that ran it has died, or could not begin.
 fn gone() -> Fault {
     Fault::new(FaultKind::StoreDown, "The first submission came to nothing; send it again.")
         .code("submission_lost")

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use amalgam_app::{
+    assistant::require_enabled,
+    execute::{MODE_CHANGES, SESSION, is_pending, no_such_session, session},
+};
 use amalgam_core::{
-    DEFAULT_MODE, Fault, FaultKind, IdKind, Ids, Scope,
+    DEFAULT_MODE, Fault, IdKind, Ids, Scope,
     execute::{envelope::Casing, modes, request},
     store::{AgentSession, ModeChange},
 };
@@ -14,22 +18,15 @@ use axum::{
     response::Response,
 };
 
-use super::{ExecuteError, told};
+use super::ExecuteError;
 use crate::{
     app::App,
     body::read_json,
     wires::{
         answer,
-        assistant::require_enabled,
         query::{Query, id_of},
-        responses::error::syntax,
     },
 };
-
-pub(super) const SESSION: &str = "Session";
-
-/// So many changes of a session's mode are shown, and looked at.
-pub(super) const MODE_CHANGES: usize = 100;
 
 /// Opens a session. C-11
 pub(super) async fn open(
@@ -42,10 +39,10 @@ pub(super) async fn open(
 }
 
 async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, ExecuteError> {
-    let (_, body) = read_json(request, app.limits.text_body(), &app.memory).await?;
+    let (_, body) = read_json(request, app.text_body(), &app.memory).await?;
     let raw = match body.is_empty() {
         true => None,
-        false => Some(Raw::parse(&body).map_err(|error| syntax(&error))?),
+        false => Some(Raw::parse(&body).map_err(Fault::from)?),
     };
     let asked = match raw {
         Some(raw) => request::read_session(raw, &app.execute.bounds)?,
@@ -111,11 +108,11 @@ pub(super) async fn show(
     let casing = app.execute.casing;
     let shown = async {
         let id = id_of(SESSION, id)?;
-        let session = found(&app, &scope, &id).await?;
+        let session = session(&app, &scope, &id).await?;
         let changes = app.store.mode_changes(&scope, &id, MODE_CHANGES).await?.unwrap_or_default();
         let newest = app.store.agent_turns(&scope, &id, None, 1).await?.unwrap_or_default().pop();
         let pending = match &newest {
-            Some(turn) if told::is_pending(&app, &scope, turn).await? => Some(turn.turn_id.as_str()),
+            Some(turn) if is_pending(&app, &scope, turn).await? => Some(turn.turn_id.as_str()),
             _ => None,
         };
         Ok::<_, ExecuteError>(object(|writer| {
@@ -132,7 +129,7 @@ pub(super) async fn show(
     shown.await.map_err(|error| error.cased(casing))
 }
 
-/// Forgets a session, and everything that was said in it.
+/// Deletes a session and its responses.
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -141,7 +138,7 @@ pub(super) async fn delete(
     let casing = app.execute.casing;
     let deleted = async {
         let id = id_of(SESSION, id)?;
-        let responses = app.store.delete_session(&scope, &id).await?.ok_or_else(|| missing(&id))?;
+        let responses = app.store.delete_session(&scope, &id).await?.ok_or_else(|| no_such_session(&id))?;
         for response in &responses {
             app.store.delete_response(&scope, response).await?;
         }
@@ -151,16 +148,6 @@ pub(super) async fn delete(
         }))
     };
     deleted.await.map_err(|error| error.cased(casing))
-}
-
-/// One of the caller's sessions.
-pub(super) async fn found(app: &App, scope: &Scope, id: &str) -> Result<AgentSession, ExecuteError> {
-    Ok(app.store.agent_session(scope, id).await?.ok_or_else(|| missing(id))?)
-}
-
-pub(super) fn missing(id: &str) -> Fault {
-    let shown: String = id.chars().take(200).collect();
-    Fault::new(FaultKind::NotFound, format!("{SESSION} '{shown}' not found.")).code("session_not_found")
 }
 
 fn write(writer: &mut Writer, casing: Casing, session: &AgentSession, pending: Option<&str>) {

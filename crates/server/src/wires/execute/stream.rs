@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use amalgam_app::execute::{ExecuteAnswer, ExecuteStep};
 use amalgam_core::{Scope, execute::envelope::Casing};
 use amalgam_protocol::{Event, Writer};
 use axum::response::Response;
@@ -11,12 +12,11 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
 use tracing::warn;
 
-use super::told::{Asked, Told};
 use crate::{
     app::App,
     wires::{
         query::{EVENT_STREAM, accepts},
-        responses::deliver::event_stream,
+        reply::event_stream,
         retell::{Retell, is_last, retold},
     },
 };
@@ -55,14 +55,14 @@ impl Format {
 }
 
 /// The stream of a turn that failed before its model said anything: its answer alone.
-pub(super) fn alone(app: &App, asked: &Asked, result: &Told, format: Format) -> Response {
+pub(super) fn alone(app: &App, step: &ExecuteStep, result: &ExecuteAnswer, format: Format) -> Response {
     let mut told = Vec::new();
     let fill = |casing: Casing, writer: &mut Writer| conclusion(app, result, casing, writer);
-    write(&mut told, app.execute.casing, format, asked, RESULT, 0, fill);
+    write(&mut told, app.execute.casing, format, step, RESULT, 0, fill);
     format.response(stream::iter([Bytes::from(told)]))
 }
 
-fn conclusion(app: &App, result: &Told, casing: Casing, writer: &mut Writer) {
+fn conclusion(app: &App, result: &ExecuteAnswer, casing: Casing, writer: &mut Writer) {
     casing.key(writer, "Final").bool(true);
     result.write(app, casing.key(writer, "Result"));
 }
@@ -72,17 +72,17 @@ pub(super) fn events(
     app: &Arc<App>,
     scope: &Scope,
     frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
-    asked: Asked,
+    step: ExecuteStep,
     format: Format,
     after: Option<u64>,
 ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
-    retold(frames, Teller { app: Arc::clone(app), scope: scope.clone(), asked, format, after })
+    retold(frames, Teller { app: Arc::clone(app), scope: scope.clone(), step, format, after })
 }
 
 struct Teller {
     app: Arc<App>,
     scope: Scope,
-    asked: Asked,
+    step: ExecuteStep,
     format: Format,
     after: Option<u64>,
 }
@@ -102,18 +102,18 @@ impl Retell for Teller {
 impl Teller {
     /// The whole answer. It is in the store: the response's own end came after that.
     async fn conclude(&self, told: &mut Vec<u8>, index: u64) {
-        match Told::of(&self.app, &self.scope, &self.asked).await {
+        match ExecuteAnswer::of(&self.app, &self.scope, &self.step).await {
             Ok(Some(result)) => {
                 self.write(told, RESULT, index, |casing, writer| conclusion(&self.app, &result, casing, writer));
             }
-            Ok(None) => warn!(response.id = self.asked.response_id, "an answer could not be told: it was deleted"),
+            Ok(None) => warn!(response.id = self.step.response_id, "an answer could not be told: it was deleted"),
             // The stream ends without its last event, and whoever sends the same again gets it.
             Err(fault) => warn!(detail = fault.detail, "an answer could not be told: {fault}"),
         }
     }
 
     fn write(&self, told: &mut Vec<u8>, name: &str, index: u64, fill: impl FnOnce(Casing, &mut Writer)) {
-        write(told, self.app.execute.casing, self.format, &self.asked, name, index, fill);
+        write(told, self.app.execute.casing, self.format, &self.step, name, index, fill);
     }
 }
 
@@ -121,7 +121,7 @@ fn write(
     told: &mut Vec<u8>,
     casing: Casing,
     format: Format,
-    asked: &Asked,
+    step: &ExecuteStep,
     name: &str,
     index: u64,
     fill: impl FnOnce(Casing, &mut Writer),
@@ -129,8 +129,8 @@ fn write(
     let mut writer = Writer::default();
     writer.object(|writer| {
         casing.key(writer, "Type").string(name);
-        casing.key(writer, "SessionId").string(&asked.session_id);
-        casing.key(writer, "TurnId").string(&asked.turn_id);
+        casing.key(writer, "SessionId").string(&step.session_id);
+        casing.key(writer, "TurnId").string(&step.turn_id);
         casing.key(writer, "Index").number(index);
         fill(casing, writer);
     });

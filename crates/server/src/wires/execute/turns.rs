@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use amalgam_app::execute::{
+    ExecuteAnswer, ExecuteStep, SESSION, is_pending, no_such_session, no_such_turn, server_calls,
+};
 use amalgam_core::{
-    Fault, FaultKind, Scope,
+    Fault, Scope,
     store::{AgentTurn, StepState},
 };
 use amalgam_protocol::{Status, Writer};
@@ -13,11 +16,7 @@ use axum::{
     response::Response,
 };
 
-use super::{
-    ExecuteError,
-    sessions::{self, object},
-    told::{self, Asked, Told},
-};
+use super::{ExecuteError, sessions::object};
 use crate::{
     app::App,
     wires::query::{Query, is_id},
@@ -32,10 +31,10 @@ pub(super) async fn list(
 ) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
     let listed = async {
-        let id = crate::wires::query::id_of(sessions::SESSION, id)?;
+        let id = crate::wires::query::id_of(SESSION, id)?;
         let (limit, before) = (query.page()?.limit, query.number("before")?);
         let turns = app.store.agent_turns(&scope, &id, before, limit + 1).await?;
-        let mut turns = turns.ok_or_else(|| sessions::missing(&id))?;
+        let mut turns = turns.ok_or_else(|| no_such_session(&id))?;
         let more = turns.len() > limit;
         turns.truncate(limit);
         let newest = newest(&app, &scope, &id).await?;
@@ -63,19 +62,19 @@ pub(super) async fn show(
 ) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
     let shown = async {
-        let Ok(Path((session_id, turn_id))) = ids else { return Err(missing("").into()) };
+        let Ok(Path((session_id, turn_id))) = ids else { return Err(no_such_turn("").into()) };
         if !is_id(&session_id) || !is_id(&turn_id) {
-            return Err(missing(&turn_id).into());
+            return Err(no_such_turn(&turn_id).into());
         }
-        let turn = app.store.agent_turn(&scope, &session_id, &turn_id).await?.ok_or_else(|| missing(&turn_id))?;
+        let turn = app.store.agent_turn(&scope, &session_id, &turn_id).await?.ok_or_else(|| no_such_turn(&turn_id))?;
         let newest = newest(&app, &scope, &session_id).await?;
         let status = status(&app, &scope, &turn, newest).await?;
         let mut calls = Vec::new();
         for step in &turn.steps {
-            calls.extend(app.store.response(&scope, &step.response_id).await?.iter().flat_map(told::server_calls));
+            calls.extend(app.store.response(&scope, &step.response_id).await?.iter().flat_map(server_calls));
         }
         let told = match turn.steps.last() {
-            Some(step) => Told::of(&app, &scope, &Asked::kept(&session_id, &turn_id, step)).await?,
+            Some(step) => ExecuteAnswer::of(&app, &scope, &ExecuteStep::stored(&session_id, &turn_id, step)).await?,
             None => None,
         };
         Ok::<_, ExecuteError>(object(|writer| {
@@ -92,11 +91,6 @@ pub(super) async fn show(
     shown.await.map_err(|error: ExecuteError| error.cased(casing))
 }
 
-pub(super) fn missing(turn_id: &str) -> Fault {
-    let shown: String = turn_id.chars().take(200).collect();
-    Fault::new(FaultKind::NotFound, format!("Turn '{shown}' not found.")).code("turn_not_found")
-}
-
 /// The number of a session's newest turn.
 async fn newest(app: &App, scope: &Scope, session_id: &str) -> Result<u64, Fault> {
     let turns = app.store.agent_turns(scope, session_id, None, 1).await?.unwrap_or_default();
@@ -108,7 +102,7 @@ async fn status(app: &App, scope: &Scope, turn: &AgentTurn, newest: u64) -> Resu
     Ok(match step.state {
         StepState::Running => "running",
         StepState::Gone | StepState::Ended(Status::Failed | Status::Cancelled) => "failed",
-        StepState::Ended(_) if !told::is_pending(app, scope, turn).await? => "completed",
+        StepState::Ended(_) if !is_pending(app, scope, turn).await? => "completed",
         StepState::Ended(_) if turn.number < newest => "given_up",
         StepState::Ended(_) => "pending",
     })

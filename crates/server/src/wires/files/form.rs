@@ -6,7 +6,6 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::multipart::{Part, malformed, parts};
-use crate::wires::responses::error;
 
 /// The longest name of a file, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -52,7 +51,7 @@ impl Upload {
         }
         let lives_seconds = fields.lives()?;
         let purpose = fields.purpose()?;
-        let file = fields.file.ok_or_else(|| error::shape(ShapeError::missing("file")))?;
+        let file = fields.file.ok_or_else(|| ShapeError::missing("file"))?;
         if file.content.len() > most {
             let message = format!("The file is larger than {most} bytes.");
             return Err(Fault::new(FaultKind::TooLarge, message).param("file"));
@@ -89,7 +88,7 @@ struct Fields {
 impl Fields {
     fn purpose(&self) -> Result<String, Fault> {
         let purpose = text(&self.purpose).filter(|purpose| !purpose.is_empty());
-        let purpose = purpose.ok_or_else(|| error::shape(ShapeError::missing("purpose")))?;
+        let purpose = purpose.ok_or_else(|| ShapeError::missing("purpose"))?;
         match is_purpose(purpose) {
             true => Ok(purpose.to_owned()),
             false => Err(invalid("purpose", PURPOSE)),

@@ -14,7 +14,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{
     AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, HostedTool, Item,
-    ItemKind, Json, Literal, PartKind, Raw, Settings, ToolKind, UpdateConversation, Usage, Writer,
+    ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, Settings, ToolKind, UpdateConversation, Usage, Writer,
 };
 
 use super::*;
@@ -131,7 +131,8 @@ fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
         let value = &example["value"];
         assert_valid("CreateResponse", value);
         let text = value.to_string();
-        let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+        let parameters: ResponseParameters = text.parse().unwrap();
+        let request = parameters.view().unwrap();
         assert!(request.model.is_some() && request.input.is_some() && request.extra.is_empty(), "{name}");
         for tool in &request.tools {
             assert!(matches!(tool.kind, ToolKind::Function(_)), "{name}");
@@ -161,7 +162,8 @@ fn the_requests_of_the_readme_are_read_by_the_server() {
             continue;
         }
         assert_valid("CreateResponse", &value);
-        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let parameters: ResponseParameters = body.parse().unwrap();
+        let request = parameters.view().unwrap();
         assert_eq!((request.model.as_deref(), request.extra.len()), (Some("demo"), 0), "{body}");
     }
 }
@@ -173,7 +175,8 @@ fn the_request_has_exactly_the_fields_that_are_read() {
     // Null is not said: what is left over is a field that the reader does not know.
     let nulls: Map<String, Value> = described.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
     let text = Value::Object(nulls).to_string();
-    let request = CreateResponse::read(Raw::parse(text.as_bytes()).unwrap()).unwrap();
+    let parameters: ResponseParameters = text.parse().unwrap();
+    let request = parameters.view().unwrap();
     assert_eq!(request.extra, Vec::new());
     let printed = format!("{:#?}", CreateResponse::default());
     let own = |line: &str| line.starts_with("    ") && !line.starts_with("     ");
@@ -207,7 +210,8 @@ fn kinds_with_a_shape_are_known_to_the_reader_and_others_are_not() {
     for kind in listed("OtherTool") {
         let text = text(&kind);
         let tools = format!("{{\"tools\":[{text}]}}");
-        let request = CreateResponse::read(Raw::parse(tools.as_bytes()).unwrap()).unwrap();
+        let parameters: ResponseParameters = tools.parse().unwrap();
+        let request = parameters.view().unwrap();
         let known = match &request.tools[0].kind {
             ToolKind::Hosted(hosted, _) => *hosted == HostedTool::FileSearch,
             other => !matches!(other, ToolKind::Other(_)),
@@ -216,7 +220,8 @@ fn kinds_with_a_shape_are_known_to_the_reader_and_others_are_not() {
     }
     for kind in listed("OtherPart") {
         let body = format!("{{\"input\":[{{\"role\":\"user\",\"content\":[{}]}}]}}", text(&kind));
-        let request = CreateResponse::read(Raw::parse(body.as_bytes()).unwrap()).unwrap();
+        let parameters: ResponseParameters = body.parse().unwrap();
+        let request = parameters.view().unwrap();
         let Some(amalgam_protocol::Input::Items(items)) = request.input else { panic!("{kind}") };
         let ItemKind::Message(message) = &items[0].kind else { panic!("{kind}") };
         let amalgam_protocol::Content::Parts(parts) = &message.content else { panic!("{kind}") };

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use amalgam_app::{
+    assistant::{is_enabled, require_enabled},
+    turns::no_such_model,
+};
 use amalgam_core::{ModelCard, Scope, store::AgentProfile};
 use amalgam_protocol::Writer;
 use axum::{
@@ -10,13 +14,9 @@ use axum::{
     response::Response,
 };
 
-use super::turn::no_such_model;
 use crate::{
     app::App,
-    wires::{
-        WireError, answer,
-        assistant::{is_enabled, require_enabled},
-    },
+    wires::{WireError, answer},
 };
 
 /// Everything that the caller may ask for.

@@ -1,16 +1,18 @@
 //! `GET /v1/responses/{id}?stream=true`: the events of a response, from any point on.
 
+use amalgam_app::turns;
 use amalgam_core::{Fault, Scope};
 use amalgam_engine::look;
 use amalgam_protocol::Status;
 use axum::response::Response;
 
-use super::{deliver::follow_from, retrieve::RESPONSE};
+use super::retrieve::RESPONSE;
 use crate::{
     app::App,
     wires::{
         WireError,
         query::{Query, missing},
+        reply,
     },
 };
 
@@ -30,5 +32,5 @@ pub(super) async fn resume(app: &App, scope: &Scope, id: &str, query: &Query) ->
         .code("stream_not_available")
         .into());
     }
-    Ok(follow_from(app, scope, tail, after))
+    Ok(reply::event_stream(turns::follow(app, scope, tail, after)))
 }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use amalgam_app::turns::ReplyHead;
 use amalgam_core::{Fault, FaultKind, Scope, file_search::Results, store::Cancelled};
 use axum::{
     Extension,
@@ -9,13 +10,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{head::TurnHead, resume::resume};
+use super::resume::resume;
 use crate::{
     app::App,
     layers,
     wires::{
         WireError, answer,
         query::{Query, id_of, missing},
+        reply,
     },
 };
 
@@ -43,7 +45,7 @@ pub(super) async fn retrieve(
         Results::Shown => response.with_results(),
         Results::Hidden => response,
     };
-    Ok(TurnHead::named(&id).on(answer::json(response.object())))
+    Ok(reply::with_head(&ReplyHead::named(&id), answer::json(response.object())))
 }
 
 /// Forgets a response.
@@ -90,7 +92,7 @@ async fn end(app: &App, scope: &Scope, id: Result<Path<String>, PathRejection>) 
         Cancelled::Ended(response) if response.background => {
             // Other processes hear of it through the store.
             app.engine.cancel(&id);
-            Ok(TurnHead::named(&id).on(answer::json(response.object())))
+            Ok(reply::with_head(&ReplyHead::named(&id), answer::json(response.object())))
         }
         Cancelled::Ended(_) | Cancelled::Foreground => Err(foreground().into()),
     }

@@ -16,9 +16,10 @@ use std::{
     time::Duration,
 };
 
+use amalgam_app::turns::{HeadDue, TurnRequest, begin, head_or_start};
 use amalgam_core::{Fault, FaultKind, Scope, array_of};
 use amalgam_engine::{Announcement, Opening};
-use amalgam_protocol::DONE;
+use amalgam_protocol::{DONE, ResponseParameters};
 use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
@@ -40,17 +41,12 @@ use self::frame::code;
 use self::line::{Deaf, Heard, Line};
 use self::memory::Remembered;
 use self::message::{Create, Lane, events, in_lane, refusal};
-use super::{
-    create::is_strict,
-    head::{First, begun_or_due},
-    turn::{Begun, Order, begin},
-};
 use crate::{
     app::App,
     auth::{Admission, Door},
     layers,
     listener::{Switch, Switched},
-    wires::WireError,
+    wires::{WireError, headers::is_strict},
 };
 
 /// The longest that a connection lives; a response that runs by then may end.
@@ -117,7 +113,7 @@ enum Turn {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn new(app: Arc<App>, asked: http::request::Parts, stream: S, draining: watch::Receiver<bool>) -> Self {
-        let most = app.limits.whole_body();
+        let most = app.whole_body();
         let now = Instant::now();
         Self {
             strict: is_strict(&asked.headers),
@@ -209,29 +205,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let identity = app.engine.identity();
         let id = identity.response_id.clone();
         let (announcement, announced) = Announcement::new(*strict);
-        let unkept = OnceLock::new();
+        let unstored = OnceLock::new();
         let beginning = async {
             let scope = admitted(app, asked).await?;
-            let mut order = Order {
+            let turn = TurnRequest {
                 strict: *strict,
-                memory: Some(&*memory),
+                connection: Some(&*memory),
                 generate: create.generate,
                 announcement: Some(announcement),
-                ..Order::new(identity)
+                ..TurnRequest::new(identity, ResponseParameters::parse(&create.body, depth)?)
             };
-            match begin(app, &scope, &create.body, &mut order).await? {
-                Begun::Running(running) => {
-                    // A turn begins once.
-                    let _ = unkept.set(running.unkept);
-                    Ok(running.run)
-                }
-                Begun::Queued { .. } => Err(Fault::internal("a turn of a socket was queued")),
-            }
+            let running = begin(app, &scope, turn).await?.running()?;
+            // A turn begins once.
+            let _ = unstored.set(running.unstored);
+            Ok(running.run)
         };
         let output = {
             let mut beginning = pin!(beginning);
             let first = {
-                let mut first = pin!(begun_or_due(&app.engine, Instant::now(), announced, &mut beginning));
+                let mut first = pin!(head_or_start(&app.engine, Instant::now(), announced, &mut beginning));
                 loop {
                     select! {
                         first = &mut first => break first,
@@ -240,13 +232,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             };
             match first {
-                First::Begun(Err(fault)) => return Ok(Turn::Refused(fault)),
-                First::Begun(Ok(run)) => {
+                HeadDue::Started(Err(fault)) => return Ok(Turn::Refused(fault)),
+                HeadDue::Started(Ok(run)) => {
                     let mut frames = run.into_frames();
                     pass_on(line, alarm, lane, depth, &mut frames).await?;
                     frames.output()
                 }
-                First::Due(announced) => {
+                HeadDue::Due(announced) => {
                     let mut frames = Opening::new(&app.engine, announced, beginning);
                     pass_on(line, alarm, lane, depth, &mut frames).await?;
                     frames.output()
@@ -254,8 +246,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         let Some(output) = output else { return Ok(Turn::Failed) };
-        if let Some(Some(unkept)) = unkept.into_inner() {
-            memory.remember(id, create.previous.as_deref(), *unkept, array_of(&output));
+        if let Some(Some(unstored)) = unstored.into_inner() {
+            memory.remember(id, create.previous.as_deref(), *unstored, array_of(&output));
         }
         Ok(Turn::Ended)
     }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use amalgam_core::{no_items, store::ItemsOf};
 use amalgam_protocol::Json;
 
-use super::super::{gather::Memory, turn::Unkept};
 use crate::request_memory::{RequestMemory, Reservation};
+use amalgam_app::turns::{ConnectionMemory, UnstoredInput};
 
 /// Lines of turns that are remembered at once; the one that was used least recently goes first.
 const MOST_LINES: usize = 8;
@@ -45,7 +45,7 @@ impl Remembered {
     }
 
     /// Remembers a response that has ended well.
-    pub(super) fn remember(&mut self, id: String, previous: Option<&str>, unkept: Unkept, output: Json) {
+    pub(super) fn remember(&mut self, id: String, previous: Option<&str>, unstored: UnstoredInput, output: Json) {
         let place = previous.and_then(|previous| self.find(previous));
         let mut line = match place.and_then(|(line, turn)| Some((self.lines.remove(line)?, turn))) {
             None => Line::default(),
@@ -56,10 +56,10 @@ impl Remembered {
                 fork
             }
         };
-        for said in unkept.before {
+        for said in unstored.before {
             line.push(None, ItemsOf { input: said, output: no_items() });
         }
-        line.push(Some(id), ItemsOf { input: unkept.input, output });
+        line.push(Some(id), ItemsOf { input: unstored.input, output });
         self.lines.push_back(line);
         while self.lines.len() > MOST_LINES || self.bytes() > self.most_bytes || !self.pay() {
             self.lines.pop_front();
@@ -104,7 +104,7 @@ impl Remembered {
     }
 }
 
-impl Memory for Remembered {
+impl ConnectionMemory for Remembered {
     fn recall(&self, response_id: &str) -> Option<Vec<ItemsOf>> {
         let (line, turn) = self.find(response_id)?;
         let turns = self.lines.get(line)?.turns.get(..=turn)?;
@@ -149,8 +149,8 @@ mod tests {
         Json::from(Raw::parse(text.as_bytes()).unwrap())
     }
 
-    fn says(text: &str) -> Unkept {
-        Unkept { before: Vec::new(), input: json(&format!("[\"{text}\"]")) }
+    fn says(text: &str) -> UnstoredInput {
+        UnstoredInput { before: Vec::new(), input: json(&format!("[\"{text}\"]")) }
     }
 
     /// What is recalled, as one text.
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn what_the_store_has_is_remembered_in_front_of_what_goes_on_from_it() {
         let mut memory = remembered(1000);
-        let unkept = Unkept { before: vec![json("[\"kept\"]")], input: json("[\"1\"]") };
-        memory.remember("b".into(), Some("stored"), unkept, json("[]"));
+        let unstored = UnstoredInput { before: vec![json("[\"kept\"]")], input: json("[\"1\"]") };
+        memory.remember("b".into(), Some("stored"), unstored, json("[]"));
         assert_eq!(told(&memory, "b").unwrap(), r#"["kept"] [] ["1"] []"#);
         assert_eq!(told(&memory, "stored"), None);
     }

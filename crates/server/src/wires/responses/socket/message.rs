@@ -4,7 +4,7 @@ use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::{Ends, Json, JsonStr, Raw, Shape, Writer};
 use bytes::Bytes;
 
-use super::super::error;
+use crate::wires::error;
 
 /// The longest name of a lane.
 const LONGEST_LANE: usize = 256;
@@ -28,7 +28,7 @@ pub(super) fn read(message: &Bytes, depth: usize) -> (Lane, Result<Create, Fault
     let mut ends = Ends::default();
     let event = match Raw::parse_large(message, depth, &mut ends) {
         Ok(event) => event,
-        Err(fault) => return (None, Err(error::syntax(&fault))),
+        Err(fault) => return (None, Err(fault.into())),
     };
     let lane = event.get("stream_id").filter(|lane| !lane.is_null());
     match lane.map(|lane| lane.as_str().filter(|name| name.escaped().len() <= LONGEST_LANE).ok_or(lane)) {

@@ -1,0 +1,32 @@
+//! The tenant assistant: who answers, what it is told, and the sessions that its turns belong to.
+
+mod agent;
+mod answer;
+mod respond;
+mod session_queue;
+
+use amalgam_core::{Fault, FaultKind, Operator, Scope};
+
+use crate::app::App;
+
+pub use agent::{Agent, AssistantSettings, RouteError, with_default_model, write_named_tool};
+pub use answer::{MessageIds, body as answer_body, write_result};
+pub use respond::{AssistantTurn, RespondError};
+pub use session_queue::SessionQueues;
+
+/// What callers read whose tenant has no assistant. RNCC-17
+pub const DISABLED: &str = "AI agent is disabled for this company.";
+
+/// Refuses callers whose tenant has no assistant: its profiles are closed on every wire.
+pub async fn require_enabled(app: &App, scope: &Scope) -> Result<(), Fault> {
+    match is_enabled(app, scope).await? {
+        true => Ok(()),
+        false => Err(Fault::new(FaultKind::Forbidden, DISABLED).code("ai_agent_disabled")),
+    }
+}
+
+/// Whether the caller's tenant has an assistant.
+pub async fn is_enabled(app: &App, scope: &Scope) -> Result<bool, Fault> {
+    let tenant = app.store.tenant(Operator::of_this_process(), scope.tenant_id()).await?;
+    Ok(tenant.is_none_or(|tenant| tenant.ai_agent_enabled))
+}

@@ -1,0 +1,94 @@
+//! The answer to a turn of the assistant, from what is stored.
+
+use amalgam_core::{
+    Fault, Scope,
+    store::{MessageRecord, MetadataRecord},
+};
+use amalgam_protocol::{Raw, Shape, Writer};
+
+use crate::app::App;
+
+/// The messages of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageIds {
+    /// The session.
+    pub session_id: i64,
+    /// The user's message.
+    pub user_message_id: i64,
+    /// The answer.
+    pub assistant_message_id: i64,
+}
+
+impl MessageIds {
+    /// Reads them from a response's metadata, for a caller that resumes its stream.
+    pub fn read(metadata: Raw<'_>) -> Option<Self> {
+        let number = |name: &str| metadata.get_str(name)?.parse().ok();
+        Some(Self {
+            session_id: number("session_id")?,
+            user_message_id: number("user_message_id")?,
+            assistant_message_id: number("assistant_message_id")?,
+        })
+    }
+}
+
+/// The body of an answer that is in the store. RNCC-13
+pub async fn body(app: &App, scope: &Scope, ids: MessageIds) -> Result<Vec<u8>, Fault> {
+    let message = app.store.message(scope, ids.assistant_message_id).await?;
+    let message = message.ok_or_else(|| Fault::internal("an answer is not in its thread"))?;
+    let mut writer = Writer::with_capacity(message.content.len() + 512);
+    write(&mut writer, &message, ids);
+    Ok(writer.into_bytes())
+}
+
+fn write(writer: &mut Writer, message: &MessageRecord, ids: MessageIds) {
+    let of_kind = |kind: &'static str| message.metadata.iter().filter(move |record| record.kind == kind);
+    let usage = of_kind("model_usage").next();
+    let prompt = of_kind("system_prompt").next();
+    let text = |record: Option<&MetadataRecord>, name: &str| {
+        record.and_then(|record| record.value.raw().get_str(name).map(|text| text.into_owned())).unwrap_or_default()
+    };
+    writer.object(|writer| {
+        writer.key("session_id").number(ids.session_id.unsigned_abs());
+        writer.key("user_message_id").number(ids.user_message_id.unsigned_abs());
+        writer.key("assistant_message_id").number(ids.assistant_message_id.unsigned_abs());
+        writer.key("message").string(&message.content);
+        writer.key("model").string(&text(usage, "model"));
+        writer.key("response_id").string(&text(usage, "response_id"));
+        writer.key("prompt").object(|writer| {
+            writer.key("version").string(&text(prompt, "version"));
+            writer.key("hash").string(&text(prompt, "hash"));
+            if let Some(version) = prompt.and_then(|record| record.value.raw().get("profile_version")) {
+                writer.key("profile_version").raw(version);
+            }
+        });
+        let incomplete = text(usage, "incomplete_reason");
+        if !incomplete.is_empty() {
+            writer.key("incomplete_details").object(|writer| writer.key("reason").string(&incomplete));
+        }
+        if of_kind("tool_call").next().is_some() {
+            writer.key("tool_results").array(|writer| {
+                for call in of_kind("tool_call") {
+                    let call = call.value.raw();
+                    writer.object(|writer| {
+                        write_result(
+                            writer,
+                            &call.get_str("id").unwrap_or_default(),
+                            &call.get_str("name").unwrap_or_default(),
+                            call.get("output").unwrap_or(Raw::NULL),
+                        );
+                    });
+                }
+            });
+        }
+    });
+}
+
+/// The fields of one tool's result. An output is an object, whatever the tool gave. RNCC-16
+pub fn write_result(writer: &mut Writer, id: &str, name: &str, output: Raw<'_>) {
+    writer.key("id").string(id);
+    writer.key("name").string(name);
+    match output.shape() {
+        Shape::Object => writer.key("output").raw(output),
+        _ => writer.key("output").object(|writer| writer.key("result").raw(output)),
+    }
+}

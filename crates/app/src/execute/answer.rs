@@ -1,0 +1,285 @@
+//! The answer to a step of a turn, from what is stored of it.
+
+use amalgam_core::{
+    Fault, RawAnswer, Scope,
+    execute::{
+        context::SourceRef,
+        envelope::{AgentExecuteResponse, Casing, Identity, RawResponses, UncountedUsage},
+    },
+    store::{AgentSession, AgentStep, AgentTurn, StepState, StoredResponse},
+};
+use amalgam_protocol::{Json, Raw, Status, Writer};
+
+use super::composer::{CHANGE_MODE, Speaker};
+use crate::app::App;
+
+/// So many changes of a session's mode are shown, and looked at.
+pub const MODE_CHANGES: usize = 100;
+
+/// What a step's answer has besides its response.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Notes {
+    pub(super) agent_context_id: Option<String>,
+    pub(super) conversation_context_id: Option<String>,
+    /// Exactly what of the tenant's knowledge was sent.
+    pub(super) sources: Vec<SourceRef>,
+    pub(super) warnings: Vec<String>,
+    /// Whether the response itself may be shown.
+    pub(super) hides_raw: bool,
+}
+
+impl Notes {
+    /// As they are stored.
+    pub(super) fn write(&self) -> Json {
+        let mut writer = Writer::default();
+        let maybe = |writer: &mut Writer, name: &'static str, value: &Option<String>| {
+            if let Some(value) = value {
+                writer.key(name).string(value);
+            }
+        };
+        writer.object(|writer| {
+            maybe(writer, "agent_context_id", &self.agent_context_id);
+            maybe(writer, "conversation_context_id", &self.conversation_context_id);
+            writer.key("sources").array(|writer| {
+                for source in &self.sources {
+                    writer.object(|writer| {
+                        writer.key("id").string(&source.id);
+                        writer.key("path").string(&source.path);
+                        writer.key("start_line").number(source.start_line);
+                        writer.key("end_line").number(source.end_line);
+                        writer.key("language").string(&source.language);
+                    });
+                }
+            });
+            writer.key("warnings").array(|writer| self.warnings.iter().for_each(|warning| writer.string(warning)));
+            writer.key("hides_raw").bool(self.hides_raw);
+        });
+        Json::from_writer(writer)
+    }
+
+    /// As they were stored.
+    pub(super) fn read(notes: Raw<'_>) -> Self {
+        let text = |raw: Raw<'_>, name: &str| raw.get_str(name).map(|text| text.into_owned());
+        let number = |raw: Raw<'_>, name: &str| raw.get(name).and_then(Raw::as_u64).unwrap_or_default();
+        let source = |raw: Raw<'_>| SourceRef {
+            id: text(raw, "id").unwrap_or_default(),
+            path: text(raw, "path").unwrap_or_default(),
+            start_line: number(raw, "start_line"),
+            end_line: number(raw, "end_line"),
+            language: text(raw, "language").unwrap_or_default(),
+        };
+        let elements = |name: &str| notes.get(name).into_iter().flat_map(Raw::elements);
+        Self {
+            agent_context_id: text(notes, "agent_context_id"),
+            conversation_context_id: text(notes, "conversation_context_id"),
+            sources: elements("sources").map(source).collect(),
+            warnings: elements("warnings")
+                .filter_map(|raw| raw.as_str().map(|text| text.decode().into_owned()))
+                .collect(),
+            hides_raw: notes.get("hides_raw").and_then(Raw::as_bool).unwrap_or(false),
+        }
+    }
+}
+
+/// A step, as far as its answer needs to know it.
+#[derive(Debug, Clone)]
+pub struct ExecuteStep {
+    /// The session.
+    pub session_id: String,
+    /// The turn.
+    pub turn_id: String,
+    /// The response that answers it.
+    pub response_id: String,
+    /// The mode that the session was in.
+    pub mode: String,
+    pub(super) notes: Notes,
+}
+
+impl ExecuteStep {
+    /// A step that is to be taken.
+    pub(super) fn new(
+        session: &AgentSession,
+        turn_id: &str,
+        speaker: &Speaker,
+        identity: &amalgam_engine::Identity,
+        notes: Notes,
+    ) -> Self {
+        Self {
+            session_id: session.id.clone(),
+            turn_id: turn_id.to_owned(),
+            response_id: identity.response_id.clone(),
+            mode: speaker.mode.name.clone(),
+            notes,
+        }
+    }
+
+    /// A step that is kept.
+    pub fn stored(session_id: &str, turn_id: &str, step: &AgentStep) -> Self {
+        Self {
+            session_id: session_id.to_owned(),
+            turn_id: turn_id.to_owned(),
+            response_id: step.response_id.clone(),
+            mode: step.mode.clone(),
+            notes: Notes::read(step.notes.raw()),
+        }
+    }
+
+    /// Whose answer it is.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            conversation_id: self.session_id.clone(),
+            turn_id: Some(self.turn_id.clone()),
+            agent_context_id: self.notes.agent_context_id.clone(),
+            conversation_context_id: self.notes.conversation_context_id.clone(),
+            mode: self.mode.clone(),
+        }
+    }
+}
+
+/// The answer to a step.
+pub struct ExecuteAnswer {
+    /// The envelope.
+    pub envelope: AgentExecuteResponse,
+    raw: RawResponses,
+}
+
+impl ExecuteAnswer {
+    /// The answer to a step that has ended; nothing where its response is not there.
+    pub async fn of(app: &App, scope: &Scope, step: &ExecuteStep) -> Result<Option<Self>, Fault> {
+        let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(None) };
+        let answer = app.store.raw_answer(scope, &step.response_id).await?;
+        let mut answered = Self::read(step, &response, answer.as_ref(), app.execute.uncounted)?;
+        if called(&response, CHANGE_MODE) {
+            let changes = app.store.mode_changes(scope, &step.session_id, MODE_CHANGES).await?.unwrap_or_default();
+            let here = changes.iter().filter(|change| change.turn_id == step.turn_id).count();
+            if here > 1 {
+                answered
+                    .envelope
+                    .warnings
+                    .push(format!("the mode was changed {here} times in this turn: the last one counts"));
+            }
+        }
+        Ok(Some(answered))
+    }
+
+    fn read(
+        step: &ExecuteStep,
+        response: &StoredResponse,
+        answer: Option<&RawAnswer>,
+        uncounted: UncountedUsage,
+    ) -> Result<Self, Fault> {
+        let (notes, object) = (&step.notes, response.object());
+        let object = Raw::parse(&object).map_err(Fault::internal)?;
+        let mut envelope = AgentExecuteResponse::from_turn(step.identity(), object, answer, uncounted);
+        // Calls that were cut off are not to be run.
+        if response.status.status != Status::Completed && !envelope.tool_calls.is_empty() {
+            envelope.tool_calls.clear();
+            envelope
+                .warnings
+                .push("the turn ended before its tool calls were whole: they are not to be run".to_owned());
+        }
+        if let Some(reason) = &response.status.incomplete_reason {
+            envelope.warnings.push(format!("the answer is incomplete: {reason}"));
+        }
+        for approval in approvals(response) {
+            envelope.warnings.push(format!("a tool waits for somebody's approval: {approval}"));
+        }
+        envelope.sources.clone_from(&notes.sources);
+        envelope.warnings.extend(notes.warnings.iter().cloned());
+        Ok(Self { envelope, raw: if notes.hides_raw { RawResponses::Hidden } else { RawResponses::Exposed } })
+    }
+
+    /// The answer to a turn that failed before there was a response to tell of.
+    pub fn failed(step: &ExecuteStep, fault: &Fault) -> Self {
+        let error = fault.response_error();
+        let code = error.code.unwrap_or(error.kind);
+        let mut envelope = AgentExecuteResponse::failed(step.identity(), code, error.message, None);
+        envelope.sources.clone_from(&step.notes.sources);
+        envelope.warnings.clone_from(&step.notes.warnings);
+        Self { envelope, raw: RawResponses::Exposed }
+    }
+
+    /// Whether the client has something to run.
+    pub fn waits(&self) -> bool {
+        !self.envelope.tool_calls.is_empty()
+    }
+
+    /// Writes the envelope.
+    pub fn write(&self, app: &App, writer: &mut Writer) {
+        self.envelope.write(writer, app.execute.casing, self.raw);
+    }
+
+    /// The envelope as a body.
+    pub fn body(&self, app: &App) -> Vec<u8> {
+        let mut writer = Writer::with_capacity(2048);
+        self.write(app, &mut writer);
+        writer.into_bytes()
+    }
+}
+
+/// Whether the newest turn of a session waits for results.
+pub async fn is_pending(app: &App, scope: &Scope, turn: &AgentTurn) -> Result<bool, Fault> {
+    match turn.steps.last() {
+        Some(step) if step.state == StepState::Ended(Status::Completed) => {
+            let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(false) };
+            Ok(ExecuteAnswer::read(&ExecuteStep::stored("", "", step), &response, None, UncountedUsage::Zero)?.waits())
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Whether a tool of the server's was called.
+fn called(response: &StoredResponse, name: &str) -> bool {
+    let is_call = |item: Raw<'_>| item.get_str("type").as_deref() == Some("mcp_call");
+    response.output.raw().elements().any(|item| is_call(item) && item.get_str("name").as_deref() == Some(name))
+}
+
+/// A call of a tool that the server ran inside a turn.
+pub struct ServerToolCall {
+    call_id: String,
+    name: String,
+    arguments: String,
+    result: Option<String>,
+    error: Option<String>,
+}
+
+impl ServerToolCall {
+    /// Writes the call as an object.
+    pub fn write(&self, writer: &mut Writer, casing: Casing) {
+        let optional = |writer: &mut Writer, value: &Option<String>| match value {
+            Some(value) => writer.string(value),
+            None => writer.null(),
+        };
+        writer.object(|writer| {
+            casing.key(writer, "CallId").string(&self.call_id);
+            casing.key(writer, "Name").string(&self.name);
+            casing.key(writer, "ArgumentsJson").string(&self.arguments);
+            optional(casing.key(writer, "ResultJson"), &self.result);
+            optional(casing.key(writer, "ErrorMessage"), &self.error);
+        });
+    }
+}
+
+/// The calls that the server ran for a response, in their order.
+pub fn server_calls(response: &StoredResponse) -> Vec<ServerToolCall> {
+    let is_call = |item: &Raw<'_>| item.get_str("type").as_deref() == Some("mcp_call");
+    let text = |item: Raw<'_>, name: &str| item.get_str(name).map(|text| text.into_owned());
+    let call = |item: Raw<'_>| ServerToolCall {
+        call_id: text(item, "call_id").or_else(|| text(item, "id")).unwrap_or_default(),
+        name: text(item, "name").unwrap_or_default(),
+        arguments: text(item, "arguments").unwrap_or_default(),
+        result: text(item, "output"),
+        error: item.get("error").filter(|error| !error.is_null()).map(|error| {
+            let first = error.get("content").and_then(|content| content.elements().next());
+            first.and_then(|part| text(part, "text")).unwrap_or_else(|| error.text().to_owned())
+        }),
+    };
+    response.output.raw().elements().filter(is_call).map(call).collect()
+}
+
+/// The approvals that a response waits for.
+fn approvals(response: &StoredResponse) -> Vec<String> {
+    let is_request = |item: &Raw<'_>| item.get_str("type").as_deref() == Some("mcp_approval_request");
+    let items = response.output.raw().elements().filter(is_request);
+    items.filter_map(|item| item.get_str("id").map(|id| id.into_owned())).collect()
+}

@@ -1,0 +1,214 @@
+//! A submission composed by AGN-003's rules into the parameters of a turn.
+
+use amalgam_core::{
+    ComposeBlocks, ComposeRequest, Composition, ConversationContext, Fault, Lookup, Scope,
+    assistant::settings::Origin,
+    execute::{
+        attach,
+        context::{self, Chunk, ContextBlock},
+        modes,
+        request::{Continuation, UserTurn},
+        results,
+    },
+    store::{AgentSession, FoundChunk, Mode},
+};
+use amalgam_protocol::{Json, ResponseParameters};
+
+use super::answer::Notes;
+use crate::{
+    app::App,
+    assistant::{Agent, require_enabled, write_named_tool},
+};
+
+/// The tool that changes a session's mode.
+pub(super) const CHANGE_MODE: &str = "change_mode";
+
+/// As much of an instruction as is looked up.
+const LOOKUP_CHARS: usize = 4_000;
+
+/// The agent of a turn, in its mode.
+pub(super) struct Speaker {
+    pub(super) agent: Agent,
+    pub(super) mode: Mode,
+    /// Every mode of the tenant.
+    pub(super) modes: Vec<Mode>,
+    /// The names of its tools.
+    tools: Vec<String>,
+    /// The system message of each of its turns: the agent's prompt and the mode's. Guidance on tools joins it where they are
+    /// offered.
+    system: Option<Json>,
+}
+
+impl Speaker {
+    /// The one that answers in a session. `asked` is the agent that a turn asks for in the place of the session's.
+    pub(super) async fn of(
+        app: &App,
+        scope: &Scope,
+        session: &AgentSession,
+        asked: Option<&str>,
+    ) -> Result<Self, Fault> {
+        // An agent that was taken away is the tenant's usual one from then on.
+        let agent = Agent::of(app, scope, asked.or(session.profile.as_deref())).await?;
+        if agent.profile.is_some() {
+            require_enabled(app, scope).await?;
+        }
+        let agent = unhurried(app, agent);
+        let own = app.store.modes(scope).await?;
+        let usual = || modes::find(amalgam_core::DEFAULT_MODE, &own);
+        let mode = modes::find(&session.mode, &own).or_else(usual);
+        let mode = mode.ok_or_else(|| Fault::internal("there is no mode to begin with"))?;
+        let tools = tools(&agent, &mode);
+        let prompt = agent.prompt(None).text;
+        let told = [prompt.as_str(), &mode.system_prompt];
+        let system = told.iter().any(|text| !text.trim().is_empty()).then(|| {
+            let composition = Composition {
+                context: ConversationContext { system: &prompt, ..ConversationContext::default() },
+                request: ComposeRequest { system_prompt: Some(&mode.system_prompt), ..ComposeRequest::default() },
+                ..Composition::default()
+            };
+            composition.system_item()
+        });
+        Ok(Self { agent, mode, modes: modes::all(&own), tools, system })
+    }
+
+    /// The tool that the model has to call first in a user's turn: the mode's, or else the agent's. R003-40
+    pub(super) fn first_tool(&self) -> Option<String> {
+        self.mode.tool_choice.clone().or_else(|| self.agent.first_tool())
+    }
+
+    /// The most rounds of tools, where it is set.
+    pub(super) fn rounds(&self) -> Option<u32> {
+        let rounds = &self.agent.resolved.max_tool_iterations;
+        (rounds.origin != Origin::Default).then(|| u32::try_from(rounds.value).unwrap_or(u32::MAX))
+    }
+
+    /// A user's turn.
+    pub(super) fn user_turn(
+        &self,
+        turn: &UserTurn<'_>,
+        files: &[Json],
+        solution_context: Option<&str>,
+        context: Option<&ContextBlock>,
+        head: &Head<'_>,
+    ) -> ResponseParameters {
+        let mut attachments = attach::parts(turn, solution_context);
+        attachments.extend_from_slice(files);
+        let composition = Composition {
+            request: ComposeRequest {
+                mode: &self.mode.name,
+                instruction: turn.instruction.as_deref().unwrap_or_default(),
+                ..ComposeRequest::default()
+            },
+            blocks: ComposeBlocks {
+                rag_context_block: context.map(|context| context.text.as_str()),
+                ..ComposeBlocks::default()
+            },
+            attachments: &attachments,
+            ..Composition::default()
+        };
+        self.parameters(&[composition.user_item()], head)
+    }
+
+    /// The results of tools, and nothing else. C-07
+    pub(super) fn continuation(&self, continuation: &Continuation<'_>, head: &Head<'_>) -> ResponseParameters {
+        let items: Vec<Json> = continuation.results.iter().map(results::output_item).collect();
+        self.parameters(&items, head)
+    }
+
+    fn parameters(&self, items: &[Json], head: &Head<'_>) -> ResponseParameters {
+        let mut parameters = ResponseParameters {
+            model: Some(self.agent.resolved.model.value.clone()),
+            previous_response_id: head.parent.map(ToOwned::to_owned),
+            instructions: self.system.as_ref().map(|system| Json::array(|writer| writer.raw(system.raw()))),
+            input: Some(Json::array(|writer| items.iter().for_each(|item| writer.raw(item.raw())))),
+            tools: Some(Json::array(|writer| self.tools.iter().for_each(|name| write_named_tool(writer, name)))),
+            stream: Some(head.streamed),
+            metadata: Some(Json::object(|writer| {
+                writer.key("session_id").string(head.session_id);
+                writer.key("turn_id").string(head.turn_id);
+                writer.key("mode").string(&self.mode.name);
+            })),
+            ..ResponseParameters::default()
+        };
+        self.agent.apply_terms(&mut parameters);
+        parameters
+    }
+}
+
+/// The defaults of a chat are too small for writing code: where neither tenant nor profile sets the length of an answer or
+/// how long it may take, the model and the turn's deadline decide.
+fn unhurried(app: &App, mut agent: Agent) -> Agent {
+    let resolved = &mut agent.resolved;
+    if resolved.max_output_tokens.origin == Origin::Default {
+        resolved.max_output_tokens.value = None;
+    }
+    if resolved.request_timeout.origin == Origin::Default {
+        resolved.request_timeout.value = app.engine.turn_deadline();
+    }
+    agent
+}
+
+/// What a request says besides its items.
+pub(super) struct Head<'a> {
+    pub(super) session_id: &'a str,
+    pub(super) turn_id: &'a str,
+    pub(super) parent: Option<&'a str>,
+    pub(super) streamed: bool,
+}
+
+/// The tools of an agent in its mode, each once.
+fn tools(agent: &Agent, mode: &Mode) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in agent.profile.iter().flat_map(|profile| &profile.tools).chain(&mode.tools) {
+        if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) && name != CHANGE_MODE {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// What the tenant knows about an instruction; `notes` learn what was taken of it. The turn's own conditions go before those of
+/// the mode. R034-11
+pub(super) async fn look_up(
+    app: &App,
+    scope: &Scope,
+    turn: &UserTurn<'_>,
+    mode: &Mode,
+    notes: &mut Notes,
+) -> Result<Option<ContextBlock>, Fault> {
+    let Some(instruction) = turn.instruction.as_deref().filter(|_| app.execute.context_tokens > 0) else {
+        return Ok(None);
+    };
+    let of_mode;
+    let conditions = match turn.scope.as_slice() {
+        [] => {
+            of_mode = modes::conditions(mode.rag_scope.raw()).unwrap_or_default();
+            &of_mode
+        }
+        own => own,
+    };
+    let text = instruction.get(..instruction.floor_char_boundary(LOOKUP_CHARS)).unwrap_or_default();
+    let limit = context::candidates_for(context::DEFAULT_CHUNKS);
+    let found = app.knowledge.find(scope, Lookup { text, collections: &[], conditions, limit }).await?;
+    notes.warnings.extend(found.warnings);
+    let chosen = context::select(found.chunks.iter().map(chunk).collect(), context::DEFAULT_CHUNKS);
+    let block = context::block(&chosen, app.execute.context_tokens, |text| (text.len() as u64).div_ceil(4));
+    if let Some(block) = &block {
+        notes.sources.clone_from(&block.sources);
+        notes.warnings.extend(block.warning());
+    }
+    Ok(block)
+}
+
+fn chunk(found: &FoundChunk) -> Chunk<'_> {
+    Chunk {
+        id: found.id.as_str().into(),
+        path: found.path.as_str().into(),
+        symbol: found.symbol.as_deref().map(Into::into),
+        start_line: found.start_line,
+        end_line: found.end_line,
+        language: Some(found.language.as_str().into()),
+        content: found.content.as_str().into(),
+        score: found.score,
+    }
+}

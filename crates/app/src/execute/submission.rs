@@ -1,0 +1,351 @@
+//! Takes a submission, if it may be taken, and begins its turn. Retries are idempotent, across processes too.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    Fault, FaultKind, Scope, Stem, StoreError,
+    execute::{
+        attach,
+        fingerprint::Fingerprint,
+        request::{Continuation, RequestFaults, UserTurn},
+        results::{self, Difference},
+    },
+    store::{AgentSession, AgentStep, AgentTurn, NewStep, StepState, TakenStep},
+};
+use amalgam_engine::{Announcement, Identity, Run};
+use amalgam_protocol::{Json, ResponseParameters, Status};
+
+use super::{
+    answer::{self, ExecuteAnswer, ExecuteStep, Notes},
+    change_mode::change_mode,
+    composer::{self, Head, Speaker},
+    no_such_session, no_such_turn, session,
+};
+use crate::{
+    app::App,
+    turns::{self, HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest},
+};
+
+/// Why a submission is not taken.
+#[derive(Debug)]
+pub enum SubmissionError {
+    /// Fields of the request are wrong.
+    Request(RequestFaults),
+    /// One field is wrong in a way that only the store can know.
+    Field {
+        /// Which one.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Another submission has the same turn id.
+    TurnIdReused(String),
+    /// The turn does not wait for tool results.
+    NotPending(String),
+    /// This turn of the session still runs.
+    SessionBusy(String),
+    /// The results are not those that the turn waits for.
+    ResultsMismatch(Vec<Difference>),
+    /// Anything else.
+    Fault(Fault),
+}
+
+impl SubmissionError {
+    fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Field { field: field.into(), message: message.into() }
+    }
+}
+
+impl From<Fault> for SubmissionError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<StoreError> for SubmissionError {
+    fn from(error: StoreError) -> Self {
+        Self::Fault(error.into())
+    }
+}
+
+impl From<RequestFaults> for SubmissionError {
+    fn from(faults: RequestFaults) -> Self {
+        Self::Request(faults)
+    }
+}
+
+/// What became of a submission.
+pub enum Submission {
+    /// It is new, and is to be begun.
+    New(Box<SubmittedStep>),
+    /// It was submitted before.
+    Known(Box<AgentStep>),
+}
+
+/// A step that is to be begun.
+pub struct SubmittedStep {
+    /// What its answer needs.
+    pub step: ExecuteStep,
+    session: AgentSession,
+    speaker: Speaker,
+    identity: Identity,
+    /// The tool that the model has to call first.
+    first_tool: Option<String>,
+    parameters: ResponseParameters,
+}
+
+impl SubmittedStep {
+    /// Begins the turn. A submission whose turn could not begin can be sent again.
+    pub async fn begin(self, app: &Arc<App>, scope: &Scope, announcement: Announcement) -> Result<Box<Run>, Fault> {
+        let Self { step, session, speaker, identity, first_tool, parameters } = self;
+        let begun = async {
+            let policy = TurnPolicy {
+                route: speaker.agent.route(app, scope).await?,
+                history: HistorySource::Parameters,
+                thread: None,
+                offered: OfferedTools::Known,
+                own_tools: vec![change_mode(app, &session, &step.turn_id, &speaker.modes)],
+                first_tool,
+                max_rounds: speaker.rounds(),
+                limit_each_call: true,
+                shown: ShownParameters::WithoutInstructions,
+                keep_raw_answer: true,
+                always_stored: true,
+            };
+            let turn = TurnRequest {
+                policy: Some(Box::new(policy)),
+                announcement: Some(announcement),
+                ..TurnRequest::new(identity, parameters)
+            };
+            Ok(turns::begin(app, scope, turn).await?.running()?.run)
+        };
+        let begun = begun.await;
+        if begun.is_err()
+            && let Err(error) = app.store.drop_step(scope, &session.id, &step.response_id).await
+        {
+            tracing::warn!("a submission could not be given back: {error}");
+        }
+        begun
+    }
+}
+
+impl Submission {
+    /// Takes a user's turn.
+    pub async fn user_turn(
+        app: &App,
+        scope: &Scope,
+        turn: &UserTurn<'_>,
+        streamed: bool,
+    ) -> Result<Self, SubmissionError> {
+        user_turn(app, scope, turn, streamed).await
+    }
+
+    /// Takes the results that a turn waits for.
+    pub async fn continuation(
+        app: &App,
+        scope: &Scope,
+        results: &Continuation<'_>,
+        streamed: bool,
+    ) -> Result<Self, SubmissionError> {
+        continuation(app, scope, results, streamed).await
+    }
+}
+
+/// Takes a user's turn.
+async fn user_turn(
+    app: &App,
+    scope: &Scope,
+    turn: &UserTurn<'_>,
+    streamed: bool,
+) -> Result<Submission, SubmissionError> {
+    let session = session(app, scope, &turn.session_id).await?;
+    let fingerprint = turn.fingerprint();
+    // Most retries are found here, before anything is looked up for them.
+    if let Some(known) = app.store.agent_turn(scope, &session.id, &turn.turn_id).await?
+        && let Some(step) = known.steps.first()
+    {
+        match (step.fingerprint == fingerprint, is_over(&known, step)) {
+            (false, _) => return Err(SubmissionError::TurnIdReused(turn.turn_id.to_string())),
+            (true, false) => return Ok(Submission::Known(Box::new(step.clone()))),
+            (true, true) => {}
+        }
+    }
+    let speaker = Speaker::of(app, scope, &session, turn.agent_context_id.as_deref()).await?;
+    if turn.agent_context_id.is_some() && speaker.agent.profile.is_none() {
+        return Err(SubmissionError::field("AgentContextId", "names no active agent of this tenant"));
+    }
+    let files = files(app, scope, turn).await?;
+    let mut notes = Notes {
+        agent_context_id: turn.agent_context_id.as_deref().map(str::to_owned).or_else(|| session.profile.clone()),
+        conversation_context_id: turn.conversation_context_id.as_deref().map(str::to_owned),
+        hides_raw: !speaker.agent.resolved.expose_raw_responses.value,
+        ..Notes::default()
+    };
+    let context = composer::look_up(app, scope, turn, &speaker.mode, &mut notes).await?;
+    let newest = app.store.agent_turns(scope, &session.id, None, 1).await?.unwrap_or_default().pop();
+    if let Some(before) = newest.as_ref().filter(|before| before.turn_id != turn.turn_id)
+        && answer::is_pending(app, scope, before).await?
+    {
+        notes.warnings.push(format!("turn '{}' was waiting for tool results and is given up", before.turn_id));
+    }
+    let identity = app.engine.identity();
+    let step = ExecuteStep::new(&session, &turn.turn_id, &speaker, &identity, notes);
+    let solution = turn.solution_context.as_deref();
+    let taken = app.store.take_step(scope, new_step(app, &step, fingerprint, None, solution)).await?;
+    let parent = match taken {
+        TakenStep::First { parent } => parent,
+        TakenStep::Already(step) => return Ok(Submission::Known(Box::new(step))),
+        TakenStep::Different => return Err(SubmissionError::TurnIdReused(turn.turn_id.to_string())),
+        TakenStep::Busy { turn_id } => return Err(SubmissionError::SessionBusy(turn_id)),
+        TakenStep::Missing => return Err(no_such_session(&turn.session_id).into()),
+    };
+    let solution = solution.or(session.solution_context.as_deref());
+    let head = Head { session_id: &session.id, turn_id: &turn.turn_id, parent: parent.as_deref(), streamed };
+    let parameters = speaker.user_turn(turn, &files, solution, context.as_ref(), &head);
+    let first_tool = speaker.first_tool();
+    Ok(Submission::New(Box::new(SubmittedStep { step, session, speaker, identity, first_tool, parameters })))
+}
+
+/// Takes the results that a turn waits for. If they are wrong, the turn goes on waiting. C-13
+async fn continuation(
+    app: &App,
+    scope: &Scope,
+    continuation: &Continuation<'_>,
+    streamed: bool,
+) -> Result<Submission, SubmissionError> {
+    let session = session(app, scope, &continuation.session_id).await?;
+    let turn_id = &*continuation.turn_id;
+    let turn = app.store.agent_turn(scope, &session.id, turn_id).await?.ok_or_else(|| no_such_turn(turn_id))?;
+    let fingerprint = continuation.fingerprint();
+    let same = turn.steps.iter().skip(1).find(|step| step.fingerprint == fingerprint);
+    if let Some(step) = same.filter(|step| !is_over(&turn, step)) {
+        return Ok(Submission::Known(Box::new(step.clone())));
+    }
+    // A step that failed is done once more: what it follows waits as before.
+    let last = match (same, turn.steps.as_slice()) {
+        (Some(_), [.., before, _]) => before,
+        (_, [.., last]) => last,
+        (_, []) => return Err(SubmissionError::NotPending(turn_id.to_owned())),
+    };
+    match last.state {
+        StepState::Running => return Err(SubmissionError::SessionBusy(turn_id.to_owned())),
+        StepState::Ended(Status::Completed) => {}
+        StepState::Ended(_) | StepState::Gone => return Err(SubmissionError::NotPending(turn_id.to_owned())),
+    }
+    let waiting = ExecuteAnswer::of(app, scope, &ExecuteStep::stored(&session.id, turn_id, last))
+        .await?
+        .filter(ExecuteAnswer::waits);
+    let Some(waiting) = waiting else { return Err(SubmissionError::NotPending(turn_id.to_owned())) };
+    let pending = waiting.envelope.tool_calls.iter().map(|call| call.call_id.as_str());
+    let differences = results::differences(pending, continuation.results.iter().map(|result| &*result.call_id));
+    if !differences.is_empty() {
+        return Err(SubmissionError::ResultsMismatch(differences));
+    }
+    let before = turn.steps.first().map_or_else(Notes::default, |step| Notes::read(step.notes.raw()));
+    let asked = before.agent_context_id.as_deref().filter(|slug| session.profile.as_deref() != Some(slug));
+    let speaker = Speaker::of(app, scope, &session, asked).await?;
+    let notes = Notes { warnings: Vec::new(), ..before };
+    let identity = app.engine.identity();
+    let step = ExecuteStep::new(&session, turn_id, &speaker, &identity, notes);
+    let follows = &last.response_id;
+    match app.store.take_step(scope, new_step(app, &step, fingerprint, Some(follows), None)).await? {
+        TakenStep::First { .. } => {}
+        TakenStep::Already(step) => return Ok(Submission::Known(Box::new(step))),
+        TakenStep::Different => return Err(SubmissionError::NotPending(turn_id.to_owned())),
+        TakenStep::Busy { turn_id } => return Err(SubmissionError::SessionBusy(turn_id)),
+        TakenStep::Missing => return Err(no_such_turn(turn_id).into()),
+    }
+    let head = Head { session_id: &session.id, turn_id, parent: Some(follows), streamed };
+    let parameters = speaker.continuation(continuation, &head);
+    // What had to be called first was called. C-30
+    Ok(Submission::New(Box::new(SubmittedStep { step, session, speaker, identity, first_tool: None, parameters })))
+}
+
+/// A submission as the store takes it.
+fn new_step(
+    app: &App,
+    step: &ExecuteStep,
+    fingerprint: Fingerprint,
+    follows: Option<&str>,
+    solution_context: Option<&str>,
+) -> NewStep {
+    NewStep {
+        session_id: step.session_id.clone(),
+        turn_id: step.turn_id.clone(),
+        fingerprint,
+        follows: follows.map(str::to_owned),
+        response_id: step.response_id.clone(),
+        process: app.engine.process(),
+        mode: step.mode.clone(),
+        notes: step.notes.write(),
+        solution_context: solution_context.map(str::to_owned),
+        now_ms: app.clock.now_ms(),
+    }
+}
+
+/// Whether a step has no answer, so that it may be run once more: the last one of its turn, which failed.
+fn is_over(turn: &AgentTurn, step: &AgentStep) -> bool {
+    let last = turn.steps.last().is_some_and(|last| last.response_id == step.response_id);
+    last && matches!(step.state, StepState::Gone | StepState::Ended(Status::Failed | Status::Cancelled))
+}
+
+/// The uploaded files that a turn refers to, as parts of its message.
+async fn files(app: &App, scope: &Scope, turn: &UserTurn<'_>) -> Result<Vec<Json>, SubmissionError> {
+    let mut parts = Vec::with_capacity(turn.file_ids.len());
+    for (index, id) in turn.file_ids.iter().enumerate() {
+        let file = match Stem::of(id).is_some() {
+            true => app.store.file(scope, id, app.clock.now_ms()).await?,
+            false => None,
+        };
+        let Some(file) = file else {
+            return Err(SubmissionError::field(format!("FileIds[{index}]"), "names no file that was uploaded"));
+        };
+        parts.push(attach::file_part(&file.id, Some(&file.media_type)));
+    }
+    Ok(parts)
+}
+
+impl ExecuteAnswer {
+    /// The answer to a step whose turn could not begin: the turn's, or a refusal.
+    pub fn to_failed_start(step: &ExecuteStep, fault: Fault) -> Result<Self, Fault> {
+        match is_of_turn(fault.kind) {
+            true => Ok(Self::failed(step, &fault)),
+            false => Err(fault),
+        }
+    }
+}
+
+/// Whether a fault is one of the turn itself: it was taken, and this is what came of it. Everything else is a refusal.
+fn is_of_turn(kind: FaultKind) -> bool {
+    match kind {
+        FaultKind::UpstreamBusy
+        | FaultKind::UpstreamQuota
+        | FaultKind::UpstreamCredential
+        | FaultKind::UpstreamRejected
+        | FaultKind::UpstreamUnknownModel
+        | FaultKind::ContextLength
+        | FaultKind::ContentPolicy
+        | FaultKind::UpstreamDown
+        | FaultKind::UpstreamBroken
+        | FaultKind::UpstreamTimeout
+        | FaultKind::ToolServer
+        | FaultKind::ToolFailed
+        | FaultKind::Deadline
+        | FaultKind::Cancelled => true,
+        FaultKind::Invalid
+        | FaultKind::Unauthenticated
+        | FaultKind::Forbidden
+        | FaultKind::NotFound
+        | FaultKind::MethodNotAllowed
+        | FaultKind::TooLarge
+        | FaultKind::UnsupportedMedia
+        | FaultKind::RequestTimeout
+        | FaultKind::Conflict
+        | FaultKind::Mismatch
+        | FaultKind::Overloaded
+        | FaultKind::OutOfMemory
+        | FaultKind::ShuttingDown
+        | FaultKind::StoreDown
+        | FaultKind::Internal => false,
+    }
+}

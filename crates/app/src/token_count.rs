@@ -1,0 +1,67 @@
+//! The tokens of a request, counted here and not by an upstream.
+
+use std::collections::HashMap;
+
+use amalgam_core::{Delivery, Fault, ModelRequest, Route, Scope, TenantState};
+use amalgam_protocol::ResponseParameters;
+
+use crate::{
+    app::App,
+    turns::{self, Context, bounds, rules},
+};
+
+/// The input tokens of a request as its upstream would be sent it.
+pub async fn input_tokens(app: &App, scope: &Scope, mut parameters: ResponseParameters) -> Result<u64, Fault> {
+    if parameters.model.as_deref().unwrap_or_default().is_empty() {
+        parameters.model = first_model(app, scope).await;
+    }
+    let request = parameters.view()?;
+    rules::refuse_state(&request, scope.state(), None)?;
+    if scope.state() == TenantState::Stateless {
+        rules::refuse_references(&parameters, &request)?;
+    }
+    bounds::check(&parameters, &request, &app.limits)?;
+    let model = request.model.as_deref().ok_or_else(|| rules::missing("model"))?;
+    if let Some(route) = app.catalog.resolve(scope, model).await? {
+        return count(app, scope, &parameters, &route).await;
+    }
+    let profile = turns::apply_profile(app, scope, &parameters).await?;
+    let (profiled, policy) = profile.ok_or_else(|| turns::no_such_model(model))?;
+    count(app, scope, &profiled, &policy.route).await
+}
+
+/// The tokens of a request as the first of its models would be sent it.
+async fn count(app: &App, scope: &Scope, parameters: &ResponseParameters, route: &Route) -> Result<u64, Fault> {
+    let request = parameters.view()?;
+    turns::check_files(app, scope, parameters, &request).await?;
+    let context = Context::gather(app, scope, scope.state(), parameters, &request, None).await?;
+    let own = context.own_input()?;
+    let said = context.input(request.input.as_ref())?;
+    let sent = request.input.as_ref();
+    let seal_context = scope.seal_context();
+    let (own, said) = (own.as_ref().or(sent), said.as_ref().or(sent));
+    let history = turns::open_history(app, &seal_context, parameters, &request, own, said)?;
+    // The content of files is counted too.
+    let expanded = app.engine.expand(scope, &history).await?;
+    let history = match &expanded {
+        Some(expanded) => expanded.history(&history)?,
+        None => history,
+    };
+    let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
+    let prepared = candidate.model.prepare(&ModelRequest {
+        model: &candidate.name,
+        settings: &request,
+        history: &history,
+        delivery: Delivery::Whole,
+        chain: Default::default(),
+        seal_context: &seal_context,
+        // An image counts the same whether or not its bytes are here.
+        images: &HashMap::new(),
+    })?;
+    Ok(app.engine.count(candidate, prepared).await?.total())
+}
+
+/// A count that names no model is made for the first that the caller may ask: all are counted alike.
+async fn first_model(app: &App, scope: &Scope) -> Option<String> {
+    app.catalog.list(scope).await.into_iter().next().map(|card| card.id)
+}

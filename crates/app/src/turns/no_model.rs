@@ -1,0 +1,44 @@
+//! The stand-in for a model in a turn that only prepares the next one: it finishes at once, without output.
+//!
+//! Such a turn takes the same path as all others, so that it is checked, stored and answered as they are.
+
+use std::sync::Arc;
+
+use amalgam_core::{
+    BoxFuture, CallMap, Candidate, Fault, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
+    Prepared, Route,
+};
+use amalgam_protocol::Usage;
+use bytes::Bytes;
+use futures_util::stream;
+
+/// In the place of the models of `route`.
+pub(super) fn candidates(route: &Route) -> Vec<Candidate> {
+    let named = route.candidates.first();
+    vec![Candidate {
+        upstream: named.map(|first| first.upstream.clone()).unwrap_or_default(),
+        model: Arc::new(NoModel),
+        name: named.map(|first| first.name.clone()).unwrap_or_default(),
+        context_window: None,
+    }]
+}
+
+struct NoModel;
+
+impl Model for NoModel {
+    /// Nothing is sent, so that nothing is lost and the body is empty.
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+        Ok(Prepared {
+            body: Bytes::new(),
+            losses: Vec::new(),
+            delivery: request.delivery,
+            calls: CallMap::default(),
+            note: Note::default(),
+        })
+    }
+
+    fn ask<'a>(&'a self, _: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+        let events = vec![ModelEvent::Usage(Usage::default()), ModelEvent::Finish(Finish::Stop)];
+        Box::pin(async move { Ok(Box::pin(stream::iter([Ok(events)])) as ModelStream) })
+    }
+}

@@ -1,0 +1,121 @@
+//! A profile of the tenant's assistant in the place of a model: its prompt, its tools and its limits apply.
+
+use std::sync::Arc;
+
+use amalgam_core::{AskedTool, Equipped, Fault, Scope, assistant::prompt::Prompt};
+use amalgam_protocol::{Json, Raw, ResponseParameters, Shape, Writer};
+
+use super::request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy};
+use crate::{
+    app::App,
+    assistant::{Agent, require_enabled},
+};
+
+/// The most pairs of metadata that a response has; those of the profile go before the rest.
+const PAIRS: usize = 16;
+
+/// The request with everything that the profile named as its model sets, and the policy of its turn; nothing where the tenant
+/// has no active profile of this name. What the caller sets goes before what the profile sets.
+pub(crate) async fn apply(
+    app: &App,
+    scope: &Scope,
+    sent: &ResponseParameters,
+) -> Result<Option<(ResponseParameters, TurnPolicy)>, Fault> {
+    let slug = sent.model.as_deref().unwrap_or_default();
+    let Some(profile) = app.store.profile(scope, slug).await?.filter(|profile| profile.active) else { return Ok(None) };
+    require_enabled(app, scope).await?;
+    let mut agent = Agent::with(app, scope, Some(profile)).await?;
+    let route = agent.route(app, scope).await?;
+    leave_out_unknown(app, scope, &mut agent).await?;
+    let prompt = agent.prompt(None);
+    let metadata = metadata(&agent, &prompt, sent.metadata.as_ref().map(Json::raw));
+    let policy = TurnPolicy {
+        route,
+        history: HistorySource::Parameters,
+        thread: None,
+        offered: OfferedTools::All,
+        own_tools: Vec::new(),
+        first_tool: agent.first_tool().filter(|_| sent.tool_choice.is_none()),
+        max_rounds: Some(agent.max_rounds()),
+        // The caller's own limit is one of the whole response; the profile's is one of each call.
+        limit_each_call: sent.max_output_tokens.is_none(),
+        // The profile's prompt is between it and the model.
+        shown: ShownParameters::Sent(Arc::new(ResponseParameters { metadata: Some(metadata), ..sent.clone() })),
+        keep_raw_answer: false,
+        always_stored: false,
+    };
+    let mut parameters = ResponseParameters {
+        model: Some(agent.resolved.model.value.clone()),
+        instructions: instructions(&prompt.text, sent.instructions.as_ref()),
+        tools: Some(Json::array(|writer| {
+            agent.write_tools(writer);
+            let own = sent.tools.iter().flat_map(|tools| tools.raw().elements());
+            own.for_each(|tool| writer.raw(tool));
+        })),
+        metadata: None,
+        ..sent.clone()
+    };
+    agent.apply_terms(&mut parameters);
+    Ok(Some((parameters, policy)))
+}
+
+/// A tool that neither the server nor a client can run is not offered. RNCC-30
+async fn leave_out_unknown(app: &App, scope: &Scope, agent: &mut Agent) -> Result<(), Fault> {
+    let Some(profile) = agent.profile.as_mut().filter(|profile| !profile.tools.is_empty()) else { return Ok(()) };
+    let requested = profile.tools.iter().cloned().map(AskedTool::Named).collect();
+    let equipped = app.toolbox.equip(scope, requested).await?;
+    let known = profile.tools.drain(..).zip(equipped).filter(|(_, equipped)| !matches!(equipped, Equipped::Unknown));
+    let known: Vec<String> = known.map(|(name, _)| name).collect();
+    profile.tools = known;
+    Ok(())
+}
+
+/// The profile's prompt, and then the caller's own instructions.
+fn instructions(prompt: &str, sent: Option<&Json>) -> Option<Json> {
+    let Some(sent) = sent else { return (!prompt.is_empty()).then(|| Json::string(prompt)) };
+    match sent.raw().shape() {
+        Shape::Array => Some(Json::array(|writer| {
+            if !prompt.is_empty() {
+                write_system(writer, |writer| writer.string(prompt));
+            }
+            sent.raw().elements().for_each(|item| writer.raw(item));
+        })),
+        // Two parts of one system message. C-02
+        _ => match sent.raw().as_str() {
+            Some(text) if !text.is_empty() => Some(Json::array(|writer| {
+                write_system(writer, |writer| {
+                    writer.array(|writer| {
+                        for text in [prompt, &text.decode()] {
+                            writer.object(|writer| {
+                                writer.key("type").string("input_text");
+                                writer.key("text").string(text);
+                            });
+                        }
+                    });
+                });
+            })),
+            _ => instructions(prompt, None),
+        },
+    }
+}
+
+fn write_system(writer: &mut Writer, content: impl FnOnce(&mut Writer)) {
+    writer.object(|writer| {
+        writer.key("type").string("message");
+        writer.key("role").string("system");
+        content(writer.key("content"));
+    });
+}
+
+/// What the caller has set, and what the profile says about itself.
+fn metadata(agent: &Agent, prompt: &Prompt, sent: Option<Raw<'_>>) -> Json {
+    let own = Json::object(|writer| agent.write_metadata(writer, prompt));
+    let taken: Vec<String> = own.raw().fields().map(|(key, _)| key.decode().into_owned()).collect();
+    Json::object(|writer| {
+        let sent = sent.map(Raw::fields).into_iter().flatten();
+        let sent = sent.filter(|(key, _)| !taken.iter().any(|taken| *taken == *key.decode()));
+        for (key, value) in sent.take(PAIRS - taken.len()).chain(own.raw().fields()) {
+            writer.key_text(&key.decode()).raw(value);
+        }
+    })
+}

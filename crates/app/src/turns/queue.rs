@@ -1,0 +1,196 @@
+//! Background turns: put into the queue, and run when a process has room for them.
+
+use std::sync::{Arc, Weak};
+
+use amalgam_core::{
+    BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, no_items,
+    store::{Answer, Begin, ChainPlace, EventChunk, QueuedTurn, StoredResponse, ToldStatus, TurnWrite, Written},
+};
+use amalgam_engine::{Identity, Runner, look};
+use amalgam_protocol::{Provenance, ResponseParameters, Settings, Status};
+use bytes::Bytes;
+use tracing::warn;
+
+use super::{
+    StartedTurn, begin,
+    request::{ShownParameters, TurnRequest},
+    tools,
+};
+use crate::app::App;
+
+/// Runs the turns that wait in the queue.
+#[derive(Clone)]
+pub struct QueueRunner(Weak<App>);
+
+impl QueueRunner {
+    /// A runner over the application.
+    pub fn new(app: &Arc<App>) -> Self {
+        Self(Arc::downgrade(app))
+    }
+}
+
+impl Runner for QueueRunner {
+    fn run(&self, turn: QueuedTurn) -> BoxFuture<'static, ()> {
+        let app = self.0.clone();
+        Box::pin(async move {
+            if let Some(app) = app.upgrade() {
+                run(&app, turn).await;
+            }
+        })
+    }
+}
+
+/// The request of a queued turn as it is stored: what the caller sent, sealed where it holds credentials. P12
+pub(super) fn stored_request(
+    app: &App,
+    scope: &Scope,
+    parameters: &ResponseParameters,
+    shown: Option<&ShownParameters>,
+    has_secrets: bool,
+) -> Bytes {
+    let sent = match shown {
+        // A profile is applied again when the turn runs.
+        Some(ShownParameters::Sent(sent)) => sent,
+        Some(ShownParameters::WithoutInstructions) | None => parameters,
+    };
+    // The process that runs it later does not know whether the caller had a key.
+    let approvals = sent.tools.as_ref().filter(|_| !scope.has_credential()).and_then(tools::with_operator_approvals);
+    let body = match approvals {
+        Some(tools) => ResponseParameters { tools: Some(tools), ..sent.clone() }.to_json(),
+        None => sent.to_json(),
+    };
+    match has_secrets {
+        true => app.seal.seal(&scope.seal_context(), body.bytes()).into(),
+        false => body.bytes().clone(),
+    }
+}
+
+/// The parameters of a turn that has waited.
+fn queued_parameters(app: &App, scope: &Scope, request: Bytes) -> Result<ResponseParameters, Fault> {
+    let body = match std::str::from_utf8(&request) {
+        Ok(text) if app.seal.is_sealed(text) => match app.seal.open(&scope.seal_context(), text) {
+            Some(body) => Bytes::from(body),
+            None => return Err(Fault::internal("the request of a queued turn cannot be opened")),
+        },
+        _ => request,
+    };
+    Ok(ResponseParameters::parse(&body, app.limits.json_depth)?)
+}
+
+/// Puts a turn in the queue; from here on it runs whether or not its caller stays. Nothing when what it continues is gone.
+pub(super) async fn enqueue(
+    app: &App,
+    scope: &Scope,
+    turn: &TurnRequest<'_>,
+    begin: Begin,
+    settings: Settings,
+) -> Result<Option<StartedTurn>, Fault> {
+    let _place = app.engine.queue_place(scope, app.limits.queue).await?;
+    let Identity { response_id, created_at_ms } = turn.identity.clone();
+    let delivery = if begin.streamed { Delivery::Stream } else { Delivery::Whole };
+    let mut emitter = Emitter::new(Start {
+        response_id: response_id.clone(),
+        created_at: created_at_ms / 1000,
+        settings,
+        delivery,
+        ids: Ids::Unguessable,
+        call_ids: false,
+    });
+    emitter.wait();
+    let events = begin.streamed.then(|| EventChunk {
+        first: 0,
+        last: emitter.sequence() - 1,
+        frames: emitter.take_frames().into(),
+    });
+    let response = StoredResponse {
+        id: response_id.clone(),
+        status: ToldStatus {
+            status: Status::Queued,
+            completed_at_ms: None,
+            error: None,
+            incomplete_reason: None,
+            usage: None,
+            provenance: Provenance::default(),
+        },
+        created_at_ms,
+        settings: begin.settings.clone(),
+        input: begin.input.clone(),
+        output: no_items(),
+        background: true,
+        streamed: begin.streamed,
+        conversation: begin.conversation.clone(),
+        place: begin.parent.clone().unwrap_or(ChainPlace { chain: response_id.clone(), position: 0 }),
+    };
+    let write = TurnWrite {
+        response_id,
+        process: app.engine.process(),
+        begin: Some(Box::new(begin)),
+        started: false,
+        events,
+        end: None,
+        transcripts: Vec::new(),
+        raw_answer: None,
+        tools: Vec::new(),
+        approvals: Vec::new(),
+        session: None,
+        // The work is in the queue: a retry under the same key gets the same response.
+        answer: turn.idempotency.clone().map(|keyed| (keyed, Some(Answer::Stored))),
+    };
+    Ok(match app.store.write(scope, write.into()).await? {
+        Written::Kept => Some(StartedTurn::Queued { response: Box::new(response), delivery }),
+        Written::Lost => None,
+    })
+}
+
+async fn run(app: &App, queued: QueuedTurn) {
+    let QueuedTurn { scope, response_id, created_at_ms, request, streamed } = queued;
+    let sent = match events_sent(app, &scope, &response_id, streamed).await {
+        Ok(sent) => sent,
+        Err(fault) => {
+            warn!(
+                response.id = response_id,
+                detail = fault.detail,
+                "a background turn could not be looked up: {fault}"
+            );
+            return app.engine.hand_over(&response_id).await;
+        }
+    };
+    let identity = Identity { response_id: response_id.clone(), created_at_ms };
+    let started = match queued_parameters(app, &scope, request) {
+        Ok(parameters) => {
+            let turn = TurnRequest { resumes_after: Some(sent), ..TurnRequest::new(identity, parameters) };
+            begin(app, &scope, turn).await
+        }
+        Err(fault) => Err(fault),
+    };
+    match started {
+        Ok(StartedTurn::Running(running)) => app.engine.run_in_background(running.run).await,
+        Ok(StartedTurn::Queued { .. }) => {
+            warn!(response.id = response_id, "a turn that waited was put back into the queue");
+        }
+        // It has not begun, and can wait for a process that has room, and a store.
+        Err(fault)
+            if matches!(
+                fault.kind,
+                FaultKind::Overloaded | FaultKind::OutOfMemory | FaultKind::ShuttingDown | FaultKind::StoreDown
+            ) =>
+        {
+            app.engine.hand_over(&response_id).await;
+        }
+        Err(fault) => {
+            // Where the model refused, the turn's end is written already, and this changes nothing.
+            if let Err(error) = app.engine.give_up(&scope, &response_id, fault.response_error()).await {
+                warn!(response.id = response_id, "a background turn could not be ended: {error}");
+            }
+        }
+    }
+}
+
+/// How many events of a turn were sent so far: by the process that took it in, and by one that began with it and stopped.
+async fn events_sent(app: &App, scope: &Scope, response_id: &str, streamed: bool) -> Result<u64, Fault> {
+    if !streamed {
+        return Ok(0);
+    }
+    let tail = look(&*app.store, scope, response_id, Some(i64::MAX.unsigned_abs())).await?;
+    Ok(tail.and_then(|tail| tail.last).map_or(0, |last| last + 1))
+}

@@ -1,0 +1,174 @@
+//! The reply to a turn: the whole response, or its frames as they come. A wire renders it.
+
+use std::{pin::Pin, sync::Arc};
+
+use amalgam_core::{
+    BoxFuture, Delivery, Fault, Loss, Scope,
+    store::{EventTail, StoredResponse},
+};
+use amalgam_engine::{Announced, Announcement, Opening, Run, look};
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::time::Instant;
+
+use super::{HeadDue, RunningTurn, StartedTurn, TurnRequest, begin, context::no_such_response, head_or_start};
+use crate::app::App;
+
+/// Frames of a response as they come.
+pub type FrameStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+/// The reply to a turn.
+pub struct TurnReply {
+    /// What is known of the turn when the reply begins.
+    pub head: ReplyHead,
+    /// The response.
+    pub body: ReplyBody,
+    /// Whether it answers a request that was sent before.
+    pub replayed: bool,
+}
+
+/// The response in a reply.
+pub enum ReplyBody {
+    /// The response object.
+    Object(Bytes),
+    /// Its frames as they come.
+    Frames(FrameStream),
+    /// A reply that was stored with its idempotency key.
+    Stored {
+        /// The status code.
+        status: u16,
+        /// The content type.
+        content_type: String,
+        /// The body.
+        body: Bytes,
+    },
+}
+
+/// What is known of a turn when its reply begins.
+#[derive(Debug, Clone, Default)]
+pub struct ReplyHead {
+    /// The id of the response.
+    pub response_id: String,
+    /// `upstream/model` of the model that answers, once one has accepted.
+    pub model: Option<String>,
+    /// What was lost so far.
+    pub losses: Vec<Loss>,
+}
+
+impl ReplyHead {
+    /// Everything that is known of a turn that runs.
+    pub fn of(run: &Run) -> Self {
+        Self {
+            response_id: run.response_id().to_owned(),
+            model: run.answered_by().map(ToOwned::to_owned),
+            losses: run.losses().to_vec(),
+        }
+    }
+
+    /// Only the id of the response is known.
+    pub fn named(response_id: &str) -> Self {
+        Self { response_id: response_id.to_owned(), ..Self::default() }
+    }
+}
+
+impl TurnReply {
+    pub(crate) fn new(head: ReplyHead, body: ReplyBody) -> Self {
+        Self { head, body, replayed: false }
+    }
+
+    pub(crate) fn object(head: ReplyHead, object: Vec<u8>) -> Self {
+        Self::new(head, ReplyBody::Object(object.into()))
+    }
+
+    pub(crate) fn frames(head: ReplyHead, frames: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::new(head, ReplyBody::Frames(Box::pin(frames)))
+    }
+
+    /// The stream of a response that runs, or ran, elsewhere: from its beginning.
+    pub(crate) async fn followed(app: &App, scope: &Scope, id: &str) -> Result<Self, Fault> {
+        let tail = look(&*app.store, scope, id, None).await?.ok_or_else(|| no_such_response(id))?;
+        Ok(Self::frames(ReplyHead::named(id), follow(app, scope, tail, None)))
+    }
+
+    /// A stored response in the form that its caller asked for.
+    pub(crate) async fn of_stored(app: &App, scope: &Scope, response: &StoredResponse) -> Result<Self, Fault> {
+        match response.streamed {
+            true => Self::followed(app, scope, &response.id).await,
+            false => Ok(Self::object(ReplyHead::named(&response.id), response.object())),
+        }
+    }
+}
+
+/// The frames of a response after a sequence number: what is stored, and then what comes.
+pub fn follow(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> FrameStream {
+    Box::pin(app.engine.follow(scope.clone(), tail, after))
+}
+
+/// A turn that is being begun.
+pub(crate) type Starting = BoxFuture<'static, Result<StartedTurn, Fault>>;
+
+/// Begins a turn and replies to its caller. A caller that leaves ends a turn that runs in the foreground.
+pub async fn respond(app: &Arc<App>, scope: &Scope, mut turn: TurnRequest<'static>) -> Result<TurnReply, Fault> {
+    let received = Instant::now();
+    let (announcement, announced) = Announcement::new(turn.strict);
+    turn.announcement = Some(announcement);
+    let (working, caller) = (Arc::clone(app), scope.clone());
+    // On the heap: a stream whose model is silent takes it along.
+    let mut starting: Starting = Box::pin(async move { begin(&working, &caller, turn).await });
+    match head_or_start(&app.engine, received, announced, &mut starting).await {
+        HeadDue::Started(started) => {
+            drop(starting);
+            reply(app, scope, started?).await
+        }
+        HeadDue::Due(announced) => {
+            let head = ReplyHead::named(&announced.identity.response_id);
+            Ok(TurnReply::frames(head, opening(app, announced, starting)))
+        }
+    }
+}
+
+/// Replies to the caller that began a turn.
+pub(crate) async fn reply(app: &App, scope: &Scope, started: StartedTurn) -> Result<TurnReply, Fault> {
+    match started {
+        StartedTurn::Running(RunningTurn { run, delivery, .. }) => {
+            let head = ReplyHead::of(&run);
+            Ok(match delivery {
+                Delivery::Whole => TurnReply::object(head, run.finish().await?),
+                Delivery::Stream => TurnReply::frames(head, run.into_frames()),
+            })
+        }
+        StartedTurn::Queued { response, delivery: Delivery::Whole } => {
+            Ok(TurnReply::object(ReplyHead::named(&response.id), response.object()))
+        }
+        StartedTurn::Queued { response, delivery: Delivery::Stream } => {
+            TurnReply::followed(app, scope, &response.id).await
+        }
+    }
+}
+
+/// Replies with a turn that goes on when its caller leaves.
+pub(crate) async fn reply_detached(app: &App, scope: &Scope, running: RunningTurn) -> Result<TurnReply, Fault> {
+    let RunningTurn { run, delivery, .. } = running;
+    let head = ReplyHead::of(&run);
+    let answered = app.engine.detach(run);
+    match delivery {
+        Delivery::Whole => {
+            let answer = answered.await.map_err(|_| Fault::internal("a detached turn ended without an answer"))?;
+            Ok(TurnReply::object(head, answer?))
+        }
+        Delivery::Stream => {
+            let followed = TurnReply::followed(app, scope, &head.response_id).await?;
+            Ok(TurnReply { head, ..followed })
+        }
+    }
+}
+
+/// The frames of a turn whose head is due before any model has accepted.
+pub(crate) fn opening(
+    app: &App,
+    announced: Announced,
+    starting: Starting,
+) -> Opening<BoxFuture<'static, Result<Box<Run>, Fault>>> {
+    let starting = async move { Ok(starting.await?.running()?.run) };
+    Opening::new(&app.engine, announced, Box::pin(starting))
+}

@@ -1,0 +1,86 @@
+//! Faults as HTTP errors in OpenAI's shape, and what the errors of all wires share.
+
+use std::time::Duration;
+
+use amalgam_core::{Fault, FaultKind, StoreError};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use tracing::{error, warn};
+
+/// What a caller is told to wait where the upstream has not said.
+const UNTOLD_WAIT: Duration = Duration::from_secs(2);
+
+/// A fault on its way out.
+#[derive(Debug)]
+pub(crate) struct WireError(pub(crate) Fault);
+
+impl From<Fault> for WireError {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+impl From<StoreError> for WireError {
+    fn from(error: StoreError) -> Self {
+        Self(error.into())
+    }
+}
+
+/// The status that a fault is told with; what somebody should look at goes to the log.
+pub(crate) fn status(fault: &Fault) -> u16 {
+    let status = fault.kind.status();
+    // An upstream that says when to come back is unavailable rather than broken.
+    let status = match (fault.kind, fault.retry_after) {
+        (FaultKind::UpstreamDown, Some(_)) => 503,
+        _ => status,
+    };
+    match status {
+        500 => error!(detail = fault.detail, "request failed: {fault}"),
+        501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
+        _ => {}
+    }
+    status
+}
+
+/// Seconds after which the caller may try again, where there is something to say about it.
+pub(crate) fn retry_after(fault: &Fault) -> Option<u64> {
+    let wait = match (fault.kind, fault.retry_after) {
+        // An upstream that refuses without saying for how long: by then it was asked more than once.
+        (FaultKind::UpstreamBusy, None) => Some(UNTOLD_WAIT),
+        (_, wait) => wait,
+    };
+    wait.map(|wait| wait.as_secs_f64().ceil() as u64)
+}
+
+/// Whether the body was not read to its end, so that the connection cannot be used again.
+pub(crate) fn closes(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::RequestTimeout | FaultKind::TooLarge | FaultKind::UnsupportedMedia)
+}
+
+impl IntoResponse for WireError {
+    fn into_response(self) -> Response {
+        let Self(fault) = self;
+        refused(status(&fault), fault.error_object().envelope(), retry_after(&fault), closes(fault.kind))
+    }
+}
+
+/// A refusal with everything that its headers have to say, whatever the shape of its body.
+pub(crate) fn refused(status: u16, body: impl Into<Body>, retry_after: Option<u64>, closes: bool) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if closes {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if status == 401 {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

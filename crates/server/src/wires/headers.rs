@@ -1,0 +1,25 @@
+//! Request headers that several wires read.
+
+use amalgam_core::Fault;
+use http::{HeaderMap, HeaderName};
+
+const STRICT: HeaderName = HeaderName::from_static("amalgam-strict");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The longest idempotency key.
+const LONGEST_KEY: usize = 255;
+
+/// Whether a loss of the translation is an error.
+pub(super) fn is_strict(headers: &HeaderMap) -> bool {
+    headers.get(STRICT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"))
+}
+
+/// The caller's idempotency key, if it sent one.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match value.to_str() {
+        Ok(key) if (1..=LONGEST_KEY).contains(&key.len()) => Ok(Some(key)),
+        _ => Err(Fault::invalid("Idempotency-Key", format!("Must be 1 to {LONGEST_KEY} visible ASCII characters."))
+            .code("invalid_idempotency_key")),
+    }
+}
