@@ -46,6 +46,8 @@ pub struct Emitter {
     answer_calls: HashSet<String>,
     /// Whether a call of that answer has an id that the model does not know.
     reassigned: bool,
+    /// The number of the model's answer that comes in.
+    round: u64,
     sequence: u64,
     frames: Writer,
     output: Vec<Json>,
@@ -118,6 +120,7 @@ impl Emitter {
             used_calls: HashSet::new(),
             answer_calls: HashSet::new(),
             reassigned: false,
+            round: 0,
             sequence: 0,
             frames: Writer::default(),
             output: Vec::new(),
@@ -262,6 +265,7 @@ impl Emitter {
         self.usage = None;
         self.answer_calls.clear();
         self.reassigned = false;
+        self.round += 1;
     }
 
     /// The items that are complete, as they are shown.

@@ -8,11 +8,11 @@ use std::{
 
 use amalgam_core::{
     CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, SystemPrompt,
-    UpstreamMemory, compaction, file_search::FILE_SEARCH_RESULTS, joined, normalise, read_items, store::Approval,
-    turn::Caps,
+    UpstreamMemory, compaction, file_search::FILE_SEARCH_RESULTS, joined, normalise_rounds, read_items,
+    store::Approval, turn::Caps,
 };
 use amalgam_protocol::{
-    AllowedTools, Content, CreateResponse, Ends, HostedTool, Input, Json, Raw, Role, Tool, ToolChoice, ToolKind, Writer,
+    AllowedTools, Content, CreateResponse, Ends, HostedTool, Json, Raw, Role, Tool, ToolChoice, ToolKind, Writer,
 };
 use bytes::Bytes;
 
@@ -213,15 +213,14 @@ impl Plan {
         instructions: Raw<'a>,
     ) -> Result<History<'a>, Fault> {
         let said = joined(&self.before, self.own.as_ref(), request.input.as_ref())?;
-        let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
+        let rounds = rounds.iter().map(|round| read_items(round.iter().map(Json::raw)));
+        let rounds = rounds.collect::<Result<Vec<_>, _>>()?;
+        let input = said.as_ref().or(request.input.as_ref());
+        let mut history = normalise_rounds(request.instructions.as_ref(), input, &rounds);
         compaction::open_all(&mut history, &*self.seal, &self.seal_context)
             .map_err(|_| Fault::internal("a summary that was open is closed"))?;
         if let Some(prompt) = &self.prompt {
             prompt.apply(&mut history);
-        }
-        for round in rounds {
-            let input = Input::Items(read_items(round.iter().map(Json::raw))?);
-            history.entries.append(&mut normalise(None, Some(&input)).entries);
         }
         history.entries.extend(instructions.elements().filter_map(Raw::as_str).map(|text| Entry::Message {
             role: Role::Developer,
