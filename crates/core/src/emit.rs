@@ -169,7 +169,13 @@ impl Emitter {
 
     /// Says who answers, for every object that is written from now on.
     pub fn answered_by(&mut self, provenance: Provenance) {
-        self.provenance = provenance;
+        let provider_id = provenance.provider_id.or_else(|| self.provenance.provider_id.take());
+        self.provenance = Provenance { provider_id, ..provenance };
+    }
+
+    /// The model's server has said what it calls its answer.
+    pub fn answered_as(&mut self, provider_id: Option<&str>) {
+        self.provenance.provider_id = provider_id.map(ToOwned::to_owned);
     }
 
     /// Who answers, as far as that is known.

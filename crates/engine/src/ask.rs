@@ -203,7 +203,8 @@ impl Accepted {
 
 /// Who answers, as the response object tells it.
 pub(crate) fn provenance(upstream: &str, model: &str, losses: &[Loss]) -> Provenance {
-    Provenance { model: Some(format!("{upstream}/{model}")), losses: losses.iter().map(ToString::to_string).collect() }
+    let losses = losses.iter().map(ToString::to_string).collect();
+    Provenance { model: Some(format!("{upstream}/{model}")), losses, provider_id: None }
 }
 
 /// Reads an answer up to the model's first word. What fails until then can be asked of another upstream, since the caller

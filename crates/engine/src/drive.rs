@@ -172,6 +172,7 @@ impl Run {
         if let Some(model) = model.filter(|model| !model.is_empty()) {
             self.calling.named(model);
         }
+        self.emitter.answered_as(id);
         if let Some(remembering) = &mut self.remembering {
             remembering.id = id.map(ToOwned::to_owned);
         }

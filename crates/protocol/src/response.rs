@@ -258,30 +258,40 @@ pub struct Provenance {
     pub model: Option<String>,
     /// What was not carried over, one text per loss: `field: reason`.
     pub losses: Vec<String>,
+    /// The id that the model's server gave its last answer. Stored, so that the response is found by it; not shown.
+    pub provider_id: Option<String>,
 }
 
 impl Provenance {
-    /// Writes the object.
+    /// Writes the object as it is shown.
     pub fn write(&self, writer: &mut Writer) {
-        writer.object(|writer| {
-            write_optional(writer.key("model"), self.model.as_deref());
-            writer.key("losses").array(|writer| self.losses.iter().for_each(|loss| writer.string(loss)));
-        });
+        writer.object(|writer| self.write_shown(writer));
     }
 
-    /// Reads what [`Provenance::write`] wrote.
+    fn write_shown(&self, writer: &mut Writer) {
+        write_optional(writer.key("model"), self.model.as_deref());
+        writer.key("losses").array(|writer| self.losses.iter().for_each(|loss| writer.string(loss)));
+    }
+
+    /// Reads what [`Provenance::to_json`] wrote.
     pub fn read(raw: Raw<'_>) -> Self {
         let losses = raw.get("losses").into_iter().flat_map(Raw::elements).filter_map(Raw::as_str);
         Self {
             model: raw.get_str("model").map(Cow::into_owned),
             losses: losses.map(|loss| loss.decode().into_owned()).collect(),
+            provider_id: raw.get_str("provider_id").map(Cow::into_owned),
         }
     }
 
     /// The object as JSON text, to be stored.
     pub fn to_json(&self) -> Json {
-        let mut writer = Writer::with_capacity(64);
-        self.write(&mut writer);
+        let mut writer = Writer::with_capacity(128);
+        writer.object(|writer| {
+            self.write_shown(writer);
+            if let Some(provider_id) = &self.provider_id {
+                writer.key("provider_id").string(provider_id);
+            }
+        });
         Json::from_writer(writer)
     }
 }

@@ -197,8 +197,11 @@ mod tests {
             param: None,
             code: Some("upstream".into()),
         };
-        let provenance =
-            Provenance { model: Some("up/模型".into()), losses: vec!["tools[0]: \"x\" is unknown".into()] };
+        let provenance = Provenance {
+            model: Some("up/模型".into()),
+            losses: vec!["tools[0]: \"x\" is unknown".into()],
+            provider_id: Some("chatcmpl-\"1\"".into()),
+        };
         assert_eq!(
             told(
                 Status::Failed,

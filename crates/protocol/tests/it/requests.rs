@@ -147,7 +147,11 @@ fn a_response_object_has_all_its_keys_and_repeats_the_request() {
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}, "metadata": {"a": "b"}, "temperature": 0.5});
     read(&body, |request| {
         let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
-        let provenance = Provenance { model: Some("up/m".into()), losses: vec!["top_k: unknown".into()] };
+        let provenance = Provenance {
+            model: Some("up/m".into()),
+            losses: vec!["top_k: unknown".into()],
+            provider_id: Some("up_1".into()),
+        };
         let snapshot = Snapshot {
             id: "resp_1",
             created_at: 1,

@@ -3,7 +3,7 @@
 use amalgam_testkit::{Reply, Setup};
 use serde_json::{Value, json};
 
-use super::desk::{Desk, execute_with, open, standing, taken, turn};
+use super::desk::{Desk, KEY, OTHER, execute_with, open, standing, taken, turn};
 use crate::support::{Said, Script, WIRES, Wire, stores};
 
 /// An answer as a server of this wire might write it: odd spaces, and unknown fields.
@@ -51,6 +51,26 @@ async fn the_raw_response_is_what_the_models_server_sent_and_names_its_model() {
                 assert_eq!(taken(&ana, &body).await, envelope, "{wire:?}");
                 assert_eq!(standing(&ana, &id, "t1").await["Result"], envelope, "{wire:?}");
             }
+        }
+    }
+}
+
+// right C9
+#[tokio::test]
+async fn a_turn_is_found_by_the_id_of_the_models_server() {
+    let ids = [(Wire::Responses, "resp_up"), (Wire::Chat, "chatcmpl-1"), (Wire::Anthropic, "msg_1")];
+    for store in stores() {
+        let desk = Desk::on(&store).await;
+        let ana = desk.user("ana");
+        for (wire, provider_id) in ids {
+            let id = open(&ana, wire).await;
+            desk.replies(wire, Reply::bytes("application/json", odd(wire)));
+            let envelope = taken(&ana, &turn(&id, "t1", "Hello")).await;
+            let path = format!("/admin/turns/{provider_id}");
+            let found = desk.admin(KEY).get(&path).await;
+            assert_eq!(found.status, 200, "{} {wire:?}: {}", store.name, found.text());
+            assert_eq!(found.json()["id"], envelope["ResponseContinuationId"], "{} {wire:?}", store.name);
+            assert_eq!(desk.admin(OTHER).get(&path).await.status, 404, "{} {wire:?}", store.name);
         }
     }
 }
