@@ -1,8 +1,8 @@
 //! Requests as seeds and real clients write them, and errors that name the path.
 
 use amalgam_protocol::{
-    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, Settings, Snapshot, Status, TextFormat,
-    ToolChoice, Usage, Writer,
+    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, ReportedUsage, Settings, Snapshot, Status,
+    TextFormat, ToolChoice, Usage, Writer,
 };
 use serde_json::{Value, json};
 
@@ -139,6 +139,22 @@ fn formats_are_read_in_either_nesting() {
             assert_eq!((&*schema.name, schema.strict, schema.schema.text()), ("n", Some(true), r#"{"type":"object"}"#));
         });
     }
+}
+
+// right C3
+#[test]
+fn a_sum_of_usage_tells_what_was_reported_of_it() {
+    let call = |tokens, estimated| Usage { input_tokens: tokens, output_tokens: 1, estimated, ..Usage::default() };
+    let sum = |calls: &[Usage]| calls.iter().copied().reduce(Usage::plus).unwrap();
+    assert_eq!(sum(&[call(1, false), call(2, false)]).reported, None);
+    assert_eq!(sum(&[call(1, true), call(2, true)]).reported, None);
+    let mixed = sum(&[call(1, true), call(2, false), call(4, true), call(8, false)]);
+    assert_eq!((mixed.input_tokens, mixed.output_tokens, mixed.estimated), (15, 4, true));
+    assert_eq!(mixed.reported, Some(ReportedUsage { input_tokens: 10, output_tokens: 2, total_tokens: 12 }));
+    let mut writer = Writer::default();
+    mixed.write(&mut writer);
+    let read = Usage::read_stored(Raw::parse(writer.bytes()).unwrap());
+    assert_eq!(read, Usage { total_tokens: Some(19), ..mixed });
 }
 
 #[test]

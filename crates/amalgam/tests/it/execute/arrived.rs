@@ -237,6 +237,55 @@ async fn usage_is_zero_where_the_upstream_reports_none_unless_estimates_are_want
     }
 }
 
+// right C3
+#[tokio::test]
+async fn usage_is_the_sum_of_the_calls_that_are_reported_and_the_others_are_estimated_where_that_is_wanted() {
+    let silent = |output: Value| {
+        Reply::json(json!({"id": "r", "object": "response", "model": "m", "status": "completed", "output": [output]}))
+    };
+    let call = json!({"type": "function_call", "id": "f", "call_id": "call_1", "name": "clock", "arguments": "{}"});
+    let message = json!({"type": "message", "id": "m", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "Noon.", "annotations": []}]});
+    let wire = Wire::Responses;
+    // What the scripted model reports of each call.
+    let reported = json!({"PromptTokens": 11, "CompletionTokens": 7, "TotalTokens": 18});
+    for store in stores() {
+        for (setting, estimated) in [("", false), ("[execute]\nestimate_usage = true\n", true)] {
+            let desk = Desk::with(&store, Setup::new().extra(setting)).await;
+            let ana = desk.user("ana");
+            for last_reports in [true, false] {
+                let id = open(&ana, wire).await;
+                match last_reports {
+                    true => {
+                        desk.replies(wire, silent(call.clone()));
+                        desk.says(wire, [Script::text(&["Noon."])]);
+                    }
+                    false => {
+                        desk.says(wire, [Script::new([Said::call("call_1", "clock", &["{}"])])]);
+                        desk.replies(wire, silent(message.clone()));
+                    }
+                }
+                let body = turn(&id, "t1", "What time is it?");
+                let envelope = taken(&ana, &body).await;
+                assert_eq!(envelope["Text"], "Noon.", "{envelope}");
+                let warned = envelope["Warnings"].to_string().contains("estimated in part");
+                assert_eq!(warned, estimated, "{} {envelope}", store.name);
+                match estimated {
+                    false => assert_eq!(envelope["Usage"], reported, "{} {envelope}", store.name),
+                    true => {
+                        let tokens = |name: &str| envelope["Usage"][name].as_u64().unwrap_or_default();
+                        assert!(tokens("PromptTokens") > 11, "{} {envelope}", store.name);
+                        assert!(tokens("CompletionTokens") > 7, "{} {envelope}", store.name);
+                        let sum = tokens("PromptTokens") + tokens("CompletionTokens");
+                        assert_eq!(tokens("TotalTokens"), sum, "{} {envelope}", store.name);
+                    }
+                }
+                assert_eq!(taken(&ana, &body).await, envelope, "{}: told again", store.name);
+            }
+        }
+    }
+}
+
 // right C4
 #[tokio::test]
 async fn an_output_that_is_one_object_and_a_reason_to_stop_are_read_as_they_came() {

@@ -3,7 +3,7 @@
 use amalgam_core::store::{
     Base, Begin, Cancelled, Ending, Retention, StoredResponse, ToldStatus, Transcript, TurnWrite, Within, Written,
 };
-use amalgam_protocol::{ErrorObject, Json, Provenance, Status, Usage};
+use amalgam_protocol::{ErrorObject, Json, Provenance, ReportedUsage, Status, Usage};
 use bytes::Bytes;
 
 use crate::given::*;
@@ -29,6 +29,7 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
                 reasoning_tokens: 5,
                 total_tokens: Some(17),
                 estimated: true,
+                reported: Some(ReportedUsage { input_tokens: 7, output_tokens: 2, total_tokens: 9 }),
             }),
             provenance: Provenance {
                 model: Some("up/\"m\"".into()),
