@@ -31,7 +31,7 @@ pub mod turn;
 mod units;
 
 pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
-pub use emit::{Emitter, ShownCall, ShownEnd, Start};
+pub use emit::{Emitter, PartialAnswer, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{

@@ -146,6 +146,7 @@ impl Run {
                     self.count_call()?;
                 }
                 ModelEvent::Loss(loss) => return self.lose(loss.clone()),
+                ModelEvent::Usage(_) => (self.spoken, self.asked) = (true, None),
                 _ => self.spoken = true,
             }
             self.allowed.check(&event)?;
