@@ -8,6 +8,7 @@ mod calls;
 mod citing;
 mod hosted;
 mod items;
+mod partial;
 mod passing;
 mod said;
 
@@ -30,6 +31,7 @@ use crate::{
 use citing::Citing;
 pub use hosted::{ShownCall, ShownEnd};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
+pub use partial::PartialAnswer;
 use passing::Late;
 
 /// Turns what a model says into the events and the object of one response.
@@ -46,6 +48,9 @@ pub struct Emitter {
     answer_calls: HashSet<String>,
     /// Whether a call of that answer has an id that the model does not know.
     reassigned: bool,
+    /// The number of the model's answer that comes in, and where in the output its items begin.
+    round: u64,
+    round_from: usize,
     sequence: u64,
     frames: Writer,
     output: Vec<Json>,
@@ -118,6 +123,8 @@ impl Emitter {
             used_calls: HashSet::new(),
             answer_calls: HashSet::new(),
             reassigned: false,
+            round: 0,
+            round_from: 0,
             sequence: 0,
             frames: Writer::default(),
             output: Vec::new(),
@@ -166,7 +173,13 @@ impl Emitter {
 
     /// Says who answers, for every object that is written from now on.
     pub fn answered_by(&mut self, provenance: Provenance) {
-        self.provenance = provenance;
+        let provider_id = provenance.provider_id.or_else(|| self.provenance.provider_id.take());
+        self.provenance = Provenance { provider_id, ..provenance };
+    }
+
+    /// The model's server has said what it calls its answer.
+    pub fn answered_as(&mut self, provider_id: Option<&str>) {
+        self.provenance.provider_id = provider_id.map(ToOwned::to_owned);
     }
 
     /// Who answers, as far as that is known.
@@ -249,6 +262,11 @@ impl Emitter {
         }
     }
 
+    /// The model's call that runs was counted here: its upstream did not come to say what it cost.
+    pub fn counted(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+    }
+
     /// What the model's call that runs has cost.
     pub fn usage_of_call(&self) -> Option<Usage> {
         self.usage
@@ -262,6 +280,8 @@ impl Emitter {
         self.usage = None;
         self.answer_calls.clear();
         self.reassigned = false;
+        self.round += 1;
+        self.round_from = self.output.len();
     }
 
     /// The items that are complete, as they are shown.

@@ -49,6 +49,33 @@ fn stream(events: &[ModelEvent]) -> (Vec<Value>, Value) {
     (sse::json_events(&bytes), response)
 }
 
+// right A4
+#[test]
+fn what_was_said_of_an_answer_that_is_not_complete_can_be_counted() {
+    let mut emitter = emitter(Delivery::Stream);
+    emitter.begin();
+    let said = |events: Vec<ModelEvent>, emitter: &mut Emitter| {
+        events.into_iter().for_each(|event| emitter.on(event).unwrap());
+        let PartialAnswer { words, reasoning } = emitter.partial_answer();
+        (words, reasoning)
+    };
+    let expected = |words: &str, reasoning: &str| (words.to_owned(), reasoning.to_owned());
+    assert_eq!(emitter.partial_answer(), PartialAnswer::default());
+    let thought = ModelEvent::ReasoningSummary(Literal::from_text("Hm \"so\""));
+    assert_eq!(said(vec![thought], &mut emitter), expected("", "Hm \"so\""));
+    assert_eq!(said(vec![text("One\n"), text("two")], &mut emitter), expected("One\ntwo", "Hm \"so\""));
+    let calls = vec![
+        start(1, CallKind::Function, "look"),
+        delta(1, "{\"a\":"),
+        start(2, CallKind::Function, "find"),
+        delta(2, "{}"),
+    ];
+    assert_eq!(said(calls, &mut emitter), expected("One\ntwolook{\"a\":find{}", "Hm \"so\""));
+    emitter.end_round();
+    assert_eq!(emitter.partial_answer(), PartialAnswer::default(), "the next answer has not begun");
+    assert_eq!(said(vec![text("Three")], &mut emitter), expected("Three", ""));
+}
+
 fn whole(events: &[ModelEvent]) -> Value {
     let mut emitter = emitter(Delivery::Whole);
     emitter.begin();

@@ -9,15 +9,17 @@ use std::borrow::Cow;
 use amalgam_protocol::{Json, Raw, Shape, Writer};
 use sha2::{Digest as _, Sha256};
 
-use crate::{hex::hex, store::FoundChunk};
+use crate::{
+    hex::hex,
+    private_fields::{self, ModelCall},
+    store::FoundChunk,
+};
 
 /// The function's name, and the type of the tool.
 pub const FILE_SEARCH: &str = "file_search";
 /// What a caller includes to see the results.
 pub const FILE_SEARCH_RESULTS: &str = "file_search_call.results";
 
-/// Where an item keeps what the model was told, if that is not what its caller sees. It never leaves the server.
-const KEPT: &str = "kept_output";
 /// The attribute that tells where a document was brought in from.
 const SOURCE: &str = "source";
 /// What markers begin with.
@@ -166,16 +168,29 @@ pub(crate) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The item as its caller sees it, and as it is kept where that is something else.
-    pub(crate) fn items(&self) -> (Json, Option<Json>) {
-        let list = self.output.filter(|output| output.shape() == Shape::Array);
-        let shown = list.filter(|_| self.results);
-        let hidden = self.output.filter(|_| shown.is_none());
-        (self.item(shown, None), hidden.map(|output| self.item(shown, Some(output))))
+    /// The item as its caller sees it.
+    pub(crate) fn shown(&self) -> Json {
+        self.item(self.shown_results(), |_| {})
     }
 
-    fn item(&self, results: Option<Raw<'_>>, kept: Option<Raw<'_>>) -> Json {
-        let mut writer = Writer::with_capacity(results.or(kept).map_or(0, |raw| raw.text().len()) + 256);
+    /// The item as it is kept: with what the model was told, and how the model knows the call.
+    pub(crate) fn kept(&self, call: ModelCall<'_>) -> Json {
+        let results = self.shown_results();
+        let hidden = self.output.filter(|_| results.is_none());
+        self.item(results, |writer| {
+            if let Some(hidden) = hidden {
+                writer.key(private_fields::OUTPUT).raw(hidden);
+            }
+            call.write_fields(writer);
+        })
+    }
+
+    fn shown_results(&self) -> Option<Raw<'_>> {
+        self.output.filter(|output| self.results && output.shape() == Shape::Array)
+    }
+
+    fn item(&self, results: Option<Raw<'_>>, private: impl FnOnce(&mut Writer)) -> Json {
+        let mut writer = Writer::with_capacity(self.output.map_or(0, |raw| raw.text().len()) + 320);
         writer.object(|writer| {
             writer.key("type").string("file_search_call");
             writer.key("id").string(self.id);
@@ -188,9 +203,7 @@ impl Search<'_> {
                 Some(results) => writer.key("results").raw(results),
                 None => writer.key("results").null(),
             }
-            if let Some(kept) = kept {
-                writer.key(KEPT).raw(kept);
-            }
+            private(writer);
         });
         Json::from_writer(writer)
     }
@@ -199,7 +212,9 @@ impl Search<'_> {
 /// What the model is told that an item of ours has found.
 pub(crate) fn told(item: Raw<'_>) -> Raw<'_> {
     let results = || item.get("results").filter(|results| results.shape() == Shape::Array);
-    item.get(KEPT).or_else(results).unwrap_or_else(|| Raw::parse(NOT_KEPT).expect("a quoted sentence is JSON"))
+    item.get(private_fields::OUTPUT)
+        .or_else(results)
+        .unwrap_or_else(|| Raw::parse(NOT_KEPT).expect("a quoted sentence is JSON"))
 }
 
 /// Whether somebody who reads an item again sees results that its first caller did not ask for.
@@ -213,7 +228,7 @@ pub enum Results {
 
 /// An item that was kept, as whoever reads it again sees it.
 pub fn shown(kept: Json, results: Results) -> Json {
-    if kept.raw().get(KEPT).is_none() {
+    if !has_private_fields(kept.raw()) {
         return kept;
     }
     let mut writer = Writer::with_capacity(kept.bytes().len());
@@ -223,17 +238,23 @@ pub fn shown(kept: Json, results: Results) -> Json {
 
 /// Writes an item that was kept as whoever reads it again sees it.
 pub(crate) fn write_shown(writer: &mut Writer, item: Raw<'_>, results: Results) {
-    let Some(kept) = item.get(KEPT) else { return writer.raw(item) };
-    let found = Some(kept).filter(|kept| results == Results::Shown && kept.shape() == Shape::Array);
+    if !has_private_fields(item) {
+        return writer.raw(item);
+    }
+    let kept = item.get(private_fields::OUTPUT);
+    let found = kept.filter(|kept| results == Results::Shown && kept.shape() == Shape::Array);
     writer.object(|writer| {
-        for (name, value) in item.fields() {
+        for (name, value) in item.fields().filter(|(name, _)| !private_fields::is_private(*name)) {
             match (&*name.decode(), found) {
-                (KEPT, _) => {}
                 ("results", Some(found)) => writer.key("results").raw(found),
                 (name, _) => writer.key_text(name).raw(value),
             }
         }
     });
+}
+
+fn has_private_fields(item: Raw<'_>) -> bool {
+    item.fields().any(|(name, _)| private_fields::is_private(name))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use amalgam_protocol::{Content, Item, JsonStr, Raw, Role};
 
 use crate::{loss::Loss, toolset::CallKind};
 
-pub use normalise::normalise;
+pub use normalise::{normalise, normalise_rounds};
 pub use remembered::{SaidSoFar, UpstreamMemory};
 pub use system_prompt::{InstructionsOf, SystemPrompt};
 

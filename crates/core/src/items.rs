@@ -85,7 +85,9 @@ pub fn write_item(writer: &mut Writer, kept: Raw<'_>) {
         {
             write_with_status(writer, kept);
         }
-        ItemKind::Hosted(HostedItem::FileSearchCall) => file_search::write_shown(writer, kept, Results::Hidden),
+        ItemKind::Hosted(HostedItem::FileSearchCall | HostedItem::McpCall | HostedItem::McpApprovalRequest) => {
+            file_search::write_shown(writer, kept, Results::Hidden);
+        }
         _ => writer.raw(kept),
     }
 }

@@ -16,6 +16,7 @@ mod loss;
 pub mod media;
 mod model;
 mod ports;
+mod private_fields;
 mod prompt;
 mod raw_answer;
 mod retrieval;
@@ -30,12 +31,12 @@ pub mod turn;
 mod units;
 
 pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
-pub use emit::{Emitter, ShownCall, ShownEnd, Start};
+pub use emit::{Emitter, PartialAnswer, ShownCall, ShownEnd, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{
     Call, Entry, History, InstructionsOf, Output, Payload, SaidSoFar, SystemPrompt, UpstreamMemory, indented,
-    normalise, uploads, window,
+    normalise, normalise_rounds, uploads, window,
 };
 pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};

@@ -11,7 +11,8 @@ use futures_util::StreamExt as _;
 use tracing::{debug, warn};
 
 use crate::{
-    announcement::Announcement, calls::Calling, fitting::Fitting, images, remembering::Remembering, run::Engine,
+    announcement::Announcement, calls::Calling, fitting::Fitting, images, partial_usage::AskedModel,
+    remembering::Remembering, run::Engine,
 };
 
 /// One call of a model, whichever of those that may answer takes it.
@@ -127,7 +128,8 @@ impl Engine {
                     let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
                     let losses = all_losses(ask, &prepared);
                     let (upstream, model) = (candidate.upstream.clone(), candidate.name.clone());
-                    return Ok(Accepted { stream, first: Vec::new(), losses, upstream, model, remembering });
+                    let asked = ask.kept.then(|| Box::new(AskedModel::new(&candidate.model, prepared)));
+                    return Ok(Accepted { stream, first: Vec::new(), losses, upstream, model, remembering, asked });
                 }
                 Err(error) => error,
             };
@@ -160,6 +162,8 @@ pub(crate) struct Accepted {
     pub(crate) model: String,
     /// What the upstream keeps, if it keeps anything.
     pub(crate) remembering: Option<Box<Remembering>>,
+    /// What it was asked, if the response is kept.
+    pub(crate) asked: Option<Box<AskedModel>>,
 }
 
 /// Why a candidate did not accept, and whether another one may be asked.
@@ -191,6 +195,7 @@ impl Accepted {
             upstream: String::new(),
             model: String::new(),
             remembering: None,
+            asked: None,
         }
     }
 
@@ -202,7 +207,8 @@ impl Accepted {
 
 /// Who answers, as the response object tells it.
 pub(crate) fn provenance(upstream: &str, model: &str, losses: &[Loss]) -> Provenance {
-    Provenance { model: Some(format!("{upstream}/{model}")), losses: losses.iter().map(ToString::to_string).collect() }
+    let losses = losses.iter().map(ToString::to_string).collect();
+    Provenance { model: Some(format!("{upstream}/{model}")), losses, provider_id: None }
 }
 
 /// Reads an answer up to the model's first word. What fails until then can be asked of another upstream, since the caller

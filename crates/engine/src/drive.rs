@@ -142,6 +142,7 @@ impl Run {
                     self.count_call()?;
                 }
                 ModelEvent::Loss(loss) => return self.lose(loss.clone()),
+                ModelEvent::Usage(_) => (self.spoken, self.asked) = (true, None),
                 _ => self.spoken = true,
             }
             self.allowed.check(&event)?;
@@ -168,6 +169,7 @@ impl Run {
         if let Some(model) = model.filter(|model| !model.is_empty()) {
             self.calling.named(model);
         }
+        self.emitter.answered_as(id);
         if let Some(remembering) = &mut self.remembering {
             remembering.id = id.map(ToOwned::to_owned);
         }

@@ -7,12 +7,13 @@
 use std::{
     future::Future,
     pin::Pin,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use amalgam_core::{BoxFuture, Fault, FaultKind, StoreError, resting, store::Written};
-use amalgam_protocol::{ErrorObject, Status};
+use amalgam_protocol::{ErrorObject, Status, Usage};
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::{
@@ -22,6 +23,7 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
+    partial_usage::UncountedCall,
     record::{self, Ended},
     run::{Now, Run, lost, stop},
 };
@@ -54,6 +56,8 @@ pub struct Frames {
     over_wakes: Option<Waker>,
     stage: Stage,
     last_flushed: Instant,
+    /// What the call has cost that was given up by a cancellation, once that is counted.
+    counted: Option<Arc<OnceLock<Usage>>>,
 }
 
 type Writing = BoxFuture<'static, Result<Ended, StoreError>>;
@@ -116,6 +120,7 @@ impl Frames {
             over_wakes: None,
             stage: Stage::Running,
             last_flushed: now,
+            counted: None,
         }
     }
 
@@ -161,13 +166,16 @@ impl Frames {
             "stream failed: {fault}",
         );
         self.run.end_call(Some(fault));
+        let mut uncounted = None;
         let last = match fault.kind {
             FaultKind::Cancelled => {
+                uncounted = self.run.uncounted();
                 self.run.emitter.interrupt();
                 Last::Cancelled
             }
             _ => Last::Failed(fault.response_error()),
         };
+        self.counted = uncounted.as_ref().map(UncountedCall::usage);
         let ending = match &last {
             Last::Failed(error) => record::failed(error.clone(), self.run.emitter.provenance().clone()),
             Last::Cancelled | Last::Concluded { .. } => record::interrupted(&self.run.emitter),
@@ -175,7 +183,7 @@ impl Frames {
         match &mut self.run.recorder {
             Some(recorder) => {
                 recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());
-                self.stage = Stage::Ending(recorder.end(ending), last);
+                self.stage = Stage::Ending(recorder.end_counted(ending, uncounted), last);
             }
             None => self.tell_last(last),
         }
@@ -202,7 +210,12 @@ impl Frames {
         match last {
             Last::Concluded { now_ms } => self.run.emitter.conclude(now_ms / 1000),
             Last::Failed(error) => self.run.emitter.fail(error),
-            Last::Cancelled => self.run.emitter.cancel(),
+            Last::Cancelled => {
+                if let Some(usage) = self.counted.as_ref().and_then(|counted| counted.get()) {
+                    self.run.emitter.counted(*usage);
+                }
+                self.run.emitter.cancel();
+            }
         }
         self.stage = Stage::Over;
     }

@@ -16,6 +16,7 @@ mod keeper;
 mod life;
 mod loss_log;
 mod opening;
+mod partial_usage;
 mod record;
 mod remembering;
 mod rounds;

@@ -18,6 +18,7 @@ use tracing::warn;
 use crate::{
     calls::Calling,
     keeper::Keeper,
+    partial_usage::UncountedCall,
     run::lost,
     thread::{Aside, RanCall, Thread},
 };
@@ -183,8 +184,8 @@ impl Recorder {
     }
 
     /// Writes the end of a turn that is not waited for.
-    pub(crate) fn leave(&mut self, ending: Ending) {
-        let end = self.end(ending);
+    pub(crate) fn leave(&mut self, ending: Ending, uncounted: Option<UncountedCall>) {
+        let end = self.end_counted(ending, uncounted);
         self.keeper.tasks.spawn(async move {
             if let Err(error) = end.await {
                 warn!("a turn that was left could not be written: {error}");
@@ -237,6 +238,15 @@ impl Recorder {
     /// Writes the end, behind frames that are on their way; tries again for a while if the store cannot be used. Whoever
     /// waits for it may leave: it is written all the same.
     pub(crate) fn end(&mut self, ending: Ending) -> BoxFuture<'static, Result<Ended, StoreError>> {
+        self.end_counted(ending, None)
+    }
+
+    /// The same; a call that was given up is counted before.
+    pub(crate) fn end_counted(
+        &mut self,
+        mut ending: Ending,
+        uncounted: Option<UncountedCall>,
+    ) -> BoxFuture<'static, Result<Ended, StoreError>> {
         let answered = match ending.told.status {
             Status::Completed | Status::Incomplete => Some(Answer::Stored),
             _ => None,
@@ -246,13 +256,10 @@ impl Recorder {
         // A call that goes on has been left by whoever asked for it.
         let mut calls = self.calling.take(&lost(), now_ms);
         let sent = self.keeper.bodies.share(self.previous.as_deref(), &self.response_id, &mut calls, now_ms);
-        let thread = self.thread.take();
-        let session = thread.map(|thread| Box::new(thread.end(&self.response_id, &ending, &self.aside, now_ms)));
-        let mut write = Arc::new(TurnWrite {
+        let (thread, aside) = (self.thread.take(), std::mem::take(&mut self.aside));
+        let write = TurnWrite {
             begin: self.begin.take(),
-            session,
             events: self.chunk(),
-            end: Some(Box::new(ending)),
             transcripts: calls,
             raw_answer: self.calling.take_raw(),
             approvals: match answered {
@@ -261,10 +268,15 @@ impl Recorder {
             },
             answer: self.keyed.take().map(|keyed| (keyed, answered.clone())),
             ..self.nothing()
-        });
+        };
         self.over = true;
         let (keeper, scope) = (Arc::clone(&self.keeper), self.scope.clone());
         self.keeper.tasks.see_through(async move {
+            if let Some(uncounted) = uncounted {
+                ending.told.usage = uncounted.add_to(ending.told.usage).await;
+            }
+            let session = thread.map(|thread| Box::new(thread.end(&write.response_id, &ending, &aside, now_ms)));
+            let mut write = Arc::new(TurnWrite { session, end: Some(Box::new(ending)), ..write });
             let flushed = match flushing {
                 Some(flushing) => flushing.await,
                 None => Ok(Written::Kept),
@@ -396,7 +408,7 @@ impl Drop for Recorder {
     /// A caller that leaves takes its turn with it; the store is told.
     fn drop(&mut self) {
         if !self.over {
-            self.leave(cancelled());
+            self.leave(cancelled(), None);
         }
     }
 }

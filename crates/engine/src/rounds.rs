@@ -70,6 +70,11 @@ impl Rounds {
         self.from
     }
 
+    /// Calls of an answer that is not complete, which are not shown before it is.
+    pub(crate) fn held_calls(&self) -> String {
+        self.answer.calls.iter().flat_map(|call| [call.name.as_str(), &call.arguments]).collect()
+    }
+
     fn tool(&self, name: &str) -> Option<&Arc<ServerTool>> {
         self.tooling.tools.get(name)
     }
@@ -347,6 +352,7 @@ impl Run {
     }
 
     fn ask_again(&mut self, tools: bool) -> Result<(), Fault> {
+        self.asked = None;
         self.emitter.end_round();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let output = self.emitter.kept_output();
@@ -392,6 +398,7 @@ impl Run {
             self.upstream = accepted.upstream;
             self.model = accepted.model;
             self.remembering = accepted.remembering;
+            self.asked = accepted.asked;
             self.losses = accepted.losses;
             self.alone = self.alone.map(|_| 0);
             self.first = accepted.first;

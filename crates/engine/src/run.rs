@@ -20,6 +20,7 @@ use crate::{
     format::AnswerFormat,
     keeper::Keeper,
     loss_log::log_losses,
+    partial_usage::AskedModel,
     record::{self, Recorder, TurnStorage},
     remembering::Remembering,
     rounds::{Asking, Rounds, Working},
@@ -123,6 +124,8 @@ pub struct Run {
     pub(crate) spoken: bool,
     /// What the upstream keeps of the call that runs.
     pub(crate) remembering: Option<Box<Remembering>>,
+    /// What the model of that call was asked, until the upstream says what it cost.
+    pub(crate) asked: Option<Box<AskedModel>>,
 }
 
 /// What a turn does now.
@@ -260,7 +263,7 @@ impl Engine {
             }
         };
         let provenance = accepted.as_ref().map(Accepted::provenance).unwrap_or_default();
-        let Accepted { stream, first, losses, upstream, model, remembering } = match accepted {
+        let Accepted { stream, first, losses, upstream, model, remembering, asked } = match accepted {
             Some(accepted) => {
                 calling.accepted(&accepted.losses);
                 log_losses(&response_id, &accepted.upstream, &accepted.model, &accepted.losses);
@@ -308,6 +311,7 @@ impl Engine {
             waited,
             spoken: false,
             remembering,
+            asked,
         });
         if decided {
             run.begin_decided()?;
@@ -506,10 +510,11 @@ impl Run {
 impl Drop for Run {
     /// A caller that leaves, or a cancellation, ends the turn where it is; what was said until then stays.
     fn drop(&mut self) {
+        let uncounted = self.uncounted();
         if let Some(recorder) = self.recorder.as_mut().filter(|recorder| !recorder.is_over()) {
             self.emitter.interrupt();
             recorder.hear(self.emitter.frames(), self.emitter.sequence());
-            recorder.leave(record::interrupted(&self.emitter));
+            recorder.leave(record::interrupted(&self.emitter), uncounted);
         }
     }
 }

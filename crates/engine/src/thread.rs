@@ -49,9 +49,15 @@ impl Thread {
     /// What the end of the turn adds.
     pub(crate) fn end(self, response_id: &str, ending: &Ending, aside: &Aside, now_ms: u64) -> SessionEnd {
         let Self { ticket, user_message_id, assistant_message_id, model, metadata } = self;
-        let good = matches!(ending.told.status, Status::Completed | Status::Incomplete);
+        let text = answer_text(&ending.output);
+        let good = match ending.told.status {
+            Status::Completed | Status::Incomplete => true,
+            // What was said until then is part of the thread: its reader has seen it, and the next turn goes on from it.
+            Status::Cancelled => !text.is_empty(),
+            Status::Failed | Status::Queued | Status::InProgress => false,
+        };
         let (answer, about) = match good {
-            true => (Some((assistant_message_id, answer_text(&ending.output))), assistant_message_id),
+            true => (Some((assistant_message_id, text)), assistant_message_id),
             false => (None, user_message_id),
         };
         let mut known: Vec<(i64, MetadataRecord)> = Vec::new();
@@ -83,7 +89,8 @@ fn usage(model: &str, response_id: &str, ending: &Ending, aside: &Aside) -> Meta
         writer.key("output_tokens").number(usage.output_tokens);
         writer.key("reasoning_tokens").number(usage.reasoning_tokens);
         writer.key("total_tokens").number(usage.total());
-        if let Some(reason) = &ending.told.incomplete_reason {
+        let cancelled = (ending.told.status == Status::Cancelled).then_some(Status::Cancelled.name());
+        if let Some(reason) = ending.told.incomplete_reason.as_deref().or(cancelled) {
             writer.key("incomplete_reason").string(reason);
         }
     })

@@ -8,10 +8,10 @@ use std::{
 
 use amalgam_core::{
     CallHead, CallKind, Candidate, Delivery, Entry, Fault, History, Loss, Scope, Seal, ServerTool, SystemPrompt,
-    UpstreamMemory, compaction, joined, normalise, read_items, store::Approval, turn::Caps,
+    UpstreamMemory, compaction, joined, normalise_rounds, read_items, store::Approval, turn::Caps,
 };
 use amalgam_protocol::{
-    AllowedTools, Content, CreateResponse, Input, Json, Raw, ResponseParameters, Role, ToolChoice, Writer,
+    AllowedTools, Content, CreateResponse, Json, Raw, ResponseParameters, Role, ToolChoice, Writer,
 };
 
 use crate::{
@@ -184,15 +184,14 @@ impl TurnPrompt {
         instructions: Raw<'a>,
     ) -> Result<History<'a>, Fault> {
         let said = joined(&self.before, self.own.as_ref(), request.input.as_ref())?;
-        let mut history = normalise(request.instructions.as_ref(), said.as_ref().or(request.input.as_ref()));
+        let rounds = rounds.iter().map(|round| read_items(round.iter().map(Json::raw)));
+        let rounds = rounds.collect::<Result<Vec<_>, _>>()?;
+        let input = said.as_ref().or(request.input.as_ref());
+        let mut history = normalise_rounds(request.instructions.as_ref(), input, &rounds);
         compaction::open_all(&mut history, &*self.seal, &self.seal_context)
             .map_err(|_| Fault::internal("a summary that was open is closed"))?;
         if let Some(prompt) = &self.prompt {
             prompt.apply(&mut history);
-        }
-        for round in rounds {
-            let input = Input::Items(read_items(round.iter().map(Json::raw))?);
-            history.entries.append(&mut normalise(None, Some(&input)).entries);
         }
         history.entries.extend(instructions.elements().filter_map(Raw::as_str).map(|text| Entry::Message {
             role: Role::Developer,

@@ -71,8 +71,47 @@ pub struct Usage {
     pub reasoning_tokens: u64,
     /// The upstream's own total, where it gave one.
     pub total_tokens: Option<u64>,
-    /// Counted by us, because the upstream did not say.
+    /// Counted by us, at least in part, because the upstream did not say.
     pub estimated: bool,
+    /// Where only some of several calls are counted by us: what the upstream has reported of the others.
+    pub reported: Option<ReportedUsage>,
+}
+
+/// What an upstream has reported of a turn that it did not report as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReportedUsage {
+    /// Tokens of the prompts.
+    pub input_tokens: u64,
+    /// Tokens of the answers.
+    pub output_tokens: u64,
+    /// Both, by the upstream's own total where it gave one.
+    pub total_tokens: u64,
+}
+
+impl ReportedUsage {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            total_tokens: self.total_tokens.saturating_add(other.total_tokens),
+        }
+    }
+
+    fn read(raw: Raw<'_>) -> Self {
+        Self {
+            input_tokens: count(raw, "input_tokens"),
+            output_tokens: count(raw, "output_tokens"),
+            total_tokens: count(raw, "total_tokens"),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.object(|writer| {
+            writer.key("input_tokens").number(self.input_tokens);
+            writer.key("output_tokens").number(self.output_tokens);
+            writer.key("total_tokens").number(self.total_tokens);
+        });
+    }
 }
 
 impl Usage {
@@ -91,7 +130,30 @@ impl Usage {
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
             total_tokens,
             estimated: self.estimated || other.estimated,
+            reported: match (self.known(), other.known()) {
+                _ if !(self.estimated || other.estimated) => None,
+                (Some(one), Some(more)) => Some(one.plus(more)),
+                (one, more) => one.or(more),
+            },
         }
+    }
+
+    /// What the upstream has reported of it, if anything.
+    fn known(&self) -> Option<ReportedUsage> {
+        match self.estimated {
+            true => self.reported,
+            false => Some(ReportedUsage {
+                input_tokens: self.input_tokens,
+                output_tokens: self.output_tokens,
+                total_tokens: self.total(),
+            }),
+        }
+    }
+
+    /// Reads what [`Usage::write`] wrote: what an upstream writes says nothing about who has counted.
+    pub fn read_stored(raw: Raw<'_>) -> Self {
+        let estimated = raw.get("estimated").and_then(Raw::as_bool) == Some(true);
+        Self { estimated, reported: raw.get("reported").map(ReportedUsage::read), ..Self::read(raw) }
     }
 
     /// Reads usage in the words of either wire: `input_tokens` or `prompt_tokens`, `output_tokens` or
@@ -136,6 +198,9 @@ impl Usage {
             writer.key("total_tokens").number(self.total());
             if self.estimated {
                 writer.key("estimated").bool(true);
+            }
+            if let Some(reported) = &self.reported {
+                reported.write(writer.key("reported"));
             }
         });
     }
@@ -258,30 +323,40 @@ pub struct Provenance {
     pub model: Option<String>,
     /// What was not carried over, one text per loss: `field: reason`.
     pub losses: Vec<String>,
+    /// The id that the model's server gave its last answer. Stored, so that the response is found by it; not shown.
+    pub provider_id: Option<String>,
 }
 
 impl Provenance {
-    /// Writes the object.
+    /// Writes the object as it is shown.
     pub fn write(&self, writer: &mut Writer) {
-        writer.object(|writer| {
-            write_optional(writer.key("model"), self.model.as_deref());
-            writer.key("losses").array(|writer| self.losses.iter().for_each(|loss| writer.string(loss)));
-        });
+        writer.object(|writer| self.write_shown(writer));
     }
 
-    /// Reads what [`Provenance::write`] wrote.
+    fn write_shown(&self, writer: &mut Writer) {
+        write_optional(writer.key("model"), self.model.as_deref());
+        writer.key("losses").array(|writer| self.losses.iter().for_each(|loss| writer.string(loss)));
+    }
+
+    /// Reads what [`Provenance::to_json`] wrote.
     pub fn read(raw: Raw<'_>) -> Self {
         let losses = raw.get("losses").into_iter().flat_map(Raw::elements).filter_map(Raw::as_str);
         Self {
             model: raw.get_str("model").map(Cow::into_owned),
             losses: losses.map(|loss| loss.decode().into_owned()).collect(),
+            provider_id: raw.get_str("provider_id").map(Cow::into_owned),
         }
     }
 
     /// The object as JSON text, to be stored.
     pub fn to_json(&self) -> Json {
-        let mut writer = Writer::with_capacity(64);
-        self.write(&mut writer);
+        let mut writer = Writer::with_capacity(128);
+        writer.object(|writer| {
+            self.write_shown(writer);
+            if let Some(provider_id) = &self.provider_id {
+                writer.key("provider_id").string(provider_id);
+            }
+        });
         Json::from_writer(writer)
     }
 }

@@ -42,11 +42,7 @@ pub(crate) fn told(
         completed_at_ms,
         error: error.map(|text| ErrorObject::read(json(text).raw())),
         incomplete_reason: incomplete_reason.map(str::to_owned),
-        usage: usage.map(|text| {
-            let object = json(text);
-            let estimated = object.raw().get("estimated").and_then(Raw::as_bool) == Some(true);
-            Usage { estimated, ..Usage::read(object.raw()) }
-        }),
+        usage: usage.map(|text| Usage::read_stored(json(text).raw())),
         provenance: provenance.map(|text| Provenance::read(json(text).raw())).unwrap_or_default(),
     }
 }
@@ -178,6 +174,8 @@ pub(crate) fn unknown(what: &str, name: &str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use amalgam_protocol::ReportedUsage;
+
     use super::*;
 
     #[test]
@@ -190,6 +188,7 @@ mod tests {
             reasoning_tokens: 2,
             total_tokens: Some(12),
             estimated: true,
+            reported: Some(ReportedUsage { input_tokens: 7, output_tokens: 2, total_tokens: 9 }),
         };
         let error = ErrorObject {
             message: "no \"answer\" from 模型".into(),
@@ -197,8 +196,11 @@ mod tests {
             param: None,
             code: Some("upstream".into()),
         };
-        let provenance =
-            Provenance { model: Some("up/模型".into()), losses: vec!["tools[0]: \"x\" is unknown".into()] };
+        let provenance = Provenance {
+            model: Some("up/模型".into()),
+            losses: vec!["tools[0]: \"x\" is unknown".into()],
+            provider_id: Some("chatcmpl-\"1\"".into()),
+        };
         assert_eq!(
             told(
                 Status::Failed,

@@ -112,7 +112,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Execute, "casing", Shape::Choice(Casing::NAMES), Value("pascal"), "How names are written in answers of `/api/agent`: `TurnId` or `turnId`. Requests may have either."),
     key(Execute, "unknown_fields", Shape::Choice(UnknownFields::NAMES), Value("refuse"), "What happens to fields of a request to `/api/agent` that nobody knows."),
     key(Execute, "context_tokens", count(0, 1_000_000), Value("8000"), "The most tokens of looked-up knowledge that a turn is given; `0` gives none."),
-    key(Execute, "estimate_usage", Shape::Boolean, Value("false"), "Whether `Usage` of `/api/agent` is estimated where the model's server reports none; a warning says so. Otherwise it is 0."),
+    key(Execute, "estimate_usage", Shape::Boolean, Value("false"), "Whether `Usage` of `/api/agent` is estimated for calls that the model's server does not report; a warning says so. Otherwise they count as 0."),
 
     key(Limits, "max_in_flight", count(1, 1_000_000), Value("512"), "Turns at once; beyond it callers get 429 with `Retry-After`."),
     key(Limits, "max_queued", count(1, 1_000_000), Value("1000"), "Background turns of one tenant that wait for a process; beyond it callers get 429 with `Retry-After`."),

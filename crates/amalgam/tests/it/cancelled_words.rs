@@ -22,10 +22,13 @@ fn assert_partial(response: &Value, wire: Wire, what: &str) {
     assert_eq!(response["output"][0]["status"], "incomplete", "{what}");
     assert_eq!(response["amalgam"]["model"], format!("{}/{}", wire.kind(), wire.model()), "{what}");
     assert_eq!(check::response(response), Vec::<String>::new(), "{what}");
-    if wire == Wire::Anthropic {
-        // The one wire that tells of tokens before its end.
-        assert!(response["usage"]["input_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{what}: {response}");
-    }
+    let usage = &response["usage"];
+    let tokens = |name: &str| usage[name].as_u64().unwrap_or_default();
+    // The one wire that tells of tokens before its end; what the others do not tell is counted here.
+    assert_eq!(usage["estimated"] == true, wire != Wire::Anthropic, "{what}: {response}");
+    assert!((1..40).contains(&tokens("input_tokens")), "{what}: {response}");
+    assert!((1..8).contains(&tokens("output_tokens")), "{what}: {response}");
+    assert_eq!(tokens("total_tokens"), tokens("input_tokens") + tokens("output_tokens"), "{what}: {response}");
 }
 
 /// Goes on from a cancelled response; the model reads what was said.

@@ -41,6 +41,7 @@ mod listing;
 mod literal_dialect;
 mod losses;
 mod mcp_tools;
+mod model_call_ids;
 mod models;
 mod outage;
 mod reasoning_replay;

@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     Delivery, Finish, Ids, ModelEvent,
     emit::{ShownCall, ShownEnd, Start},
+    file_search::{self, Results},
     tool::ShownAs,
 };
 
@@ -165,6 +166,8 @@ fn a_search_is_told_step_by_step_and_kept_with_what_it_found() {
     let kept: Value = serde_json::from_slice(emitter.kept_output()[0].bytes()).unwrap();
     let mut expected = shown;
     expected["kept_output"] = found();
+    expected["kept_call_id"] = json!("call_1");
+    expected["kept_round"] = json!(0);
     assert_eq!(kept, expected);
 }
 
@@ -174,7 +177,9 @@ fn results_are_shown_to_whoever_includes_them() {
     assert_eq!(response["output"][0]["results"], found());
     let mut emitter = emitter(Delivery::Whole);
     play(&mut emitter, true, &["Done."]);
-    assert_eq!(emitter.kept_output(), emitter.output());
+    let kept = emitter.kept_output().into_owned().into_iter();
+    let again: Vec<_> = kept.map(|item| file_search::shown(item, Results::Hidden)).collect();
+    assert_eq!(again, emitter.output());
 }
 
 #[test]

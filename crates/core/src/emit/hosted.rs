@@ -9,6 +9,7 @@ use super::Emitter;
 use crate::{
     file_search::{Search, queries},
     ids::IdKind,
+    private_fields::ModelCall,
     tool::ShownAs,
 };
 
@@ -74,7 +75,7 @@ impl Emitter {
             return self.begin_search(call);
         }
         let call_id = self.call_ids;
-        self.item_added(|| call.item("in_progress", "", None, call_id));
+        self.item_added(|| call.item("in_progress", "", None, call_id, |_| {}));
         self.hosted_event(EventKind::McpArgumentsDelta, &call.id, |writer| {
             writer.key("delta").string(&call.arguments);
         });
@@ -94,13 +95,15 @@ impl Emitter {
             Some(_) => (EventKind::McpCallFailed, "failed"),
         };
         self.hosted_event(kind, &call.id, |_| {});
-        self.item_done(call.item(status, &call.arguments, Some(end), self.call_ids));
+        let (call_ids, known) = (self.call_ids, self.model_call(call));
+        let kept = call.item(status, &call.arguments, Some(end), call_ids, |writer| known.write_fields(writer));
+        self.item_kept(kept, call.item(status, &call.arguments, Some(end), call_ids, |_| {}));
     }
 
     fn begin_search(&mut self, call: &ShownCall) {
         let call_id = self.call_ids.then_some(&*call.call_id);
         let begun = Search { id: &call.id, call_id, status: "in_progress", queries: &[], output: None, results: false };
-        self.item_added(|| begun.items().0);
+        self.item_added(|| begun.shown());
         self.hosted_event(EventKind::FileSearchInProgress, &call.id, |_| {});
         self.hosted_event(EventKind::FileSearchSearching, &call.id, |_| {});
     }
@@ -118,28 +121,31 @@ impl Emitter {
         let output = Raw::parse(end.output.as_bytes()).ok();
         let queries: Vec<Cow<'_, str>> = queries(arguments);
         let call_id = self.call_ids.then_some(&*call.call_id);
-        let (item, kept) = Search { id: &call.id, call_id, status, queries: &queries, output, results }.items();
+        let search = Search { id: &call.id, call_id, status, queries: &queries, output, results };
         if let Some(output) = output {
             self.may_cite(output);
         }
-        self.kept.extend(kept.map(|kept| (self.output.len(), kept)));
-        self.item_done(item);
+        self.item_kept(search.kept(self.model_call(call)), search.shown());
     }
 
     /// Shows that a call waits for somebody to agree.
     pub fn request_approval(&mut self, call: &ShownCall) {
         self.close();
-        let mut writer = Writer::with_capacity(call.arguments.len() + 128);
-        writer.object(|writer| {
-            writer.key("type").string("mcp_approval_request");
-            writer.key("id").string(&call.id);
-            writer.key("server_label").string(&call.label);
-            writer.key("name").string(&call.name);
-            writer.key("arguments").string(&call.arguments);
-        });
-        let item = Json::from_writer(writer);
-        self.item_added(|| item.clone());
-        self.item_done(item);
+        let shown = call.request(|_| {});
+        let known = self.model_call(call);
+        self.item_added(|| shown.clone());
+        self.item_kept(call.request(|writer| known.write_fields(writer)), shown);
+    }
+
+    /// How the model knows a call of the answer that comes in.
+    fn model_call<'c>(&self, call: &'c ShownCall) -> ModelCall<'c> {
+        ModelCall { call_id: &call.call_id, round: self.round }
+    }
+
+    /// An item is complete that is kept with more than is shown.
+    fn item_kept(&mut self, kept: Json, shown: Json) {
+        self.kept.push((self.output.len(), kept));
+        self.item_done(shown);
     }
 
     fn hosted_event(&mut self, kind: EventKind, id: &str, fill: impl FnOnce(&mut Writer)) {
@@ -153,7 +159,28 @@ impl Emitter {
 }
 
 impl ShownCall {
-    fn item(&self, status: &str, arguments: &str, end: Option<&ShownEnd>, call_id: bool) -> Json {
+    /// The item that asks for approval.
+    fn request(&self, private: impl FnOnce(&mut Writer)) -> Json {
+        let mut writer = Writer::with_capacity(self.arguments.len() + 192);
+        writer.object(|writer| {
+            writer.key("type").string("mcp_approval_request");
+            writer.key("id").string(&self.id);
+            writer.key("server_label").string(&self.label);
+            writer.key("name").string(&self.name);
+            writer.key("arguments").string(&self.arguments);
+            private(writer);
+        });
+        Json::from_writer(writer)
+    }
+
+    fn item(
+        &self,
+        status: &str,
+        arguments: &str,
+        end: Option<&ShownEnd>,
+        call_id: bool,
+        private: impl FnOnce(&mut Writer),
+    ) -> Json {
         let output = end.map(|end| end.output.as_str());
         let error = end.and_then(|end| end.error.as_deref());
         let mut writer = Writer::with_capacity(arguments.len() + output.map_or(0, str::len) + 256);
@@ -182,6 +209,7 @@ impl ShownCall {
                 }),
                 None => writer.key("error").null(),
             }
+            private(writer);
         });
         Json::from_writer(writer)
     }

@@ -141,7 +141,7 @@ pub enum RawResponses {
 /// What is told of tokens that the model's server has not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UncountedUsage {
-    /// Zeros. R004-12
+    /// Nothing is added for them. R004-12
     #[default]
     Zero,
     /// Our own count, with a warning.
@@ -200,13 +200,18 @@ impl AgentExecuteResponse {
         uncounted: UncountedUsage,
     ) -> Self {
         let mut envelope = Self { raw_response_json: None, ..Self::from_response(identity, response) };
-        let estimated = response.get("usage").and_then(|usage| usage.get("estimated")).and_then(Raw::as_bool);
-        match uncounted {
-            UncountedUsage::Zero if estimated == Some(true) => envelope.usage = LlmUsage::default(),
-            UncountedUsage::Estimated if estimated == Some(true) => {
-                envelope.warnings.push("Usage is estimated: the model's server reported none".to_owned());
+        let usage = response.get("usage");
+        if usage.and_then(|usage| usage.get("estimated")).and_then(Raw::as_bool) == Some(true) {
+            let reported = usage.and_then(|usage| usage.get("reported"));
+            match (uncounted, reported) {
+                (UncountedUsage::Zero, reported) => envelope.usage = reading::usage_of(reported),
+                (UncountedUsage::Estimated, None) => {
+                    envelope.warnings.push("Usage is estimated: the model's server reported none".to_owned());
+                }
+                (UncountedUsage::Estimated, Some(_)) => envelope
+                    .warnings
+                    .push("Usage is estimated in part: the model's server did not report it for every call".to_owned()),
             }
-            UncountedUsage::Zero | UncountedUsage::Estimated => {}
         }
         let Some(arrived) = arrived else { return envelope };
         envelope.raw_response_json.clone_from(&arrived.body);

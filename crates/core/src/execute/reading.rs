@@ -210,7 +210,7 @@ fn derived_finish(response: Raw<'_>, calls: &[AgentToolCall], failed: bool) -> O
     Some(reason.to_owned())
 }
 
-fn usage_of(usage: Option<Raw<'_>>) -> LlmUsage {
+pub(super) fn usage_of(usage: Option<Raw<'_>>) -> LlmUsage {
     let count = |names: [&str; 2]| {
         let given = names.into_iter().find_map(|name| usage?.get(name)?.as_u64());
         given.unwrap_or_default()

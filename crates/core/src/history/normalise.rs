@@ -5,7 +5,10 @@
 //! partner is never dropped: it becomes text that says what it was (`pairing.rs`). Upstreams that want outputs directly
 //! behind their calls get the order of `tool_turns.rs`.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use amalgam_protocol::{
     Content, HostedItem, Input, Item, ItemKind, McpApprovalResponse, McpCall, Part, PartKind, Raw, Role, Shape,
@@ -17,29 +20,44 @@ use crate::{
     file_search::{self, FILE_SEARCH},
     ids::Stem,
     loss::Losses,
+    private_fields,
     tool::is_house_label,
     toolset::{CallKind, wire_name},
 };
 
 /// Brings instructions and input into one history in which every call has exactly one output, somewhere behind it.
 pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>) -> History<'a> {
-    let said = |input: Option<&Input<'a>>, role, losses: &mut Losses| match input {
+    normalise_rounds(instructions, input, &[])
+}
+
+/// The same, with the model's answers of the turn that runs: the items of each stand behind everything before them. A
+/// response that continues the turn reads the same entries from the items of its output.
+pub fn normalise_rounds<'a>(
+    instructions: Option<&Input<'a>>,
+    input: Option<&Input<'a>>,
+    rounds: &[Vec<Item<'a>>],
+) -> History<'a> {
+    let mut losses = Losses::default();
+    let instructions = said(instructions, Role::System, &[], &mut losses);
+    let entries = said(input, Role::User, rounds, &mut losses);
+    History { instructions, entries, losses: losses.into_list() }
+}
+
+fn said<'a>(input: Option<&Input<'a>>, role: Role, rounds: &[Vec<Item<'a>>], losses: &mut Losses) -> Vec<Entry<'a>> {
+    let mut reader = Reader::default();
+    match input {
         Some(Input::Text(text)) if !text.is_empty() => {
-            vec![Entry::Message { role, content: Content::Text(*text), item: None }]
+            reader.entries.push(Entry::Message { role, content: Content::Text(*text), item: None });
         }
         Some(Input::Items(items)) => {
-            let denied = denied_requests(items);
-            let mut reader = Reader { entries: Vec::with_capacity(items.len()), denied, ..Reader::default() };
-            items.iter().for_each(|item| reader.take(item));
-            reader.release();
-            reader.pairs.settle(reader.entries, losses)
+            reader.entries.reserve(items.len());
+            reader.denied = denied_requests(items);
+            reader.take_all(items);
         }
-        _ => Vec::new(),
-    };
-    let mut losses = Losses::default();
-    let instructions = said(instructions, Role::System, &mut losses);
-    let entries = said(input, Role::User, &mut losses);
-    History { instructions, entries, losses: losses.into_list() }
+        _ => {}
+    }
+    rounds.iter().for_each(|items| reader.take_all(items));
+    reader.pairs.settle(reader.entries, losses)
 }
 
 /// The entries so far.
@@ -48,13 +66,22 @@ struct Reader<'a> {
     entries: Vec<Entry<'a>>,
     pairs: Pairs<'a>,
     /// Outputs that came with their calls. Such an item says nothing about when the next call was made, so calls in a row
-    /// count as one answer of the model and the outputs wait for the last of them.
+    /// count as one answer of the model and the outputs wait for the last of them, unless they name their answers.
     held: Vec<Output<'a>>,
+    /// The number of the answer that the calls of these outputs are from, where the last of them names it.
+    round: Option<u64>,
     /// Requests for approval that were denied.
     denied: HashSet<Cow<'a, str>>,
+    /// How the model knows the calls of those requests, by the request.
+    requested: HashMap<Cow<'a, str>, Cow<'a, str>>,
 }
 
 impl<'a> Reader<'a> {
+    fn take_all(&mut self, items: &[Item<'a>]) {
+        items.iter().for_each(|item| self.take(item));
+        self.release();
+    }
+
     fn take(&mut self, item: &Item<'a>) {
         if let Some(call) = call_of(item) {
             return self.call(call);
@@ -93,6 +120,27 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The call of an item, with its output where it has one: both under the id that the model gave the call.
+    fn hosted_call(&mut self, call: Call<'a>, content: Option<Content<'a>>) {
+        let round = private_fields::round(call.item);
+        // The outputs of an answer stand before the next answer, as they did when the model gave that one.
+        if round != self.round {
+            self.release();
+        }
+        self.round = round;
+        let Call { item, kind, ref call_id, .. } = call;
+        let output = content.map(|content| Output {
+            item,
+            kind,
+            call_id: call_id.clone(),
+            renamed: false,
+            content,
+            hosted: true,
+        });
+        self.call(call);
+        self.held.extend(output);
+    }
+
     /// A call that was run here brings its output along. What was listed and asked on the way is not for the model.
     fn take_hosted(&mut self, item: &Item<'a>) {
         match item.kind {
@@ -108,29 +156,23 @@ impl<'a> Reader<'a> {
     fn take_request(&mut self, item: &Item<'a>) {
         let Ok(asked) = McpCall::of(item.raw) else { return };
         if self.denied.contains(&asked.id) {
-            let label = (!is_house_label(&asked.server_label)).then_some(&*asked.server_label);
-            self.call(Call {
-                item: item.raw,
-                kind: CallKind::Function,
-                call_id: asked.id,
-                renamed: false,
-                name: Cow::Owned(wire_name(label, &asked.name)),
-                namespace: None,
-                payload: Payload::Arguments(asked.arguments),
-                hosted: true,
-            });
+            let call = run_call(item, &asked);
+            self.requested.insert(asked.id, call.call_id.clone());
+            self.hosted_call(call, None);
         }
     }
 
     /// The output of a call that was denied is the denial.
     fn take_denial(&mut self, item: &Item<'a>) {
+        // What was decided about is run or denied after the answer that asked for it.
+        self.release();
         let Ok(said) = McpApprovalResponse::of(item.raw) else { return };
         if said.approve || !self.denied.remove(&said.approval_request_id) {
             return;
         }
         let content = denial(item.raw);
-        self.release();
-        if !self.pairs.is_open(CallKind::Function, said.approval_request_id.clone()) {
+        let call_id = self.requested.remove(&said.approval_request_id).unwrap_or(said.approval_request_id);
+        if !self.pairs.is_open(CallKind::Function, call_id.clone()) {
             let text =
                 format!("[Tool history] A call that waited for approval was not run:\n{}", indented(&content.text()));
             return self.entries.push(Entry::Note(text));
@@ -138,7 +180,7 @@ impl<'a> Reader<'a> {
         self.output(Output {
             item: item.raw,
             kind: CallKind::Function,
-            call_id: said.approval_request_id,
+            call_id,
             renamed: false,
             content,
             hosted: true,
@@ -149,55 +191,45 @@ impl<'a> Reader<'a> {
     fn take_search(&mut self, item: &Item<'a>) {
         let queries = item.raw.get("queries").filter(|queries| queries.shape() == Shape::Array);
         let (Some(id), Some(queries)) = (item.id(), queries) else { return };
-        self.call(Call {
+        let call = Call {
             item: item.raw,
             kind: CallKind::Function,
-            call_id: id.clone(),
+            call_id: private_fields::call_id(item.raw, &id),
             renamed: false,
             name: Cow::Borrowed(FILE_SEARCH),
             namespace: None,
             payload: Payload::Queries(queries),
             hosted: true,
-        });
+        };
         let told = file_search::told(item.raw);
-        self.held.push(Output {
-            item: item.raw,
-            kind: CallKind::Function,
-            call_id: id,
-            renamed: false,
-            content: told.as_str().map_or(Content::Value(told), Content::Text),
-            hosted: true,
-        });
+        self.hosted_call(call, Some(told.as_str().map_or(Content::Value(told), Content::Text)));
     }
 
     fn take_run(&mut self, item: &Item<'a>) {
         let Ok(run) = McpCall::of(item.raw) else { return };
-        let label = (!is_house_label(&run.server_label)).then_some(&*run.server_label);
-        self.call(Call {
-            item: item.raw,
-            kind: CallKind::Function,
-            call_id: run.id.clone(),
-            renamed: false,
-            name: Cow::Owned(wire_name(label, &run.name)),
-            namespace: None,
-            payload: Payload::Arguments(run.arguments),
-            hosted: true,
-        });
         let error = run.error.filter(|error| !error.is_null());
         let content = match (run.output, error.map(|error| error.as_str().ok_or(error))) {
-            (Some(output), _) => Content::Text(output),
-            (None, Some(Ok(text))) => Content::Text(text),
-            (None, Some(Err(value))) => Content::Value(value),
-            (None, None) => return,
+            (Some(output), _) => Some(Content::Text(output)),
+            (None, Some(Ok(text))) => Some(Content::Text(text)),
+            (None, Some(Err(value))) => Some(Content::Value(value)),
+            (None, None) => None,
         };
-        self.held.push(Output {
-            item: item.raw,
-            kind: CallKind::Function,
-            call_id: run.id,
-            renamed: false,
-            content,
-            hosted: true,
-        });
+        self.hosted_call(run_call(item, &run), content);
+    }
+}
+
+/// The call that an item shows, as the model made it.
+fn run_call<'a>(item: &Item<'a>, run: &McpCall<'a>) -> Call<'a> {
+    let label = (!is_house_label(&run.server_label)).then_some(&*run.server_label);
+    Call {
+        item: item.raw,
+        kind: CallKind::Function,
+        call_id: private_fields::call_id(item.raw, &run.id),
+        renamed: false,
+        name: Cow::Owned(wire_name(label, &run.name)),
+        namespace: None,
+        payload: Payload::Arguments(run.arguments),
+        hosted: true,
     }
 }
 

@@ -430,6 +430,7 @@ fn hosted(id: &str, label: &str, output: Value) -> Value {
 
 const ONE: &str = "mcp_AM-aaaaaaaaaaaaaaaaaaaaaaaa";
 const TWO: &str = "mcp_AM-bbbbbbbbbbbbbbbbbbbbbbbb";
+const THREE: &str = "mcp_AM-dddddddddddddddddddddddd";
 
 #[test]
 fn a_call_that_was_run_here_is_told_as_a_call_and_its_output() {
@@ -447,6 +448,50 @@ fn a_call_that_was_run_here_is_told_as_a_call_and_its_output() {
         "user: go on".to_owned(),
     ];
     assert_eq!(history, expected);
+}
+
+/// The same call as it is kept: under the model's id, from an answer of this number.
+fn kept(item_id: &str, call_id: &str, round: u64, output: &str) -> Value {
+    let mut item = hosted(item_id, "bank", json!(output));
+    (item["kept_call_id"], item["kept_round"]) = (json!(call_id), json!(round));
+    item
+}
+
+// right C8
+#[test]
+fn a_call_that_was_run_here_has_the_models_id_and_an_id_that_repeats_is_told_apart() {
+    // One answer with two calls, and a later one that uses an id again.
+    let items = json!([kept(ONE, "c1", 0, "1"), kept(TWO, "c2", 0, "2"), kept(THREE, "c1", 1, "3")]);
+    let expected = [
+        "call c1 look",
+        "call c2 look",
+        "output c1 1",
+        "output c2 2",
+        "call am_history_2_1 look",
+        "output am_history_2_1 3",
+    ];
+    assert_eq!(told(items.clone()), expected);
+    // The same call with the same result is not taken for a repetition of the record.
+    assert_eq!(told(json!([kept(ONE, "c1", 0, "1"), kept(TWO, "c1", 1, "1")])).len(), 4);
+    // While the turn runs, each answer's items come apart.
+    let rounds = [json!([items[0], items[1]]), json!([items[2]])].map(|items| items.to_string());
+    let rounds: Vec<Vec<Item<'_>>> = rounds
+        .iter()
+        .map(|items| Raw::parse(items.as_bytes()).unwrap().elements().map(|item| Item::read(item).unwrap()).collect())
+        .collect();
+    let running = normalise_rounds(None, None, &rounds);
+    assert_eq!(running.entries.iter().map(short).collect::<Vec<_>>(), expected);
+}
+
+// right C8
+#[test]
+fn a_denied_call_has_the_models_id() {
+    let id = "mcpr_AM-cccccccccccccccccccccccc";
+    let request = json!({"type": "mcp_approval_request", "id": id, "server_label": "bank", "name": "look",
+                         "arguments": "{}", "kept_call_id": "c9", "kept_round": 1});
+    let denial = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": false});
+    let history = told(json!([kept(ONE, "c1", 0, "1"), request, denial]));
+    assert_eq!(history, ["call c1 look", "output c1 1", "call c9 look", "output c9 Not run: the call was denied."]);
 }
 
 #[test]

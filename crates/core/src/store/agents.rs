@@ -303,7 +303,8 @@ pub trait SessionStore: Send + Sync {
     /// The response of the caller whose model's own id of the answer is `provider_id`, the newest if there are several.
     fn response_of_answer<'a>(&'a self, scope: &'a Scope, provider_id: &'a str) -> Stored<'a, Option<String>>;
 
-    /// The same of any user of a tenant.
+    /// The response of any user of a tenant, whichever door it came through, that has this id of the model's server; the
+    /// newest if there are several.
     fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>>;
 
     /// The threads of a tenant, of one user or of all, the newest first, behind `after`.

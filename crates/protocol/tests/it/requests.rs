@@ -1,8 +1,8 @@
 //! Requests as seeds and real clients write them, and errors that name the path.
 
 use amalgam_protocol::{
-    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, RequestError, ResponseParameters, Settings,
-    Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
+    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, ReportedUsage, RequestError, ResponseParameters,
+    Settings, Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
 };
 use serde_json::{Value, json};
 
@@ -146,13 +146,33 @@ fn formats_are_read_in_either_nesting() {
     }
 }
 
+// right C3
+#[test]
+fn a_sum_of_usage_tells_what_was_reported_of_it() {
+    let call = |tokens, estimated| Usage { input_tokens: tokens, output_tokens: 1, estimated, ..Usage::default() };
+    let sum = |calls: &[Usage]| calls.iter().copied().reduce(Usage::plus).unwrap();
+    assert_eq!(sum(&[call(1, false), call(2, false)]).reported, None);
+    assert_eq!(sum(&[call(1, true), call(2, true)]).reported, None);
+    let mixed = sum(&[call(1, true), call(2, false), call(4, true), call(8, false)]);
+    assert_eq!((mixed.input_tokens, mixed.output_tokens, mixed.estimated), (15, 4, true));
+    assert_eq!(mixed.reported, Some(ReportedUsage { input_tokens: 10, output_tokens: 2, total_tokens: 12 }));
+    let mut writer = Writer::default();
+    mixed.write(&mut writer);
+    let read = Usage::read_stored(Raw::parse(writer.bytes()).unwrap());
+    assert_eq!(read, Usage { total_tokens: Some(19), ..mixed });
+}
+
 #[test]
 fn a_response_object_has_all_its_keys_and_repeats_the_request() {
     let body = json!({"model": "m", "input": "x", "tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "tool", "name": "f"},
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}, "metadata": {"a": "b"}, "temperature": 0.5});
     read(&body, |request| {
         let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
-        let provenance = Provenance { model: Some("up/m".into()), losses: vec!["top_k: unknown".into()] };
+        let provenance = Provenance {
+            model: Some("up/m".into()),
+            losses: vec!["top_k: unknown".into()],
+            provider_id: Some("up_1".into()),
+        };
         let snapshot = Snapshot {
             id: "resp_1",
             created_at: 1,

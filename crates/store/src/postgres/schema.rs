@@ -16,7 +16,7 @@ use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus, 
 /// Every migration, in order.
 pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "postgres": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge", "V006__answers",
-    "V007__raw_answers", "V008__provenance"
+    "V007__raw_answers", "V008__provenance", "V009__provider_ids"
 );
 
 /// The oldest server that is supported, as the server writes its version.

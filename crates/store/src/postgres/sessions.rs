@@ -52,6 +52,10 @@ statements! {
         SELECT value::jsonb->>'turn_id' FROM message_metadata
         WHERE tenant_id = $1 AND user_id = $2 AND kind = 'model_usage' AND value::jsonb->>'response_id' = $3
         ORDER BY number DESC LIMIT 1";
+    Admin RESPONSE_OF_PROVIDER = "
+        SELECT id FROM responses
+        WHERE tenant_id = $1 AND provenance::jsonb->>'provider_id' = $2
+        ORDER BY number DESC LIMIT 1";
     Admin RESPONSE_OF_ANSWER_WITHIN = "
         SELECT value::jsonb->>'turn_id' FROM message_metadata
         WHERE tenant_id = $1 AND kind = 'model_usage' AND value::jsonb->>'response_id' = $2
@@ -167,8 +171,13 @@ impl SessionStore for Postgres {
     fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>> {
         let tenant_id = within.tenant_id();
         Box::pin(self.pool.repeatably(move |connection: Lease| async move {
-            let found = connection.row(&RESPONSE_OF_ANSWER_WITHIN, &[&tenant_id, &provider_id]).await?;
-            Ok(found.map(|row| row.try_get(0)).transpose()?)
+            // Responses of earlier versions do not have it; the answers of assistants do.
+            for statement in [&RESPONSE_OF_PROVIDER, &RESPONSE_OF_ANSWER_WITHIN] {
+                if let Some(row) = connection.row(statement, &[&tenant_id, &provider_id]).await? {
+                    return Ok(Some(row.try_get(0)?));
+                }
+            }
+            Ok(None)
         }))
     }
 

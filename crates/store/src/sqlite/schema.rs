@@ -14,7 +14,7 @@ use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus};
 /// Every version of the schema, oldest first.
 pub(super) const MIGRATIONS: &[Migration] = migrate::migrations!(
     "sqlite": "V001__state", "V002__tools", "V003__assistant", "V004__execute", "V005__knowledge", "V006__places",
-    "V007__redo", "V008__answers", "V009__raw_answers", "V010__provenance"
+    "V007__redo", "V008__answers", "V009__raw_answers", "V010__provenance", "V011__provider_ids"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

@@ -119,8 +119,15 @@ impl SessionStore for Sqlite {
     fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>> {
         let (tenant, provider_id) = (Tenant::within(within), provider_id.to_owned());
         self.look(move |transaction| {
-            let found = transaction.database.tenant(tenant, sql::RESPONSE_OF_ANSWER_WITHIN, &[&provider_id])?;
-            found.first(|row| Ok(row.get(0)?))
+            let database = transaction.database;
+            // Responses of earlier versions do not have it; the answers of assistants do.
+            for statement in [sql::RESPONSE_OF_PROVIDER, sql::RESPONSE_OF_ANSWER_WITHIN] {
+                let found = database.tenant(tenant, statement, &[&provider_id])?.first(|row| Ok(row.get(0)?))?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            Ok(None)
         })
     }
 

@@ -39,6 +39,7 @@ macro_rules! contract {
                 a_response_that_is_not_there_takes_nothing
                 text_of_any_kind_survives
                 an_item_is_found_by_its_id
+                a_response_is_found_by_the_id_of_the_models_server_within_its_tenant
                 events_come_in_order_and_in_bounded_pieces
                 a_background_response_can_be_cancelled_once
                 a_foreground_response_cannot_be_cancelled

@@ -148,7 +148,7 @@ pub(crate) fn told(status: Status) -> ToldStatus {
             ..Usage::default()
         }),
         provenance: match ended_well {
-            true => Provenance { model: Some("up/m".into()), losses: vec!["top_k: unknown".into()] },
+            true => Provenance { model: Some("up/m".into()), losses: vec!["top_k: unknown".into()], provider_id: None },
             false => Provenance::default(),
         },
     }

@@ -200,19 +200,46 @@ async fn a_stream_that_fails_ends_in_an_error_that_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_caller_that_leaves_ends_its_turn_and_the_thread_goes_on() {
+async fn a_caller_that_leaves_ends_its_turn_and_the_thread_goes_on_from_what_was_said() {
+    // right A4
     for store in stores() {
         let campus = Campus::on(&store).await;
-        campus.upstream.enqueue(streamed(&Script::text(&["Never ", "read"]), "resp_up_1").hang_after(5));
+        campus.upstream.enqueue(streamed(&Script::text(&["Once upon ", "a time"]), "resp_up_1").hang_after(5));
         let mut events = stream(&campus, &json!({"message": "Hi"})).await;
-        events.next().await.expect("the model speaks");
+        while events.next().await.expect("the model speaks").name != "message.delta" {}
+        drop(events);
+        campus.upstream.wait_for_disconnect(0).await;
+        let ana = campus.user(ALPHA, "ana");
+        let answer = campus.chat(&ana, json!({"message": "Still there?"}), "Yes.").await;
+        let thread = campus.thread(ALPHA, &answer["session_id"]).await;
+        let said: Vec<_> = thread.iter().map(|message| [&message["role"], &message["content"]]).collect();
+        let expected = [["user", "Hi"], ["assistant", "Once upon"], ["user", "Still there?"], ["assistant", "Yes."]];
+        assert_eq!(said, expected, "{}", store.name);
+        assert_eq!(super::campus::kinds(&thread[0]), ["context"]);
+        let metadata = thread[1]["metadata"].as_array().expect("a message has metadata");
+        let usage = metadata.iter().find(|record| record["kind"] == "model_usage").expect("its usage is known");
+        assert_eq!(usage["value"]["incomplete_reason"], "cancelled", "{}: {usage}", store.name);
+        for name in ["input_tokens", "output_tokens"] {
+            assert!(usage["value"][name].as_u64().is_some_and(|tokens| tokens > 0), "{}: {usage}", store.name);
+        }
+        assert!(campus.last_asked().to_string().contains("Once upon"), "{}: the model is told", store.name);
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_before_the_first_word_leaves_no_answer_in_the_thread() {
+    for store in stores() {
+        let campus = Campus::on(&store).await;
+        campus.upstream.enqueue(streamed(&Script::text(&["Never ", "read"]), "resp_up_1").hang_after(2));
+        let events = stream(&campus, &json!({"message": "Hi"})).await;
+        assert!(events.head.starts_with("HTTP/1.1 200"), "{}", events.head);
         drop(events);
         campus.upstream.wait_for_disconnect(0).await;
         let ana = campus.user(ALPHA, "ana");
         let answer = campus.chat(&ana, json!({"message": "Still there?"}), "Yes.").await;
         let thread = campus.thread(ALPHA, &answer["session_id"]).await;
         let roles: Vec<&str> = thread.iter().filter_map(|message| message["role"].as_str()).collect();
-        assert_eq!(roles, ["user", "user", "assistant"]);
+        assert_eq!(roles, ["user", "user", "assistant"], "{}", store.name);
         assert_eq!(super::campus::kinds(&thread[0]), ["context", "error"]);
     }
 }

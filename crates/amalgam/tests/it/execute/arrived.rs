@@ -3,7 +3,7 @@
 use amalgam_testkit::{Reply, Setup};
 use serde_json::{Value, json};
 
-use super::desk::{Desk, execute_with, open, standing, taken, turn};
+use super::desk::{Desk, KEY, OTHER, execute_with, open, standing, taken, turn};
 use crate::support::{Said, Script, WIRES, Wire, stores};
 
 /// An answer as a server of this wire might write it: odd spaces, and unknown fields.
@@ -51,6 +51,26 @@ async fn the_raw_response_is_what_the_models_server_sent_and_names_its_model() {
                 assert_eq!(taken(&ana, &body).await, envelope, "{wire:?}");
                 assert_eq!(standing(&ana, &id, "t1").await["Result"], envelope, "{wire:?}");
             }
+        }
+    }
+}
+
+// right C9
+#[tokio::test]
+async fn a_turn_is_found_by_the_id_of_the_models_server() {
+    let ids = [(Wire::Responses, "resp_up"), (Wire::Chat, "chatcmpl-1"), (Wire::Anthropic, "msg_1")];
+    for store in stores() {
+        let desk = Desk::on(&store).await;
+        let ana = desk.user("ana");
+        for (wire, provider_id) in ids {
+            let id = open(&ana, wire).await;
+            desk.replies(wire, Reply::bytes("application/json", odd(wire)));
+            let envelope = taken(&ana, &turn(&id, "t1", "Hello")).await;
+            let path = format!("/admin/turns/{provider_id}");
+            let found = desk.admin(KEY).get(&path).await;
+            assert_eq!(found.status, 200, "{} {wire:?}: {}", store.name, found.text());
+            assert_eq!(found.json()["id"], envelope["ResponseContinuationId"], "{} {wire:?}", store.name);
+            assert_eq!(desk.admin(OTHER).get(&path).await.status, 404, "{} {wire:?}", store.name);
         }
     }
 }
@@ -213,6 +233,55 @@ async fn usage_is_zero_where_the_upstream_reports_none_unless_estimates_are_want
             let total = envelope["Usage"]["TotalTokens"].as_u64().expect("usage has a total");
             let warned = envelope["Warnings"].to_string().contains("estimated");
             assert_eq!((total > 0, warned), (estimated, estimated), "{} {envelope}", store.name);
+        }
+    }
+}
+
+// right C3
+#[tokio::test]
+async fn usage_is_the_sum_of_the_calls_that_are_reported_and_the_others_are_estimated_where_that_is_wanted() {
+    let silent = |output: Value| {
+        Reply::json(json!({"id": "r", "object": "response", "model": "m", "status": "completed", "output": [output]}))
+    };
+    let call = json!({"type": "function_call", "id": "f", "call_id": "call_1", "name": "clock", "arguments": "{}"});
+    let message = json!({"type": "message", "id": "m", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "Noon.", "annotations": []}]});
+    let wire = Wire::Responses;
+    // What the scripted model reports of each call.
+    let reported = json!({"PromptTokens": 11, "CompletionTokens": 7, "TotalTokens": 18});
+    for store in stores() {
+        for (setting, estimated) in [("", false), ("[execute]\nestimate_usage = true\n", true)] {
+            let desk = Desk::with(&store, Setup::new().extra(setting)).await;
+            let ana = desk.user("ana");
+            for last_reports in [true, false] {
+                let id = open(&ana, wire).await;
+                match last_reports {
+                    true => {
+                        desk.replies(wire, silent(call.clone()));
+                        desk.says(wire, [Script::text(&["Noon."])]);
+                    }
+                    false => {
+                        desk.says(wire, [Script::new([Said::call("call_1", "clock", &["{}"])])]);
+                        desk.replies(wire, silent(message.clone()));
+                    }
+                }
+                let body = turn(&id, "t1", "What time is it?");
+                let envelope = taken(&ana, &body).await;
+                assert_eq!(envelope["Text"], "Noon.", "{envelope}");
+                let warned = envelope["Warnings"].to_string().contains("estimated in part");
+                assert_eq!(warned, estimated, "{} {envelope}", store.name);
+                match estimated {
+                    false => assert_eq!(envelope["Usage"], reported, "{} {envelope}", store.name),
+                    true => {
+                        let tokens = |name: &str| envelope["Usage"][name].as_u64().unwrap_or_default();
+                        assert!(tokens("PromptTokens") > 11, "{} {envelope}", store.name);
+                        assert!(tokens("CompletionTokens") > 7, "{} {envelope}", store.name);
+                        let sum = tokens("PromptTokens") + tokens("CompletionTokens");
+                        assert_eq!(tokens("TotalTokens"), sum, "{} {envelope}", store.name);
+                    }
+                }
+                assert_eq!(taken(&ana, &body).await, envelope, "{}: told again", store.name);
+            }
         }
     }
 }

@@ -25,7 +25,8 @@ use crate::{
 /// What a missing turn is called.
 const TURN: &str = "Turn";
 
-/// The turn that made a response, by our id of the response or, for answers of assistants, the one of the model's server; whichever user of the tenant it belongs to.
+/// The turn that made a response, by our id of the response or by the one that the model's server gave its last answer, then
+/// the newest of them; whichever user of the tenant it belongs to.
 pub(super) async fn retrieve(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -38,7 +39,7 @@ pub(super) async fn retrieve(
     if let Some(turn) = app.store.turn(admin, &id).await.map_err(Fault::from)? {
         return Ok(told(&turn));
     }
-    // What the assistant's door tells as `response_id` is the id that the model's server gave.
+    // The assistant's door tells the id of the model's server as `response_id`, and that server's own log has no other.
     let own = app.store.response_of_answer_within(Within::Own(admin), &id).await.map_err(Fault::from)?;
     let own = own.ok_or_else(|| missing(TURN, &id))?;
     let turn = app.store.turn(admin, &own).await.map_err(Fault::from)?.ok_or_else(|| missing(TURN, &id))?;

@@ -115,6 +115,10 @@ statements! {
         MESSAGES_OF_TENANT = "
             SELECT id, session_id, role, content, response_id, created_at FROM messages
             WHERE tenant_id = ?1 AND session_id = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4";
+        RESPONSE_OF_PROVIDER = "
+            SELECT id FROM responses
+            WHERE tenant_id = ?1 AND json_extract(provenance, '$.provider_id') = ?2
+            ORDER BY number DESC LIMIT 1";
         RESPONSE_OF_ANSWER_WITHIN = "
             SELECT json_extract(value, '$.turn_id') FROM message_metadata
             WHERE tenant_id = ?1 AND kind = 'model_usage' AND json_extract(value, '$.response_id') = ?2

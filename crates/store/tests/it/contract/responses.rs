@@ -1,9 +1,9 @@
 //! Responses: written step by step, read, cancelled, deleted.
 
 use amalgam_core::store::{
-    Base, Begin, Cancelled, Ending, Retention, StoredResponse, ToldStatus, Transcript, TurnWrite, Written,
+    Base, Begin, Cancelled, Ending, Retention, StoredResponse, ToldStatus, Transcript, TurnWrite, Within, Written,
 };
-use amalgam_protocol::{ErrorObject, Json, Provenance, Status, Usage};
+use amalgam_protocol::{ErrorObject, Json, Provenance, ReportedUsage, Status, Usage};
 use bytes::Bytes;
 
 use crate::given::*;
@@ -29,8 +29,13 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
                 reasoning_tokens: 5,
                 total_tokens: Some(17),
                 estimated: true,
+                reported: Some(ReportedUsage { input_tokens: 7, output_tokens: 2, total_tokens: 9 }),
             }),
-            provenance: Provenance { model: Some("up/\"m\"".into()), losses: vec!["top_k: unknown".into()] },
+            provenance: Provenance {
+                model: Some("up/\"m\"".into()),
+                losses: vec!["top_k: unknown".into()],
+                provider_id: Some("up_1".into()),
+            },
         },
         output: turn.output.clone(),
         upstream: None,
@@ -55,6 +60,30 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
             place: place(&store, &anna(), &turn.id).await,
         }
     );
+}
+
+// right C9
+pub(crate) async fn a_response_is_found_by_the_id_of_the_models_server_within_its_tenant(store: Engine) {
+    let named = |turn: &Turn, provider_id: &str| {
+        let mut end = turn.completed();
+        end.told.provenance.provider_id = Some(provider_id.to_owned());
+        TurnWrite { end: Some(Box::new(end)), ..turn.beginning(turn.begin()) }
+    };
+    let (older, newer, of_bert, elsewhere) = (Turn::new("1"), Turn::new("2"), Turn::new("3"), Turn::new("4"));
+    let [bert, other_tenant] = strangers();
+    keep(&store, &anna(), named(&older, "up_twice")).await;
+    keep(&store, &anna(), named(&newer, "up_twice")).await;
+    keep(&store, &bert, named(&of_bert, "up_'bert'")).await;
+    keep(&store, &other_tenant, named(&elsewhere, "up_elsewhere")).await;
+    say(&store, &anna(), None, "without an id").await;
+
+    let found = async |id: &str| store.response_of_answer_within(Within::Named(operator(), 1), id).await.unwrap();
+    assert_eq!(found("up_twice").await.as_deref(), Some(&*newer.id), "the newest");
+    assert_eq!(found("up_'bert'").await.as_deref(), Some(&*of_bert.id), "of any user of the tenant");
+    assert_eq!(found("up_elsewhere").await, None, "of no other tenant");
+    assert_eq!(found("").await, None);
+    assert!(store.delete_response(&anna(), &newer.id).await.unwrap());
+    assert_eq!(found("up_twice").await.as_deref(), Some(&*older.id));
 }
 
 pub(crate) async fn a_response_is_there_from_its_first_step_on(store: Engine) {

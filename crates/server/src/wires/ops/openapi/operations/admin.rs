@@ -146,7 +146,7 @@ pub(crate) fn get_turn() -> Value {
         "tags": ["Administration"],
         "summary": "Get a turn with the calls of its models and tools",
         "parameters": [
-            path("response_id", "The response that the turn made; an answer of an assistant also by the id that the model's server gave it.", "string"),
+            path("response_id", "The response that the turn made, by our id or by the id that the model's server gave its last answer (then the newest).", "string"),
             parameter("RequestId"),
         ],
         "responses": with_failures(

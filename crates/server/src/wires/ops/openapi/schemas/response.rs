@@ -104,7 +104,12 @@ fn usage() -> Value {
             "output_tokens": count,
             "output_tokens_details": object("Of those.", &["reasoning_tokens"], json!({"reasoning_tokens": count})),
             "total_tokens": count,
-            "estimated": {"const": true, "description": "Counted here, because the upstream did not say."},
+            "estimated": {"const": true, "description": "Counted here, at least in part, because the upstream did not say."},
+            "reported": object(
+                "Where only some of the turn's calls are counted here: what the upstream has reported of the others.",
+                &["input_tokens", "output_tokens", "total_tokens"],
+                json!({"input_tokens": count, "output_tokens": count, "total_tokens": count}),
+            ),
         }),
     )
 }
