@@ -145,7 +145,8 @@ async fn run(
     let parameters = &turn.parameters;
     let view = Box::new(parameters.view()?);
     let settings = settings_of(policy, &view, &checked)?;
-    let requested = tools::requested(&view, scope.state())?;
+    let mut requested = tools::requested(&view, scope.state())?;
+    requested.own = own_tools;
     files::check(app, scope, parameters, &view).await?;
     let mut context = match policy.map(|policy| &policy.history) {
         Some(HistorySource::Given(before, memory)) => Context::of(before.clone(), memory.clone()),
@@ -162,10 +163,9 @@ async fn run(
     };
     let background = checked.storage == Storage::Background;
     let queues = background && turn.resumes_after.is_none();
-    let decided = match turn.generate && !queues {
-        true => tools::approved(app, scope, &view, &mut context).await?,
-        false => Vec::new(),
-    };
+    if turn.generate && !queues {
+        requested.decided = tools::approved(app, scope, &view, &mut context).await?;
+    }
     let own = match stored && context.in_connection {
         // The history that only the connection remembers is stored with the first response that is stored.
         true => context.input(view.input.as_ref())?,
@@ -198,7 +198,7 @@ async fn run(
     let said = context.input(view.input.as_ref())?;
     let said = said.as_ref().or(view.input.as_ref());
     let equipped = match turn.generate {
-        true => tools::equip(app, scope, policy, own_tools, &view, requested, decided, said).await?,
+        true => tools::equip(app, scope, policy, &view, requested, said).await?,
         false => None,
     };
     let storage = stored.then(|| TurnStorage {

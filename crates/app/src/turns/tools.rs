@@ -46,16 +46,13 @@ pub(super) struct Toolkit {
     pub(super) guidance: Option<String>,
 }
 
-/// Finds out what the tools of a request are; nothing where the server has nothing to do with them. `said` is everything
-/// that is said, `decided` are the calls that were approved since they were asked for.
+/// Finds out what the tools of a request are; nothing where the server has nothing to do with them. `said` is the whole history.
 pub(super) async fn equip(
     app: &App,
     scope: &Scope,
     policy: Option<&TurnPolicy>,
-    own_tools: Vec<ServerTool>,
     request: &CreateResponse<'_>,
     requested: RequestedTools,
-    decided: Vec<Approval>,
     said: Option<&Input<'_>>,
 ) -> Result<Option<Box<Toolkit>>, Fault> {
     let said: &[Item<'_>] = match said {
@@ -66,17 +63,18 @@ pub(super) async fn equip(
         Some(policy) => (policy.offered, policy.first_tool.as_deref()),
         None => (OfferedTools::All, None),
     };
-    if decided.is_empty() && requested.tools.is_empty() && requested.left_out.is_empty() && own_tools.is_empty() {
+    let RequestedTools { tools, left_out, own, decided, .. } = requested;
+    if decided.is_empty() && tools.is_empty() && left_out.is_empty() && own.is_empty() {
         return Ok(None);
     }
-    let (places, wanted): (Vec<usize>, Vec<AskedTool>) = requested.tools.into_iter().unzip();
+    let (places, wanted): (Vec<usize>, Vec<AskedTool>) = tools.into_iter().unzip();
     let equipped = match scope.state() {
         _ if wanted.is_empty() => Vec::new(),
         TenantState::Stored => app.toolbox.equip(scope, wanted.clone()).await?.into_iter().map(Ok).collect(),
         TenantState::Stateless => equip_each(app, scope, &wanted).await?,
     };
     let mut offers = offers::Offers::new(&request.tools);
-    for index in requested.left_out {
+    for index in left_out {
         offers.leave_out_server(index, "a tool of type `mcp` needs a server");
     }
     for ((index, wanted), equipped) in places.into_iter().zip(&wanted).zip(equipped) {
@@ -85,7 +83,7 @@ pub(super) async fn equip(
             Err(reason) => offers.leave_out_server(index, reason),
         }
     }
-    own_tools.into_iter().for_each(|tool| offers.bring(tool));
+    own.into_iter().for_each(|tool| offers.bring(tool));
     if decided.is_empty() && !offers.has_any() {
         return Ok(None);
     }

@@ -1,19 +1,23 @@
 //! The tools that a request wants the server to run, read from the request alone.
 
 use amalgam_core::{
-    AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText, TenantState,
-    file_search::FILE_SEARCH_RESULTS, is_house_label,
+    AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText, ServerTool, TenantState,
+    file_search::FILE_SEARCH_RESULTS, is_house_label, store::Approval,
 };
 use amalgam_protocol::{CreateResponse, HostedTool, Json, McpTool, Raw, Shape, ShapeError, ToolKind, Writer};
 
 use super::file_search;
 
 /// Tools that may be the server's to run, each with its place in the request.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RequestedTools {
     pub(super) tools: Vec<(usize, AskedTool)>,
     /// Tools that are not offered to the model, by their places.
     pub(super) left_out: Vec<usize>,
+    /// Tools of the wire's own, which the request does not name.
+    pub(crate) own: Vec<ServerTool>,
+    /// Calls that were approved since they were requested.
+    pub(crate) decided: Vec<Approval>,
     /// Whether a credential of the caller's is among them.
     pub(crate) has_secrets: bool,
 }
