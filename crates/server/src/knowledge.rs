@@ -14,8 +14,8 @@ use amalgam_core::{
 };
 use futures_util::future::join_all;
 
+pub(crate) use keep::{CollectionView, DocumentView, document_id};
 pub use keep::{Forgetting, show_collection, show_document};
-pub(crate) use keep::{document_id, write_collection, write_document};
 
 /// How many pieces meaning chooses from.
 const CANDIDATES: usize = 200;

@@ -28,6 +28,7 @@ use crate::{
 pub use admin::{
     Bank, Configs, Draft, Kept, ListedMode, Modes, Trial, TrialMishap, Whose, approval_status, settled, show_approval,
 };
+pub(crate) use admin::{CollectionKind, DocumentKind, UnixSeconds, json};
 use assistant::AssistantError;
 pub use assistant::{AssistantSettings, with_default_model};
 pub(crate) use assistant::{Checks, Lines};

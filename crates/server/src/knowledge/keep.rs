@@ -1,10 +1,16 @@
 //! What administrators see of a tenant's knowledge, and how it is forgotten.
 
+use std::collections::BTreeMap;
+
 use amalgam_core::{
     Store, StoreError,
     store::{Collection, DocumentListing, DocumentRecord, Within},
 };
-use amalgam_protocol::{Json, Writer};
+use amalgam_protocol::Json;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::wires::{CollectionKind, DocumentKind, UnixSeconds, json};
 
 /// How many documents are forgotten at once: others write in between.
 const AT_ONCE: usize = 100;
@@ -54,50 +60,80 @@ impl<'a> Forgetting<'a> {
     }
 }
 
+/// Documents that belong together.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "KnowledgeCollection")]
+pub(crate) struct CollectionView<'a> {
+    /// What it is asked for by; unique in its tenant.
+    name: &'a str,
+    object: CollectionKind,
+    /// How many documents it has.
+    documents: u64,
+    /// How many pieces they have.
+    chunks: u64,
+    /// The model that its pieces were given a place by; null where they are found by words alone.
+    embedding_model: Option<&'a str>,
+    created_at: UnixSeconds,
+    updated_at: UnixSeconds,
+}
+
+/// A file that was brought in.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "KnowledgeDocument")]
+pub(crate) struct DocumentView<'a> {
+    /// Source and path, with a colon between them.
+    id: String,
+    object: DocumentKind,
+    /// What it was brought in with, such as one folder.
+    source: &'a str,
+    /// Where it is in its source.
+    path: &'a str,
+    /// By the end of its name.
+    language: &'a str,
+    /// What else is known about it, such as `repo`; conditions of a search ask for these.
+    attributes: BTreeMap<&'a str, &'a str>,
+    /// How many pieces it has.
+    chunks: u64,
+    updated_at: UnixSeconds,
+}
+
+impl<'a> From<&'a Collection> for CollectionView<'a> {
+    fn from(collection: &'a Collection) -> Self {
+        Self {
+            name: &collection.name,
+            object: CollectionKind,
+            documents: collection.documents,
+            chunks: collection.chunks,
+            embedding_model: collection.embedding_model.as_deref(),
+            created_at: UnixSeconds::from_ms(collection.created_at_ms),
+            updated_at: UnixSeconds::from_ms(collection.updated_at_ms),
+        }
+    }
+}
+
+impl<'a> From<&'a DocumentRecord> for DocumentView<'a> {
+    fn from(document: &'a DocumentRecord) -> Self {
+        Self {
+            id: document_id(document),
+            object: DocumentKind,
+            source: &document.source,
+            path: &document.path,
+            language: &document.language,
+            attributes: document.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            chunks: document.chunks,
+            updated_at: UnixSeconds::from_ms(document.updated_at_ms),
+        }
+    }
+}
+
 /// A collection as administrators see it: a JSON object.
 pub fn show_collection(collection: &Collection) -> Json {
-    let mut writer = Writer::with_capacity(256);
-    write_collection(&mut writer, collection);
-    Json::from_writer(writer)
+    json(&CollectionView::from(collection))
 }
 
 /// A document as administrators see it: a JSON object.
 pub fn show_document(document: &DocumentRecord) -> Json {
-    let mut writer = Writer::with_capacity(512);
-    write_document(&mut writer, document);
-    Json::from_writer(writer)
-}
-
-pub(crate) fn write_collection(writer: &mut Writer, collection: &Collection) {
-    writer.object(|writer| {
-        writer.key("name").string(&collection.name);
-        writer.key("object").string("knowledge.collection");
-        writer.key("documents").number(collection.documents);
-        writer.key("chunks").number(collection.chunks);
-        match &collection.embedding_model {
-            Some(model) => writer.key("embedding_model").string(model),
-            None => writer.key("embedding_model").null(),
-        }
-        writer.key("created_at").number(collection.created_at_ms / 1000);
-        writer.key("updated_at").number(collection.updated_at_ms / 1000);
-    });
-}
-
-pub(crate) fn write_document(writer: &mut Writer, document: &DocumentRecord) {
-    writer.object(|writer| {
-        writer.key("id").string(&document_id(document));
-        writer.key("object").string("knowledge.document");
-        writer.key("source").string(&document.source);
-        writer.key("path").string(&document.path);
-        writer.key("language").string(&document.language);
-        writer.key("attributes").object(|writer| {
-            for (name, value) in &document.attributes {
-                writer.key_text(name).string(value);
-            }
-        });
-        writer.key("chunks").number(document.chunks);
-        writer.key("updated_at").number(document.updated_at_ms / 1000);
-    });
+    json(&DocumentView::from(document))
 }
 
 /// What a document is known by in lists. No source has a colon in its name.

@@ -12,6 +12,8 @@ mod keys;
 mod knowledge;
 mod modes;
 mod profiles;
+mod request;
+mod schemas;
 mod sessions;
 mod tenants;
 mod tools;
@@ -20,13 +22,15 @@ mod turns;
 use std::sync::Arc;
 
 use amalgam_core::{Fault, FaultKind, Operator, Rights, Scope, TenantState, store::Page};
-use amalgam_protocol::Writer;
+use amalgam_protocol::{Json, Writer};
 use axum::{
     Router,
     extract::{Path, rejection::PathRejection},
     response::Response,
     routing::{get, post},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
     answer,
@@ -37,7 +41,9 @@ use crate::app::App;
 pub use approvals::{approval_status, settled, show_approval};
 pub use bank::{Bank, Trial, TrialMishap, Whose};
 pub use configs::{Configs, Draft, Kept};
+pub(crate) use fields::{CollectionKind, DocumentKind, UnixSeconds};
 pub use modes::{ListedMode, Modes};
+pub(crate) use schemas::schemas;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -108,7 +114,7 @@ fn number_in(what: &'static str, id: Result<Path<String>, PathRejection>) -> Res
 
 /// `after` of a list whose entries have numbers.
 fn number_after(asked: &Page) -> Result<Option<i64>, Fault> {
-    let read = |after: &String| after.parse().map_err(|_| fields::wrong("after", "it is a number"));
+    let read = |after: &String| after.parse().map_err(|_| request::wrong("after", "it is a number"));
     asked.after.as_ref().map(read).transpose()
 }
 
@@ -123,35 +129,46 @@ fn named_tenant(query: &Query) -> Result<Option<i64>, Fault> {
     }
 }
 
+/// A value as it is answered.
+fn answer(value: &impl Serialize) -> Response {
+    answer::json(text(value))
+}
+
+/// A value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> Json {
+    let mut writer = Writer::default();
+    writer.valid(&text(value));
+    Json::from_writer(writer)
+}
+
+fn text(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("an answer is a struct, and what it holds verbatim was checked as JSON")
+}
+
+/// One page of a list.
+#[derive(Serialize, JsonSchema)]
+struct List<T, Id> {
+    object: fields::ListKind,
+    data: Vec<T>,
+    first_id: Option<Id>,
+    /// `after` of the next page.
+    last_id: Option<Id>,
+    has_more: bool,
+}
+
 /// One page of a list that was asked for with one entry more than the page holds.
-fn page<T>(entries: &[T], limit: usize, id: impl Fn(&mut Writer, &T), write: impl Fn(&mut Writer, &T)) -> Response {
+fn list_page<'a, T, V: Serialize, Id: Serialize>(
+    entries: &'a [T],
+    limit: usize,
+    id: impl Fn(&'a T) -> Id,
+    view: impl Fn(&'a T) -> V,
+) -> Response {
     let shown = entries.get(..limit).unwrap_or(entries);
-    let mut writer = Writer::with_capacity(512 * shown.len() + 128);
-    writer.object(|writer| {
-        writer.key("object").string("list");
-        writer.key("data").array(|writer| shown.iter().for_each(|entry| write(writer, entry)));
-        for (name, entry) in [("first_id", shown.first()), ("last_id", shown.last())] {
-            match entry {
-                Some(entry) => id(writer.key(name), entry),
-                None => writer.key(name).null(),
-            }
-        }
-        writer.key("has_more").bool(entries.len() > limit);
-    });
-    answer::json(writer.into_bytes())
-}
-
-/// A moment in seconds, as the doors tell it.
-fn write_time(writer: &mut Writer, name: &'static str, at_ms: Option<u64>) {
-    match at_ms {
-        Some(at_ms) => writer.key(name).number(at_ms / 1000),
-        None => writer.key(name).null(),
-    }
-}
-
-fn write_text(writer: &mut Writer, name: &'static str, text: Option<&str>) {
-    match text {
-        Some(text) => writer.key(name).string(text),
-        None => writer.key(name).null(),
-    }
+    answer(&List {
+        object: fields::ListKind,
+        data: shown.iter().map(view).collect(),
+        first_id: shown.first().map(&id),
+        last_id: shown.last().map(&id),
+        has_more: entries.len() > limit,
+    })
 }

@@ -16,10 +16,15 @@ use amalgam_core::{
 use amalgam_protocol::Json;
 use bytes::Bytes;
 
-use super::operator;
+use super::{json, operator};
 use crate::wires::query::missing;
 
 pub use self::trial::{Trial, TrialMishap};
+pub(super) use self::{
+    order::PutTool,
+    show::{ToolStatisticsView, ToolView},
+    trial::TrialView,
+};
 
 /// What a missing tool is called.
 const TOOL: &str = "Tool";
@@ -121,12 +126,16 @@ impl Bank<'_> {
     pub async fn statistics(&self, scope: &Scope, tool: &BankTool, since_ms: u64) -> Result<Json, Fault> {
         let label = amalgam_core::BANK_LABEL;
         let found = self.store.tool_statistics(admin(scope)?, label, &tool.name, since_ms).await?;
-        Ok(show::statistics(tool, &found))
+        Ok(json(&ToolStatisticsView::of(tool, &found)))
     }
 
     /// A tool as administrators see it: a JSON object without secrets.
     pub fn show(&self, tool: &BankTool) -> Json {
-        show::tool(tool, &self.toolbox.show_settings(tool))
+        json(&self.view(tool))
+    }
+
+    pub(super) fn view<'t>(&self, tool: &'t BankTool) -> ToolView<'t> {
+        ToolView::of(tool, &self.toolbox.show_settings(tool))
     }
 }
 

@@ -145,7 +145,7 @@ fn what_is_not_said_is_as_it_usually_is() {
 fn what_is_shown_of_a_tool_can_be_sent_back_and_means_the_same() {
     for tool in [tool("lookup", false), tool("lookup", true)] {
         let whose = if tool.common { Whose::Common } else { Whose::Own };
-        let shown = show::tool(&tool, &tool.settings);
+        let shown = json(&ToolView::of(&tool, &tool.settings));
         let again = order::read(shown.bytes(), Some("lookup"), whose, &Told(None)).unwrap();
         assert_eq!(again, tool, "{shown:?}");
         assert!(

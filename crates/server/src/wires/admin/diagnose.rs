@@ -9,13 +9,15 @@ use amalgam_core::{
     assistant::settings::{Origin, Resolved},
     store::{AgentProfile, BankOf, BankTool, Within},
 };
-use amalgam_protocol::Writer;
 use axum::{Extension, extract::State, response::Response};
 
-use super::{bank::admin, configs::Configs, fields, named_tenant, place, write_text};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{answer, bank::admin, configs::Configs, fields::DiagnosisKind, named_tenant, place, request};
 use crate::{
     app::App,
-    wires::{WireError, answer, assistant::with_default_model, query::Query, query::is_id},
+    wires::{WireError, assistant::with_default_model, query::Query, query::is_id},
 };
 
 /// What was found. RNCC-47
@@ -29,32 +31,74 @@ struct Findings {
     feature_enabled: bool,
 }
 
-#[derive(Debug, Default, PartialEq)]
+/// What was found.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Diagnosis<'a> {
+    object: DiagnosisKind,
+    /// The profile; null where none was named.
+    agent: Option<&'a AgentFound>,
+    /// The tool; null where none was named.
+    tool: Option<&'a ToolFound>,
+    /// The key for the upstream.
+    key: &'a KeyFound,
+    /// The model that would be asked.
+    model: ModelFound<'a>,
+    /// Whether the tenant has an assistant at all.
+    feature_enabled: bool,
+    /// What is wrong, and what to do about it.
+    #[schemars(length(min = 1))]
+    verdict: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
 struct AgentFound {
+    /// Its slug.
     slug: String,
+    /// Whether the tenant has it.
     exists: bool,
+    /// Whether it may be asked for.
     active: bool,
 }
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
 struct ToolFound {
+    /// Its name.
     name: String,
+    /// Whether the tenant's bank or the common one has it.
     in_bank: bool,
+    /// Whether it may be used.
     active: bool,
-    /// Nobody can say without a profile.
+    /// Whether the profile has it; null without a profile.
     assigned: Option<bool>,
+    /// Whether something here can run it.
     handler_registered: bool,
 }
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
 struct KeyFound {
+    /// Whether there is one that can be used.
     configured: bool,
-    /// `config`, `settings`, or `upstream` for the one that the operator has given the upstream.
+    /// The tenant's, the installation's, or the one that the upstream is configured with.
+    #[schemars(extend("enum" = ["config", "settings", "upstream", null]))]
     origin: Option<&'static str>,
-    /// The variable that should hold it.
+    // The variable that should hold it.
+    #[serde(skip)]
     variable: Option<String>,
-    /// It is there, and the master key that it was sealed with is not.
+    // It is there, and the master key that it was sealed with is not.
+    #[serde(skip)]
     unreadable: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct ModelFound<'a> {
+    /// Its name.
+    name: &'a str,
+    /// Whether an upstream answers to it.
+    known: bool,
 }
 
 /// Looks at what an agent, and a tool of it, would need.
@@ -64,15 +108,13 @@ pub(super) async fn diagnose(
     query: Query,
 ) -> Result<Response, WireError> {
     let named = |name: &'static str| match query.get(name) {
-        Some(text) if !is_id(text) => Err(fields::wrong(name, "nothing can be called this")),
+        Some(text) if !is_id(text) => Err(request::wrong(name, "nothing can be called this")),
         text => Ok(text),
     };
     let (agent, tool) = (named("agent")?, named("tool")?);
     let tenant = place(&app, &scope, named_tenant(&query)?).await?;
     let findings = look(&app, &tenant, agent, tool).await?;
-    let mut writer = Writer::with_capacity(1024);
-    findings.write(&mut writer);
-    Ok(answer::json(writer.into_bytes()))
+    Ok(answer(&findings.diagnosis()))
 }
 
 async fn look(app: &App, tenant: &Scope, agent: Option<&str>, tool: Option<&str>) -> Result<Findings, Fault> {
@@ -170,41 +212,16 @@ async fn look_at_model(
 }
 
 impl Findings {
-    fn write(&self, writer: &mut Writer) {
-        writer.object(|writer| {
-            writer.key("object").string("diagnosis");
-            match &self.agent {
-                None => writer.key("agent").null(),
-                Some(agent) => writer.key("agent").object(|writer| {
-                    writer.key("slug").string(&agent.slug);
-                    writer.key("exists").bool(agent.exists);
-                    writer.key("active").bool(agent.active);
-                }),
-            }
-            match &self.tool {
-                None => writer.key("tool").null(),
-                Some(tool) => writer.key("tool").object(|writer| {
-                    writer.key("name").string(&tool.name);
-                    writer.key("in_bank").bool(tool.in_bank);
-                    writer.key("active").bool(tool.active);
-                    match tool.assigned {
-                        Some(assigned) => writer.key("assigned").bool(assigned),
-                        None => writer.key("assigned").null(),
-                    }
-                    writer.key("handler_registered").bool(tool.handler_registered);
-                }),
-            }
-            writer.key("key").object(|writer| {
-                writer.key("configured").bool(self.key.configured);
-                write_text(writer, "origin", self.key.origin);
-            });
-            writer.key("model").object(|writer| {
-                writer.key("name").string(&self.model);
-                writer.key("known").bool(self.model_known);
-            });
-            writer.key("feature_enabled").bool(self.feature_enabled);
-            writer.key("verdict").array(|writer| self.verdict().iter().for_each(|text| writer.string(text)));
-        });
+    fn diagnosis(&self) -> Diagnosis<'_> {
+        Diagnosis {
+            object: DiagnosisKind,
+            agent: self.agent.as_ref(),
+            tool: self.tool.as_ref(),
+            key: &self.key,
+            model: ModelFound { name: &self.model, known: self.model_known },
+            feature_enabled: self.feature_enabled,
+            verdict: self.verdict(),
+        }
     }
 
     /// What is wrong, in the order in which a turn meets it, and what to do about it.

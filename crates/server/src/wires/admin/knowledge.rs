@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use amalgam_core::{
     Fault, Scope,
-    store::{Collection, DocumentListing, DocumentRecord, Within},
+    store::{Collection, DocumentListing, Within},
 };
-use amalgam_protocol::Writer;
 use axum::{
     Extension,
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
 
-use super::{bank::admin, named_tenant, page, place};
+use super::{bank::admin, list_page, named_tenant, place};
 use crate::{
     app::App,
-    knowledge::{Forgetting, document_id, show_collection, write_collection, write_document},
+    knowledge::{CollectionView, DocumentView, Forgetting, document_id},
     wires::{
         WireError, answer,
         query::{Query, id_of, is_id, missing, no_such_cursor},
@@ -40,8 +39,7 @@ pub(super) async fn list(
     if let Some(after) = &asked.after {
         collections.retain(|collection| collection.name > *after);
     }
-    let id = |writer: &mut Writer, collection: &Collection| writer.string(&collection.name);
-    Ok(page(&collections, asked.limit, id, write_collection))
+    Ok(list_page(&collections, asked.limit, |collection| collection.name.as_str(), CollectionView::from))
 }
 
 pub(super) async fn retrieve(
@@ -53,7 +51,7 @@ pub(super) async fn retrieve(
     let name = id_of(COLLECTION, name)?;
     let tenant = place(&app, &scope, named_tenant(&query)?).await?;
     let collection = find(&app, &tenant, &name).await?;
-    Ok(answer::json(show_collection(&collection).bytes().clone()))
+    Ok(super::answer(&CollectionView::from(&collection)))
 }
 
 /// Forgets a collection with all of its documents; with `source` those of one source.
@@ -96,8 +94,7 @@ pub(super) async fn documents(
     let listing = DocumentListing { source: source_of(&query)?, after, limit: asked.limit + 1 };
     let found = app.store.documents_within(Within::Own(admin(&tenant)?), &name, listing);
     let documents = found.await.map_err(Fault::from)?;
-    let id = |writer: &mut Writer, document: &DocumentRecord| writer.string(&document_id(document));
-    Ok(page(&documents, asked.limit, id, write_document))
+    Ok(list_page(&documents, asked.limit, document_id, DocumentView::from))
 }
 
 /// `source` of a query; what no source can be called is missing like any other.

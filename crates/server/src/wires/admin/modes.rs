@@ -9,7 +9,7 @@ use amalgam_core::{
     execute::modes,
     store::{Mode, Within},
 };
-use amalgam_protocol::{Json, Writer};
+use amalgam_protocol::Json;
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
@@ -17,8 +17,14 @@ use axum::{
 };
 use bytes::Bytes;
 use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{bank, fields, named_tenant, page, place};
+use super::{
+    bank,
+    fields::{ModeKind, UnixSeconds, Verbatim},
+    json, list_page, named_tenant, place, request,
+};
 use crate::{
     app::App,
     wires::{
@@ -26,6 +32,8 @@ use crate::{
         query::{Query, id_of, missing},
     },
 };
+
+pub(super) use order::{PutMode, ScopeCondition};
 
 /// What a missing mode is called.
 const MODE: &str = "Mode";
@@ -116,33 +124,58 @@ impl Modes<'_> {
     }
 }
 
+/// What an agent is for a while.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Mode")]
+pub(super) struct ModeView<'a> {
+    /// Unique in its tenant, whatever its case.
+    name: &'a str,
+    object: ModeKind,
+    /// For people.
+    display_name: &'a str,
+    /// What the model is told.
+    system_prompt: &'a str,
+    /// The names of its tools besides those of the profile.
+    tools: &'a [String],
+    /// The tool that the model has to call first in each turn.
+    tool_choice: Option<&'a str>,
+    /// What is looked up in turns that bring no scope. All conditions hold at once.
+    #[schemars(with = "Vec<ScopeCondition>")]
+    rag_scope: Verbatim,
+    /// Whether it is as every tenant has it.
+    seeded: bool,
+    /// Tools that no bank has; they are left out of turns.
+    unknown_tools: &'a [String],
+    /// Seconds since 1970; null for a seeded mode.
+    created_at: Option<UnixSeconds>,
+    /// Seconds since 1970; null for a seeded mode.
+    updated_at: Option<UnixSeconds>,
+}
+
 impl ListedMode {
     /// As administrators see it: a JSON object.
     pub fn show(&self) -> Json {
-        let Self { mode, seeded, unknown_tools } = self;
-        let mut writer = Writer::with_capacity(mode.system_prompt.len() + mode.rag_scope.bytes().len() + 512);
-        let names = |writer: &mut Writer, names: &[String]| {
-            writer.array(|writer| names.iter().for_each(|name| writer.string(name)));
-        };
-        // One of every tenant is as old as the program, which tells nobody anything.
-        let time = |writer: &mut Writer, at_ms: u64| match seeded {
-            true => writer.null(),
-            false => writer.number(at_ms / 1000),
-        };
-        writer.object(|writer| {
-            writer.key("name").string(&mode.name);
-            writer.key("object").string("mode");
-            writer.key("display_name").string(&mode.display_name);
-            writer.key("system_prompt").string(&mode.system_prompt);
-            names(writer.key("tools"), &mode.tools);
-            super::write_text(writer, "tool_choice", mode.tool_choice.as_deref());
-            writer.key("rag_scope").raw(mode.rag_scope.raw());
-            writer.key("seeded").bool(*seeded);
-            names(writer.key("unknown_tools"), unknown_tools);
-            time(writer.key("created_at"), mode.created_at_ms);
-            time(writer.key("updated_at"), mode.updated_at_ms);
-        });
-        Json::from_writer(writer)
+        json(&ModeView::from(self))
+    }
+}
+
+impl<'a> From<&'a ListedMode> for ModeView<'a> {
+    fn from(ListedMode { mode, seeded, unknown_tools }: &'a ListedMode) -> Self {
+        // One of every tenant is as old as the program, which tells nothing.
+        let time = |at_ms: u64| (!seeded).then(|| UnixSeconds::from_ms(at_ms));
+        Self {
+            name: &mode.name,
+            object: ModeKind,
+            display_name: &mode.display_name,
+            system_prompt: &mode.system_prompt,
+            tools: &mode.tools,
+            tool_choice: mode.tool_choice.as_deref(),
+            rag_scope: (&mode.rag_scope).into(),
+            seeded: *seeded,
+            unknown_tools,
+            created_at: time(mode.created_at_ms),
+            updated_at: time(mode.updated_at_ms),
+        }
     }
 }
 
@@ -163,8 +196,7 @@ pub(super) async fn list(
     let tenant = place(&app, &scope, named_tenant(&query)?).await?;
     let asked = query.page()?;
     let found = of(&app).list(&tenant, asked.after.as_deref(), asked.limit + 1).await?;
-    let name = |writer: &mut Writer, listed: &ListedMode| writer.string(&listed.mode.name);
-    Ok(page(&found, asked.limit, name, |writer, listed| writer.raw(listed.show().raw())))
+    Ok(list_page(&found, asked.limit, |listed| listed.mode.name.as_str(), ModeView::from))
 }
 
 pub(super) async fn retrieve(
@@ -186,7 +218,7 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, WireError> {
     let name = id_of(MODE, name)?;
-    let body = fields::body(&app, request, order::LARGEST).await?;
+    let body = request::body(&app, request, order::LARGEST).await?;
     let tenant = place(&app, &scope, named_tenant(&query)?).await?;
     let (kept, new) = of(&app).put(&tenant, Some(&name), &body).await?;
     let mut response = told(&kept);
@@ -210,5 +242,5 @@ pub(super) async fn delete(
 }
 
 fn told(listed: &ListedMode) -> Response {
-    answer::json(listed.show().bytes().clone())
+    super::answer(&ModeView::from(listed))
 }

@@ -10,18 +10,20 @@ use amalgam_core::{
     assistant::prompt,
     store::{AgentProfile, Within},
 };
-use amalgam_protocol::Writer;
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
 use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
     bank::{admin, unknown_tools},
     configs::Configs,
-    fields, named_tenant, page, place, write_text,
+    fields::{ProfileKind, UnixSeconds},
+    list_page, named_tenant, place, request,
 };
 use crate::{
     app::App,
@@ -31,11 +33,40 @@ use crate::{
     },
 };
 
+pub(super) use self::{diff::ProfileDiff, order::PutProfile};
+
 /// What a missing profile is called.
 const PROFILE: &str = "Profile";
 
 /// What a missing version is called.
 const VERSION: &str = "Version";
+
+/// Who an assistant is for one purpose.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Profile<'a> {
+    /// What callers ask for; unique in its tenant.
+    slug: &'a str,
+    object: ProfileKind,
+    /// What it is told to be, after the tenant's own words.
+    prompt: &'a str,
+    /// The names of its tools.
+    tools: &'a [String],
+    /// The model that it wants, instead of the tenant's.
+    model: Option<&'a str>,
+    /// The tool that the model has to call first in each turn.
+    tool_choice: Option<&'a str>,
+    /// Whether it may be asked for.
+    active: bool,
+    /// Grows with every change.
+    #[schemars(range(min = 1))]
+    version: u64,
+    /// SHA-256 of the whole prompt, with the tenant's own words as they are now; what answers show as `prompt.hash`.
+    prompt_hash: String,
+    /// Tools that no bank has; they are left out of turns.
+    unknown_tools: Vec<&'a str>,
+    created_at: UnixSeconds,
+    updated_at: UnixSeconds,
+}
 
 /// Profiles by slug, those that are not active too.
 pub(super) async fn list(
@@ -48,8 +79,7 @@ pub(super) async fn list(
     let found = app.store.profiles_within(desk.within()?, asked.after.as_deref(), asked.limit + 1);
     let profiles = found.await.map_err(Fault::from)?;
     let view = desk.view(profiles.iter().take(asked.limit)).await?;
-    let slug = |writer: &mut Writer, profile: &AgentProfile| writer.string(&profile.slug);
-    Ok(page(&profiles, asked.limit, slug, |writer, profile| view.write(writer, profile)))
+    Ok(list_page(&profiles, asked.limit, |profile| profile.slug.as_str(), |profile| view.profile(profile)))
 }
 
 pub(super) async fn retrieve(
@@ -72,7 +102,7 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, WireError> {
     let slug = id_of(PROFILE, slug)?;
-    let body = fields::body(&app, request, order::LARGEST).await?;
+    let body = request::body(&app, request, order::LARGEST).await?;
     let profile = order::read(&body, &slug, app.clock.now_ms())?;
     let desk = Desk::open(&app, &scope, &query).await?;
     let before = app.store.profile(&desk.tenant, &slug).await.map_err(Fault::from)?;
@@ -113,14 +143,13 @@ pub(super) async fn versions(
     let before = match asked.after.as_deref().map(str::parse) {
         None => None,
         Some(Ok(version)) => Some(version),
-        Some(Err(_)) => return Err(fields::wrong("after", "it is the number of a version").into()),
+        Some(Err(_)) => return Err(request::wrong("after", "it is the number of a version").into()),
     };
     desk.profile(&slug).await?;
     let found = app.store.profile_versions(desk.within()?, &slug, before, asked.limit + 1);
     let versions = found.await.map_err(Fault::from)?;
     let view = desk.view(versions.iter().take(asked.limit)).await?;
-    let number = |writer: &mut Writer, profile: &AgentProfile| writer.number(profile.version);
-    Ok(page(&versions, asked.limit, number, |writer, profile| view.write(writer, profile)))
+    Ok(list_page(&versions, asked.limit, |profile| profile.version, |profile| view.profile(profile)))
 }
 
 /// What a version changed, against the one before or another one.
@@ -142,9 +171,7 @@ pub(super) async fn compare(
         // Before the first version there was nothing.
         None => None,
     };
-    let mut writer = Writer::with_capacity(after.prompt.len() * 2 + 1024);
-    diff::write(&mut writer, before.as_ref(), &after);
-    Ok(answer::json(writer.into_bytes()))
+    Ok(super::answer(&ProfileDiff::between(before.as_ref(), &after)))
 }
 
 /// Where the profiles of one tenant are dealt with.
@@ -188,9 +215,7 @@ impl<'a> Desk<'a> {
 
     async fn told(&self, profile: &AgentProfile) -> Result<Response, Fault> {
         let view = self.view(std::iter::once(profile)).await?;
-        let mut writer = Writer::with_capacity(profile.prompt.len() + 512);
-        view.write(&mut writer, profile);
-        Ok(answer::json(writer.into_bytes()))
+        Ok(super::answer(&view.profile(profile)))
     }
 }
 
@@ -203,23 +228,23 @@ struct View {
 }
 
 impl View {
-    fn write(&self, writer: &mut Writer, profile: &AgentProfile) {
-        writer.object(|writer| {
-            writer.key("slug").string(&profile.slug);
-            writer.key("object").string("profile");
-            writer.key("prompt").string(&profile.prompt);
-            writer.key("tools").array(|writer| profile.tools.iter().for_each(|tool| writer.string(tool)));
-            write_text(writer, "model", profile.model.as_deref());
-            write_text(writer, "tool_choice", profile.tool_choice.as_deref());
-            writer.key("active").bool(profile.active);
-            writer.key("version").number(profile.version);
-            // The same as in the answers: with the tenant's own words before it.
-            let composed = prompt::compose(&self.config_prompt, Some(&profile.prompt), None);
-            writer.key("prompt_hash").string(&composed.hash);
-            let unknown = profile.tools.iter().filter(|tool| self.unknown.contains(*tool));
-            writer.key("unknown_tools").array(|writer| unknown.for_each(|tool| writer.string(tool)));
-            writer.key("created_at").number(profile.created_at_ms / 1000);
-            writer.key("updated_at").number(profile.updated_at_ms / 1000);
-        });
+    fn profile<'a>(&self, profile: &'a AgentProfile) -> Profile<'a> {
+        // The same as in the answers: with the tenant's own words before it.
+        let composed = prompt::compose(&self.config_prompt, Some(&profile.prompt), None);
+        let unknown = profile.tools.iter().filter(|tool| self.unknown.contains(*tool));
+        Profile {
+            slug: &profile.slug,
+            object: ProfileKind,
+            prompt: &profile.prompt,
+            tools: &profile.tools,
+            model: profile.model.as_deref(),
+            tool_choice: profile.tool_choice.as_deref(),
+            active: profile.active,
+            version: profile.version,
+            prompt_hash: composed.hash,
+            unknown_tools: unknown.map(String::as_str).collect(),
+            created_at: UnixSeconds::from_ms(profile.created_at_ms),
+            updated_at: UnixSeconds::from_ms(profile.updated_at_ms),
+        }
     }
 }

@@ -1,67 +1,129 @@
-//! A tool as administrators see it, field by field.
+//! A tool as administrators see it, and how its calls went.
 
-use std::time::Duration;
+use amalgam_core::{
+    Decider, OnError,
+    store::{BankKind, BankTool, ToolStatistics},
+};
+use amalgam_protocol::Json;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
-use amalgam_core::store::{BankTool, ToolStatistics};
-use amalgam_protocol::{Json, Writer};
+use super::order::{RequiresApproval, ToolTimeout};
+use crate::wires::admin::fields::{Object, ToolKind, ToolStatisticsKind, UnixSeconds, Word};
 
-use crate::wires::admin::{write_text, write_time};
+/// A tool of the bank.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BankTool")]
+pub(in crate::wires::admin) struct ToolView<'a> {
+    /// The name that the model calls it by; unique in its bank whatever its case.
+    name: &'a str,
+    object: ToolKind,
+    /// Whether it is the installation's, for all tenants.
+    common: bool,
+    /// Whether it may be used.
+    active: bool,
+    /// A function of the server; a request to an HTTP service; a tool of an MCP server; one that the client runs.
+    kind: Word<BankKind>,
+    /// What the model is told about it.
+    description: &'a str,
+    /// The JSON Schema of its arguments.
+    parameters: Object,
+    /// What its kind needs to know; each secret as `{"secret": "***"}`.
+    settings: Object,
+    /// When and how to use it, for the prompt.
+    guidance: Option<&'a str>,
+    /// Seconds that one call may take.
+    timeout: ToolTimeout,
+    /// Whether the model is told of a failure and goes on, or the turn fails.
+    on_error: Word<OnError>,
+    /// Whether running it twice is as good as once.
+    idempotent: bool,
+    /// What the model is told after a call that went well.
+    after_call_instruction: Option<&'a str>,
+    /// Who has to agree to a call first.
+    requires_approval: RequiresApproval,
+    created_at: UnixSeconds,
+    updated_at: UnixSeconds,
+}
 
-/// The whole tool, with its settings as they may be shown.
-pub(super) fn tool(tool: &BankTool, settings: &Json) -> Json {
-    let room = tool.parameters.bytes().len() + settings.bytes().len() + tool.description.len();
-    let mut writer = Writer::with_capacity(room + 1024);
-    writer.object(|writer| {
-        writer.key("name").string(&tool.name);
-        writer.key("object").string("tool");
-        writer.key("common").bool(tool.common);
-        writer.key("active").bool(tool.active);
-        writer.key("kind").string(tool.kind.name());
-        writer.key("description").string(&tool.description);
-        writer.key("parameters").raw(tool.parameters.raw());
-        writer.key("settings").raw(settings.raw());
-        write_text(writer, "guidance", tool.guidance.as_deref());
-        write_seconds(writer.key("timeout"), tool.policy.timeout);
-        writer.key("on_error").string(tool.policy.on_error.name());
-        writer.key("idempotent").bool(tool.policy.idempotent);
-        write_text(writer, "after_call_instruction", tool.policy.after_call_instruction.as_deref());
-        match tool.policy.requires_approval {
-            Some(decider) => writer.key("requires_approval").string(decider.name()),
-            None => writer.key("requires_approval").bool(false),
+impl<'a> ToolView<'a> {
+    /// With its settings as they may be shown.
+    pub(super) fn of(tool: &'a BankTool, settings: &Json) -> Self {
+        Self {
+            name: &tool.name,
+            object: ToolKind,
+            common: tool.common,
+            active: tool.active,
+            kind: Word(tool.kind),
+            description: &tool.description,
+            parameters: (&tool.parameters).into(),
+            settings: settings.into(),
+            guidance: tool.guidance.as_deref(),
+            timeout: ToolTimeout(tool.policy.timeout),
+            on_error: Word(tool.policy.on_error),
+            idempotent: tool.policy.idempotent,
+            after_call_instruction: tool.policy.after_call_instruction.as_deref(),
+            requires_approval: RequiresApproval(tool.policy.requires_approval),
+            created_at: UnixSeconds::from_ms(tool.created_at_ms),
+            updated_at: UnixSeconds::from_ms(tool.updated_at_ms),
         }
-        writer.key("created_at").number(tool.created_at_ms / 1000);
-        writer.key("updated_at").number(tool.updated_at_ms / 1000);
-    });
-    Json::from_writer(writer)
+    }
 }
 
 /// Whole seconds as a whole number.
-fn write_seconds(writer: &mut Writer, duration: Duration) {
-    match duration.subsec_nanos() {
-        0 => writer.number(duration.as_secs()),
-        _ => writer.float(duration.as_secs_f64()),
+impl Serialize for ToolTimeout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.subsec_nanos() {
+            0 => serializer.serialize_u64(self.0.as_secs()),
+            _ => serializer.serialize_f64(self.0.as_secs_f64()),
+        }
+    }
+}
+
+impl Serialize for RequiresApproval {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.map(Decider::name) {
+            Some(decider) => serializer.serialize_str(decider),
+            None => serializer.serialize_bool(false),
+        }
     }
 }
 
 /// How the calls of a tool went.
-pub(super) fn statistics(tool: &BankTool, found: &ToolStatistics) -> Json {
-    let ended = found.calls.saturating_sub(found.unknown);
-    let mut writer = Writer::with_capacity(256);
-    writer.object(|writer| {
-        writer.key("name").string(&tool.name);
-        writer.key("object").string("tool.statistics");
-        writer.key("calls").number(found.calls);
-        writer.key("failed").number(found.failed);
-        writer.key("unknown").number(found.unknown);
-        match found.duration_ms.checked_div(ended) {
-            Some(average) => writer.key("average_ms").number(average),
-            None => writer.key("average_ms").null(),
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ToolStatistics")]
+pub(in crate::wires::admin) struct ToolStatisticsView<'a> {
+    /// The tool.
+    name: &'a str,
+    object: ToolStatisticsKind,
+    /// Calls that began.
+    calls: u64,
+    /// Calls that ended in an error.
+    failed: u64,
+    /// Calls whose end is not known.
+    unknown: u64,
+    /// What a call took whose end is known; null without one.
+    #[schemars(with = "Option<i64>")]
+    average_ms: Option<u64>,
+    /// What the longest of them took.
+    #[schemars(with = "Option<i64>")]
+    longest_ms: Option<u64>,
+    /// Seconds since 1970; null when never.
+    last_called_at: Option<UnixSeconds>,
+}
+
+impl<'a> ToolStatisticsView<'a> {
+    pub(super) fn of(tool: &'a BankTool, found: &ToolStatistics) -> Self {
+        let ended = found.calls.saturating_sub(found.unknown);
+        Self {
+            name: &tool.name,
+            object: ToolStatisticsKind,
+            calls: found.calls,
+            failed: found.failed,
+            unknown: found.unknown,
+            average_ms: found.duration_ms.checked_div(ended),
+            longest_ms: (ended > 0).then_some(found.longest_ms),
+            last_called_at: found.last_called_at_ms.map(UnixSeconds::from_ms),
         }
-        match ended {
-            0 => writer.key("longest_ms").null(),
-            _ => writer.key("longest_ms").number(found.longest_ms),
-        }
-        write_time(writer, "last_called_at", found.last_called_at_ms);
-    });
-    Json::from_writer(writer)
+    }
 }

@@ -7,11 +7,13 @@ use amalgam_core::{
     store::{BankKind, BankTool},
     turn,
 };
-use amalgam_protocol::{Json, Writer};
+use amalgam_protocol::Json;
 use futures_util::FutureExt as _;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
-use crate::wires::admin::write_text;
+use crate::wires::admin::{fields::Verbatim, json};
 
 /// How a call went that was made to see how it goes.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,38 +25,41 @@ pub struct Trial {
 }
 
 /// Why nothing came out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub struct TrialMishap {
     /// The name that it would be recorded under.
+    #[schemars(extend("enum" = ["unknown_tool", "invalid_arguments", "refused", "broken", "timed_out", "too_large"]))]
     pub code: &'static str,
-    /// What the model would be told.
+    /// What a model would be told.
     pub message: String,
     /// What happened, for whoever looks after the tool.
     pub detail: Option<String>,
 }
 
+/// How a call went.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Trial")]
+pub(in crate::wires::admin) struct TrialView<'a> {
+    /// What the tool gave: any JSON value.
+    output: Option<Verbatim>,
+    /// Why it gave nothing.
+    error: Option<&'a TrialMishap>,
+    duration_ms: u64,
+}
+
 impl Trial {
     /// The trial as it is shown: a JSON object.
     pub fn show(&self) -> Json {
-        let mut writer = Writer::with_capacity(512);
-        writer.object(|writer| {
-            match &self.result {
-                Ok(output) => {
-                    writer.key("output").raw(output.raw());
-                    writer.key("error").null();
-                }
-                Err(mishap) => {
-                    writer.key("output").null();
-                    writer.key("error").object(|writer| {
-                        writer.key("code").string(mishap.code);
-                        writer.key("message").string(&mishap.message);
-                        write_text(writer, "detail", mishap.detail.as_deref());
-                    });
-                }
-            }
-            writer.key("duration_ms").number(self.duration_ms);
-        });
-        Json::from_writer(writer)
+        json(&self.view())
+    }
+
+    pub(in crate::wires::admin) fn view(&self) -> TrialView<'_> {
+        TrialView {
+            output: self.result.as_ref().ok().map(Verbatim::from),
+            error: self.result.as_ref().err(),
+            duration_ms: self.duration_ms,
+        }
     }
 }
 

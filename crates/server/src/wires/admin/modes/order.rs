@@ -1,65 +1,90 @@
 //! A mode as it is written by its author.
 
-use amalgam_core::{Fault, execute::modes, no_items, store::Mode};
-use amalgam_protocol::Json;
+use amalgam_core::{
+    Fault,
+    execute::{modes, request::Operator},
+    no_items,
+    store::Mode,
+};
+use amalgam_protocol::{Json, Shape};
 use bytes::Bytes;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use crate::wires::admin::fields::{self, Fields, mistyped, wrong};
+use crate::wires::admin::{
+    fields::{Ignored, Line, ProseOrBlank, ToolName, ToolNames, Verbatim},
+    request::{self, mistyped, wrong},
+};
 
 /// The largest mode that is read: a prompt may be long, and written in escapes.
 pub(super) const LARGEST: usize = 1024 * 1024;
 
 /// The longest name, in characters.
 const NAME: usize = 64;
-/// The longest name for people, in characters.
-const DISPLAY_NAME: usize = 200;
-/// The longest prompt, in characters.
-const PROMPT: usize = 100_000;
 
-/// What may be said. The last ones change nothing: what is shown may be sent back.
-const KNOWN: [&str; 11] = [
-    "name",
-    "display_name",
-    "system_prompt",
-    "tools",
-    "tool_choice",
-    "rag_scope",
-    "object",
-    "seeded",
-    "unknown_tools",
-    "created_at",
-    "updated_at",
-];
+/// A mode to be kept. Null counts as not said.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "what is shown of a mode can be sent back: some fields are accepted and not used")]
+pub(in crate::wires::admin) struct PutMode {
+    /// The name in the path, if it is said again.
+    name: Option<Line<NAME>>,
+    /// For people; the name, where none is said.
+    display_name: Option<Line<200>>,
+    /// What the model is told.
+    system_prompt: Option<ProseOrBlank<100_000>>,
+    /// The names of its tools, in order.
+    tools: Option<ToolNames>,
+    /// The tool that the model has to call first in each turn that offers it, instead of the profile's.
+    tool_choice: Option<ToolName>,
+    /// Conditions on what is looked up in turns that bring none.
+    #[schemars(with = "Option<Vec<ScopeCondition>>")]
+    rag_scope: Option<Verbatim>,
+    object: Option<Ignored>,
+    seeded: Option<Ignored>,
+    unknown_tools: Option<Ignored>,
+    created_at: Option<Ignored>,
+    updated_at: Option<Ignored>,
+}
+
+/// A condition on what is looked up.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "the execute contract reads conditions; this is their shape")]
+pub(in crate::wires::admin) struct ScopeCondition {
+    /// What is compared: `path`, `language`, `repo`, or a key of the tenant's own.
+    key: String,
+    #[schemars(extend("enum" = Operator::ALL.map(Operator::name)))]
+    operator: String,
+    /// One of them is enough for `==` and `contains`; none may match for the other two.
+    #[schemars(length(min = 1))]
+    values: Vec<String>,
+}
 
 /// Reads a mode of this name. What is not said is as it usually is.
 pub(super) fn read(body: &Bytes, in_path: Option<&str>, now_ms: u64) -> Result<Mode, Fault> {
-    let fields = Fields::parse(body, &KNOWN)?;
-    let name = name(&fields, in_path)?;
-    let prompt = match fields.get("system_prompt") {
-        Some(Value::String(text)) if text.trim().is_empty() => "",
-        _ => fields.prose("system_prompt", PROMPT)?.unwrap_or_default(),
-    };
+    let put: PutMode = request::parse(body)?;
+    let name = name(put.name, in_path)?;
     Ok(Mode {
-        display_name: fields.text("display_name", DISPLAY_NAME)?.unwrap_or(name).to_owned(),
-        system_prompt: prompt.to_owned(),
-        tools: fields.tool_names("tools")?,
-        tool_choice: fields.tool_name("tool_choice")?,
-        rag_scope: rag_scope(&fields)?,
-        name: name.to_owned(),
+        display_name: put.display_name.map_or_else(|| name.clone(), |name| name.0),
+        system_prompt: put.system_prompt.unwrap_or_default().0,
+        tools: put.tools.unwrap_or_default().0,
+        tool_choice: put.tool_choice.unwrap_or_default().0,
+        rag_scope: put.rag_scope.map_or_else(|| Ok(no_items()), |scope| rag_scope(&scope.0))?,
+        name,
         created_at_ms: now_ms,
         updated_at_ms: now_ms,
     })
 }
 
 /// The name in the path and the one in the body mean the same mode.
-fn name<'a>(fields: &'a Fields, in_path: Option<&'a str>) -> Result<&'a str, Fault> {
-    let name = match (in_path, fields.text("name", NAME)?) {
-        (Some(name), Some(said)) if !name.eq_ignore_ascii_case(said) => {
+fn name(said: Option<Line<NAME>>, in_path: Option<&str>) -> Result<String, Fault> {
+    let name = match (in_path, said) {
+        (Some(name), Some(Line(said))) if !name.eq_ignore_ascii_case(&said) => {
             return Err(wrong("name", "must be the name in the path"));
         }
-        (_, Some(name)) | (Some(name), None) => name,
-        (None, None) => return Err(fields::missing("name")),
+        (_, Some(Line(name))) => name,
+        (Some(name), None) => name.to_owned(),
+        (None, None) => return Err(request::missing("name")),
     };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     match !name.is_empty() && name.len() <= NAME && name.bytes().all(plain) {
@@ -69,12 +94,11 @@ fn name<'a>(fields: &'a Fields, in_path: Option<&'a str>) -> Result<&'a str, Fau
 }
 
 /// Conditions in the words that turns bring them in.
-fn rag_scope(fields: &Fields) -> Result<Json, Fault> {
-    let Some(raw) = fields.raw("rag_scope") else { return Ok(no_items()) };
-    if !matches!(fields.get("rag_scope"), Some(Value::Array(_))) {
+fn rag_scope(scope: &Json) -> Result<Json, Fault> {
+    if scope.raw().shape() != Shape::Array {
         return Err(mistyped("rag_scope", "a list of conditions"));
     }
-    match modes::conditions(raw) {
+    match modes::conditions(scope.raw()) {
         Ok(conditions) => Ok(modes::rag_scope(&conditions)),
         Err(faults) => {
             let first = faults.list().first().map_or_else(|| "rag_scope".to_owned(), |fault| fault.field.clone());
@@ -85,7 +109,7 @@ fn rag_scope(fields: &Fields) -> Result<Json, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -2,52 +2,63 @@
 
 use amalgam_core::{Fault, store::AgentProfile};
 use bytes::Bytes;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use crate::wires::admin::fields::{Fields, wrong};
+use crate::wires::admin::{
+    fields::{Ignored, Line, ProseOrBlank, ToolName, ToolNames},
+    request::{self, wrong},
+};
 
 /// The largest profile that is read: a prompt may be long, and written in escapes.
 pub(super) const LARGEST: usize = 1024 * 1024;
 
 /// The longest slug, in characters.
 const SLUG: usize = 100;
-/// The longest prompt, in characters.
-const PROMPT: usize = 100_000;
-/// The longest name of a model.
-const MODEL: usize = 200;
 
-/// What may be said. The last ones change nothing: what is shown may be sent back.
-const KNOWN: [&str; 12] = [
-    "slug",
-    "prompt",
-    "tools",
-    "model",
-    "tool_choice",
-    "active",
-    "object",
-    "version",
-    "prompt_hash",
-    "unknown_tools",
-    "created_at",
-    "updated_at",
-];
+/// A profile to be kept. Null counts as not said.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "what is shown of a profile can be sent back: some fields are accepted and not used")]
+pub(in crate::wires::admin) struct PutProfile {
+    /// The slug in the path, if it is said again.
+    slug: Option<Line<SLUG>>,
+    /// What it is told to be.
+    prompt: Option<ProseOrBlank<100_000>>,
+    /// The names of its tools, in order.
+    tools: Option<ToolNames>,
+    /// The model that it wants, instead of the tenant's.
+    model: Option<Line<200>>,
+    /// The tool that the model has to call first in each turn that offers it.
+    tool_choice: Option<ToolName>,
+    /// Whether it may be asked for.
+    #[schemars(extend("default" = true))]
+    active: Option<bool>,
+    object: Option<Ignored>,
+    version: Option<Ignored>,
+    prompt_hash: Option<Ignored>,
+    unknown_tools: Option<Ignored>,
+    created_at: Option<Ignored>,
+    updated_at: Option<Ignored>,
+}
 
 /// Reads a profile for this slug. What is not said is as it usually is; its version is the store's to count.
 pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile, Fault> {
-    let fields = Fields::parse(body, &KNOWN)?;
+    let put: PutProfile = request::parse(body)?;
     if !is_slug(slug) {
         return Err(wrong("slug", &format!("must have 1 to {SLUG} letters, digits, dots, dashes and underscores")));
     }
-    if fields.text("slug", SLUG)?.is_some_and(|said| said != slug) {
+    if put.slug.is_some_and(|Line(said)| said != slug) {
         return Err(wrong("slug", "must be the one in the path"));
     }
     Ok(AgentProfile {
         slug: slug.to_owned(),
-        prompt: prompt(&fields)?,
-        tools: fields.tool_names("tools")?,
-        model: fields.text("model", MODEL)?.map(str::to_owned),
-        tool_choice: fields.tool_name("tool_choice")?,
-        active: fields.boolean("active")?.unwrap_or(true),
+        // A profile without words has the tenant's alone.
+        prompt: put.prompt.unwrap_or_default().0,
+        tools: put.tools.unwrap_or_default().0,
+        model: put.model.map(|model| model.0),
+        tool_choice: put.tool_choice.unwrap_or_default().0,
+        active: put.active.unwrap_or(true),
         version: 1,
         created_at_ms: now_ms,
         updated_at_ms: now_ms,
@@ -60,18 +71,9 @@ fn is_slug(slug: &str) -> bool {
     !slug.is_empty() && slug.len() <= SLUG && slug.bytes().all(plain)
 }
 
-/// A profile without words has the tenant's alone.
-fn prompt(fields: &Fields) -> Result<String, Fault> {
-    match fields.get("prompt") {
-        None => Ok(String::new()),
-        Some(Value::String(text)) if text.trim().is_empty() => Ok(String::new()),
-        Some(_) => Ok(fields.prose("prompt", PROMPT)?.unwrap_or_default().to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
