@@ -1,12 +1,13 @@
 //! `/admin/configs/{tenant_id}`: what a tenant has set about its assistant, and what counts.
 
 mod keep;
+mod view;
 
 use std::sync::Arc;
 
 use amalgam_core::{
     Fault, Scope, SecretText,
-    assistant::settings::{Resolved, SettingFault, Settings},
+    assistant::settings::{SettingFault, Settings},
     store::Within,
 };
 use amalgam_protocol::{Json, Raw, Writer};
@@ -17,13 +18,14 @@ use axum::{
 };
 use bytes::Bytes;
 
-use super::{bank::admin, number_in, place, request};
+use super::{answer, bank::admin, number_in, place, request};
 use crate::{
     app::App,
-    wires::{WireError, answer, assistant::with_default_model, query::missing},
+    wires::{WireError, assistant::with_default_model, query::missing},
 };
 
 pub use keep::{Configs, Draft, Kept};
+pub(super) use view::{AgentConfig, ChangeConfig};
 
 /// What a missing tenant is called.
 const TENANT: &str = "Tenant";
@@ -47,7 +49,7 @@ pub(super) async fn retrieve(
     let configs = configs(&app);
     let kept = configs.kept(Within::Own(admin(&tenant)?)).await?;
     let resolved = with_default_model(&*app.catalog, configs.resolve(&kept, None)).await;
-    Ok(told(&show(tenant.tenant_id(), &kept, &resolved)))
+    Ok(answer(&AgentConfig::of(tenant.tenant_id(), &kept, &resolved)))
 }
 
 /// Sets what is named; null unsets it. What others set at the same time stays.
@@ -76,7 +78,7 @@ pub(super) async fn change(
         None => return Err(missing(TENANT, &tenant.tenant_id().to_string()).into()),
     };
     let resolved = with_default_model(&*app.catalog, configs.resolve(&kept, None)).await;
-    Ok(told(&show(tenant.tenant_id(), &kept, &resolved)))
+    Ok(answer(&AgentConfig::of(tenant.tenant_id(), &kept, &resolved)))
 }
 
 /// What a body asks for.
@@ -150,31 +152,6 @@ fn refusal(faults: Vec<SettingFault>) -> Fault {
 
 fn configs(app: &App) -> Configs<'_> {
     Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() }
-}
-
-fn told(value: &Json) -> Response {
-    answer::json(value.bytes().clone())
-}
-
-/// A tenant's settings as administrators see them: a JSON object without secrets.
-fn show(tenant_id: i64, kept: &Kept, resolved: &Resolved) -> Json {
-    let shown = kept.settings.shown();
-    let mut writer = Writer::with_capacity(shown.bytes().len() * 2 + 2048);
-    writer.object(|writer| {
-        writer.key("tenant_id").number(tenant_id.unsigned_abs());
-        writer.key("object").string("agent_config");
-        for (key, value) in shown.raw().fields() {
-            writer.key_text(&key.decode()).raw(value);
-        }
-        writer.key("has_api_key").bool(kept.api_key.is_some());
-        writer.key("revision").number(kept.revision);
-        match kept.updated_at_ms {
-            Some(at_ms) => writer.key("updated_at").number(at_ms / 1000),
-            None => writer.key("updated_at").null(),
-        }
-        resolved.write(writer.key("resolved"));
-    });
-    Json::from_writer(writer)
 }
 
 #[cfg(test)]

@@ -359,6 +359,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    AgentConfigKind = "agent_config";
     ApiKeyKind = "api_key";
     ApprovalKind = "approval";
     CollectionKind = "knowledge.collection";

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value, json};
 
-use super::{List, approvals, bank, diagnose, keys, modes, profiles, sessions, tenants, tools, turns};
+use super::{List, approvals, bank, configs, diagnose, keys, modes, profiles, sessions, tenants, tools, turns};
 use crate::knowledge::{CollectionView, DocumentView};
 
 /// Every derived shape, by name.
@@ -19,6 +19,7 @@ pub(crate) fn schemas() -> Map<String, Value> {
     list::<sessions::SessionHead<'_>, i64>(&mut answers, "SessionList", "Threads, the newest first.");
     list::<CollectionView<'_>, &str>(&mut answers, "KnowledgeCollectionList", "Collections by name.");
     list::<DocumentView<'_>, &str>(&mut answers, "KnowledgeDocumentList", "Documents by source and path.");
+    answers.subschema_for::<configs::AgentConfig>();
     answers.subschema_for::<keys::NewKey<'_>>();
     answers.subschema_for::<bank::TrialView<'_>>();
     answers.subschema_for::<bank::ToolStatisticsView<'_>>();
@@ -32,6 +33,7 @@ pub(crate) fn schemas() -> Map<String, Value> {
     requests.subschema_for::<tenants::CreateTenant>();
     requests.subschema_for::<tenants::ChangeTenant>();
     requests.subschema_for::<keys::CreateKey>();
+    requests.subschema_for::<configs::ChangeConfig>();
     requests.subschema_for::<bank::PutTool>();
     requests.subschema_for::<tools::TryTool>();
     requests.subschema_for::<approvals::Decide>();

@@ -39,8 +39,7 @@ const PATHS: [(&str, &str); 12] = data![
     "paths/tools.json",
 ];
 
-const SCHEMAS: [(&str, &str); 13] = data![
-    "schemas/agent_config.json",
+const SCHEMAS: [(&str, &str); 12] = data![
     "schemas/assistant.json",
     "schemas/content.json",
     "schemas/errors.json",
