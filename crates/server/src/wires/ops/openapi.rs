@@ -1,8 +1,9 @@
-//! The published description of the API: an OpenAPI 3.1 document, assembled once from the files in `crates/server/openapi/`.
+//! The published description of the API: an OpenAPI 3.1 document, assembled once from the files in `crates/server/openapi/`
+//! and from the types of `/admin`.
 //!
-//! Operations stand in `paths/`, shapes in `schemas/`, a file per subject; `document.json` holds the rest. Two
-//! abbreviations keep the operations short, see [`expand`]. Tests hold the document to the routes, to what the server reads
-//! and to what it writes. Why it is done like this: `docs/decisions/0002-openapi-document.md`.
+//! Operations stand in `paths/`, shapes in `schemas/`, a file per subject; `document.json` holds the rest. Two abbreviations
+//! keep the operations short, see [`expand`]. Tests hold the document to the routes, to what the server reads and to what it
+//! writes. Why it is done like this: `docs/decisions/0002-openapi-document.md`.
 
 use std::sync::LazyLock;
 
