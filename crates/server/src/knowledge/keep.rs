@@ -8,7 +8,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::Json;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::wires::{CollectionKind, DocumentKind, UnixSeconds, json};
 
@@ -91,7 +91,9 @@ pub(crate) struct DocumentView<'a> {
     /// By the end of its name.
     language: &'a str,
     /// What else is known about it, such as `repo`; conditions of a search ask for these.
-    attributes: BTreeMap<&'a str, &'a str>,
+    #[serde(serialize_with = "as_object")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    attributes: &'a [(String, String)],
     /// How many pieces it has.
     chunks: u64,
     updated_at: UnixSeconds,
@@ -119,11 +121,16 @@ impl<'a> From<&'a DocumentRecord> for DocumentView<'a> {
             source: &document.source,
             path: &document.path,
             language: &document.language,
-            attributes: document.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            attributes: &document.attributes,
             chunks: document.chunks,
             updated_at: UnixSeconds::from_ms(document.updated_at_ms),
         }
     }
+}
+
+/// Pairs as an object, in their order.
+fn as_object<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
 /// A collection as administrators see it: a JSON object.
