@@ -8,7 +8,7 @@ use amalgam_core::{
     },
     store::{AgentProfile, BankOf, BankTool, Within},
 };
-use amalgam_server::Configs;
+use amalgam_server::TenantConfigs;
 use anyhow::{Context as _, bail};
 
 use crate::config::Config;
@@ -123,7 +123,7 @@ pub(crate) async fn settings_of(
     now_ms: u64,
 ) -> Result<Option<Vec<&'static str>>, Fault> {
     let nothing = Settings::default();
-    let configs = Configs { store, settings: &nothing, now_ms };
+    let configs = TenantConfigs { store, settings: &nothing, now_ms };
     let within = Within::Named(Operator::of_this_process(), tenant_id);
     let changed = configs.change(within, |draft| Ok(draft.settings.fill(values, fill))).await?;
     Ok(changed.map(|(_, names)| names))

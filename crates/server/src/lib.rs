@@ -27,7 +27,7 @@ pub use origins::AllowedOrigins;
 pub use proxies::{Network, NotANetwork, TrustedProxies};
 pub use request_memory::RequestMemory;
 pub use wires::{
-    AssistantSettings, Bank, Configs, Draft, ExecuteSettings, Kept, ListedMode, Modes, QueueRunner, ROUTES, RouteInfo,
-    Trial, TrialMishap, Whose, administration, approval_status, doors, openapi, router, settled, show_approval,
-    with_default_model,
+    AssistantSettings, BankScope, ConfigDraft, ExecuteSettings, ModeListing, Modes, QueueRunner, ROUTES, RouteInfo,
+    StoredConfig, TenantConfigs, ToolBank, Trial, TrialError, administration, approval_status, decision_outcome, doors,
+    openapi, router, show_approval, with_default_model,
 };

@@ -26,7 +26,8 @@ use crate::{
     layers::{self, Behind, Entrance},
 };
 pub use admin::{
-    Bank, Configs, Draft, Kept, ListedMode, Modes, Trial, TrialMishap, Whose, approval_status, settled, show_approval,
+    BankScope, ConfigDraft, ModeListing, Modes, StoredConfig, TenantConfigs, ToolBank, Trial, TrialError,
+    approval_status, decision_outcome, show_approval,
 };
 pub(crate) use admin::{CollectionKind, DocumentKind, UnixSeconds, json};
 use assistant::AssistantError;

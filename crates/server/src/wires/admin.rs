@@ -4,9 +4,8 @@
 //! cannot tell which others there are; the operator reaches all. What an answer shows is listed field by field.
 
 mod approvals;
-mod bank;
 mod configs;
-mod diagnose;
+mod diagnosis;
 mod fields;
 mod keys;
 mod knowledge;
@@ -16,6 +15,7 @@ mod request;
 mod schemas;
 mod sessions;
 mod tenants;
+mod tool_bank;
 mod tools;
 mod turns;
 
@@ -38,12 +38,12 @@ use super::{
 };
 use crate::app::App;
 
-pub use approvals::{approval_status, settled, show_approval};
-pub use bank::{Bank, Trial, TrialMishap, Whose};
-pub use configs::{Configs, Draft, Kept};
+pub use approvals::{approval_status, decision_outcome, show_approval};
+pub use configs::{ConfigDraft, StoredConfig, TenantConfigs};
 pub(crate) use fields::{CollectionKind, DocumentKind, UnixSeconds};
-pub use modes::{ListedMode, Modes};
+pub use modes::{ModeListing, Modes};
 pub(crate) use schemas::schemas;
+pub use tool_bank::{BankScope, ToolBank, Trial, TrialError};
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -70,7 +70,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/knowledge/{collection}/documents", get(knowledge::documents))
         .route("/admin/sessions", get(sessions::list))
         .route("/admin/sessions/{session_id}", get(sessions::retrieve))
-        .route("/admin/diagnose", get(diagnose::diagnose))
+        .route("/admin/diagnose", get(diagnosis::diagnose))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
 }
 
@@ -81,7 +81,7 @@ fn operator(scope: &Scope) -> Result<Operator, Fault> {
 
 /// The tenant whose things are meant: the one that was named, else the caller's own; all of them for an operator who is
 /// no tenant's administrator. The refusal is the same whether the other tenant exists or not.
-fn meant_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault> {
+fn target_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault> {
     match named {
         Some(id) if id == scope.tenant_id() || scope.operator().is_some() => Ok(Some(id)),
         Some(_) => Err(Fault::new(FaultKind::Forbidden, "Only the operator may reach other tenants.")),
@@ -91,18 +91,18 @@ fn meant_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault>
 }
 
 /// The caller in the place of the administrator of a tenant: the one that was named, else its own.
-async fn place(app: &App, scope: &Scope, named: Option<i64>) -> Result<Scope, Fault> {
-    let id = meant_tenant(scope, named)?.unwrap_or(scope.tenant_id());
+async fn tenant_admin_scope(app: &App, scope: &Scope, named: Option<i64>) -> Result<Scope, Fault> {
+    let id = target_tenant(scope, named)?.unwrap_or(scope.tenant_id());
     if id == scope.tenant_id() && scope.admin().is_some() {
         return Ok(scope.clone());
     }
     let tenant = app.store.tenant(operator(scope)?, id).await?;
     let tenant = tenant.ok_or_else(|| missing("Tenant", &id.to_string()))?;
-    Ok(in_place_of(scope, tenant.id, tenant.state))
+    Ok(admin_scope_of(scope, tenant.id, tenant.state))
 }
 
 #[expect(clippy::disallowed_methods, reason = "an operator may do what the administrator of any tenant may")]
-fn in_place_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope {
+fn admin_scope_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope {
     Scope::authenticated(tenant_id, operator.user(), state, Rights::ADMIN)
 }
 
@@ -119,7 +119,7 @@ fn number_after(asked: &Page) -> Result<Option<i64>, Fault> {
 }
 
 /// `tenant_id` of a query.
-fn named_tenant(query: &Query) -> Result<Option<i64>, Fault> {
+fn tenant_in_query(query: &Query) -> Result<Option<i64>, Fault> {
     match query.number("tenant_id")? {
         None => Ok(None),
         Some(id) => match i64::try_from(id) {

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     answer,
-    bank::admin,
     fields::{ApprovalKind, Prose, UnixSeconds, Vocabulary, Word},
     json, list_page, request,
+    tool_bank::admin,
 };
 use crate::{
     app::App,
@@ -130,7 +130,7 @@ pub(super) async fn retrieve(
 ) -> Result<Response, WireError> {
     let id = id_of(APPROVAL, id)?;
     let found = app.store.approval_of_tenant(admin(&scope)?, &id).await.map_err(Fault::from)?;
-    Ok(told(&found.ok_or_else(|| missing(APPROVAL, &id))?, app.clock.now_ms()))
+    Ok(respond(&found.ok_or_else(|| missing(APPROVAL, &id))?, app.clock.now_ms()))
 }
 
 /// Decides. The same again changes nothing; anything else is too late.
@@ -146,11 +146,11 @@ pub(super) async fn decide(
     let reason = reason.map(|reason| reason.0);
     let decision = Decision { approve, reason, by: scope.user().to_owned(), at_ms: now_ms };
     let decided = app.store.decide_as_admin(admin(&scope)?, &id, decision).await.map_err(Fault::from)?;
-    Ok(told(&settled(decided, &id, now_ms)?, now_ms))
+    Ok(respond(&decision_outcome(decided, &id, now_ms)?, now_ms))
 }
 
 /// The approval as it stands after an administrator has decided, or why that came to nothing.
-pub fn settled(decided: Option<Decided>, id: &str, now_ms: u64) -> Result<Approval, Fault> {
+pub fn decision_outcome(decided: Option<Decided>, id: &str, now_ms: u64) -> Result<Approval, Fault> {
     match decided {
         Some(Decided::Stands(approval)) => Ok(*approval),
         Some(Decided::TooLate(approval)) => {
@@ -184,7 +184,7 @@ pub fn approval_status(approval: &Approval, now_ms: u64) -> &'static str {
     }
 }
 
-fn told(approval: &Approval, now_ms: u64) -> Response {
+fn respond(approval: &Approval, now_ms: u64) -> Response {
     answer(&ApprovalView::at(approval, now_ms))
 }
 
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn only_a_decision_that_stands_is_told_as_one() {
         let stands = approval(Some(true), None);
-        assert_eq!(settled(Some(Decided::Stands(Box::new(stands.clone()))), "mcpr_1", 9).unwrap(), stands);
+        assert_eq!(decision_outcome(Some(Decided::Stands(Box::new(stands.clone()))), "mcpr_1", 9).unwrap(), stands);
         for (decided, kind, message) in [
             (None, FaultKind::NotFound, "Approval with id 'mcpr_1' not found."),
             (
@@ -273,7 +273,7 @@ mod tests {
                 "The time to decide about this call is over.",
             ),
         ] {
-            let fault = settled(decided, "mcpr_1", 10).unwrap_err();
+            let fault = decision_outcome(decided, "mcpr_1", 10).unwrap_err();
             assert_eq!((fault.kind, fault.message.as_ref()), (kind, message));
         }
     }

@@ -1,6 +1,6 @@
 //! `/admin/configs/{tenant_id}`: what a tenant has set about its assistant, and what counts.
 
-mod keep;
+mod tenant_configs;
 mod view;
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use axum::{
 };
 use bytes::Bytes;
 
-use super::{answer, bank::admin, number_in, place, request};
+use super::{answer, number_in, request, tenant_admin_scope, tool_bank::admin};
 use crate::{
     app::App,
     wires::{WireError, assistant::with_default_model, query::missing},
 };
 
-pub use keep::{Configs, Draft, Kept};
+pub use tenant_configs::{ConfigDraft, StoredConfig, TenantConfigs};
 pub(super) use view::{AgentConfig, ChangeConfig};
 
 /// What a missing tenant is called.
@@ -45,7 +45,7 @@ pub(super) async fn retrieve(
     Extension(scope): Extension<Scope>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, Some(number_in(TENANT, id)?)).await?;
+    let tenant = tenant_admin_scope(&app, &scope, Some(number_in(TENANT, id)?)).await?;
     let configs = configs(&app);
     let kept = configs.kept(Within::Own(admin(&tenant)?)).await?;
     let resolved = with_default_model(&*app.catalog, configs.resolve(&kept, None)).await;
@@ -62,7 +62,7 @@ pub(super) async fn change(
     let id = number_in(TENANT, id);
     let body = request::body(&app, request, LARGEST).await?;
     let change = Change::read(&body)?;
-    let tenant = place(&app, &scope, Some(id?)).await?;
+    let tenant = tenant_admin_scope(&app, &scope, Some(id?)).await?;
     let context = tenant.seal_context();
     let configs = configs(&app);
     let changed = configs.change(Within::Own(admin(&tenant)?), |draft| {
@@ -150,8 +150,8 @@ fn refusal(faults: Vec<SettingFault>) -> Fault {
     Fault::invalid(first, words.join(" ")).code("invalid_value")
 }
 
-fn configs(app: &App) -> Configs<'_> {
-    Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() }
+fn configs(app: &App) -> TenantConfigs<'_> {
+    TenantConfigs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() }
 }
 
 #[cfg(test)]

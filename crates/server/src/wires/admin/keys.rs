@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use super::{
     answer,
     fields::{ApiKeyKind, Line, Positive, Texts, UnixSeconds},
-    list_page, meant_tenant, named_tenant, request,
+    list_page, request, target_tenant, tenant_in_query,
 };
 use crate::{
     app::App,
@@ -120,7 +120,7 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant_id = meant_tenant(&scope, named_tenant(&query)?)?;
+    let tenant_id = target_tenant(&scope, tenant_in_query(&query)?)?;
     let asked = query.page()?;
     let found = app.store.keys(ours(), tenant_id, asked.after.as_deref(), asked.limit + 1);
     let keys = found.await.map_err(Fault::from)?;
@@ -154,9 +154,9 @@ pub(super) async fn revoke(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let id = id_of(KEY, id)?;
-    let tenant_id = match (named_tenant(&query)?, scope.operator()) {
+    let tenant_id = match (tenant_in_query(&query)?, scope.operator()) {
         (None, Some(_)) => None,
-        (named, _) => meant_tenant(&scope, named)?,
+        (named, _) => target_tenant(&scope, named)?,
     };
     let revoked = app.store.revoke_key(ours(), tenant_id, &id, app.clock.now_ms()).await.map_err(Fault::from)?;
     let key = revoked.ok_or_else(|| missing(KEY, &id))?;
@@ -172,7 +172,7 @@ fn ours() -> Operator {
 impl CreateKey {
     fn order(self, scope: &Scope, now_ms: u64) -> Result<KeyOrder, Fault> {
         let Self { tenant_id, scopes, user, label, expires_at } = self;
-        let tenant_id = meant_tenant(scope, tenant_id.map(|id| id.0))?.unwrap_or(scope.tenant_id());
+        let tenant_id = target_tenant(scope, tenant_id.map(|id| id.0))?.unwrap_or(scope.tenant_id());
         let rights = scopes.map_or(Rights::USE, |scopes| scopes.0);
         if rights.contains(Rights::OPERATOR) && scope.operator().is_none() {
             let fault = Fault::new(FaultKind::Forbidden, "Only the operator may make keys for operators.");

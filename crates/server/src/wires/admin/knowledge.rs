@@ -12,7 +12,7 @@ use axum::{
     response::Response,
 };
 
-use super::{bank::admin, list_page, named_tenant, place};
+use super::{list_page, tenant_admin_scope, tenant_in_query, tool_bank::admin};
 use crate::{
     app::App,
     knowledge::{CollectionView, DocumentView, Forgetting, document_id},
@@ -33,7 +33,7 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let mut collections = app.store.collections_within(Within::Own(admin(&tenant)?)).await.map_err(Fault::from)?;
     if let Some(after) = &asked.after {
@@ -49,7 +49,7 @@ pub(super) async fn retrieve(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(COLLECTION, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let collection = find(&app, &tenant, &name).await?;
     Ok(super::answer(&CollectionView::from(&collection)))
 }
@@ -62,7 +62,7 @@ pub(super) async fn delete(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(COLLECTION, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let within = Within::Own(admin(&tenant)?);
     find(&app, &tenant, &name).await?;
     let source = source_of(&query)?;
@@ -86,7 +86,7 @@ pub(super) async fn documents(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(COLLECTION, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let after = asked.after.as_deref().map(|after| after.split_once(':').ok_or_else(|| no_such_cursor("after", after)));
     let after = after.transpose()?;

@@ -1,6 +1,6 @@
 //! `/admin/modes`: what the agents of a tenant can be for a while, those that every tenant has among them.
 
-mod order;
+mod put_mode;
 
 use std::sync::Arc;
 
@@ -21,9 +21,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    bank,
     fields::{ModeKind, UnixSeconds, Verbatim},
-    json, list_page, named_tenant, place, request,
+    json, list_page, request, tenant_admin_scope, tenant_in_query, tool_bank,
 };
 use crate::{
     app::App,
@@ -33,7 +32,7 @@ use crate::{
     },
 };
 
-pub(super) use order::{PutMode, ScopeCondition};
+pub(super) use put_mode::{PutMode, ScopeCondition};
 
 /// What a missing mode is called.
 const MODE: &str = "Mode";
@@ -48,7 +47,7 @@ pub struct Modes<'a> {
 }
 
 /// A mode, and what is told about it besides.
-pub struct ListedMode {
+pub struct ModeListing {
     /// The mode itself.
     pub mode: Mode,
     /// Whether it is as every tenant has it.
@@ -59,7 +58,7 @@ pub struct ListedMode {
 
 impl Modes<'_> {
     /// Every mode by name, whatever its case, behind `after`.
-    pub async fn list(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<ListedMode>, Fault> {
+    pub async fn list(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<ModeListing>, Fault> {
         let own = self.own(scope).await?;
         let after = after.map(str::to_ascii_lowercase);
         let is_behind = |mode: &Mode| after.as_ref().is_none_or(|after| mode.name.to_ascii_lowercase() > *after);
@@ -68,7 +67,7 @@ impl Modes<'_> {
     }
 
     /// One mode.
-    pub async fn mode(&self, scope: &Scope, name: &str) -> Result<ListedMode, Fault> {
+    pub async fn mode(&self, scope: &Scope, name: &str) -> Result<ModeListing, Fault> {
         let own = self.own(scope).await?;
         let mode = modes::find(name, &own).ok_or_else(|| missing(MODE, name))?;
         self.one(scope, mode, &own).await
@@ -76,8 +75,8 @@ impl Modes<'_> {
 
     /// Keeps a mode as it is written in `body`, in the place of one that has its name; whether the tenant had none of its
     /// own. Where `name` is none, the body says it.
-    pub async fn put(&self, scope: &Scope, name: Option<&str>, body: &Bytes) -> Result<(ListedMode, bool), Fault> {
-        let mut mode = order::read(body, name, self.now_ms)?;
+    pub async fn put(&self, scope: &Scope, name: Option<&str>, body: &Bytes) -> Result<(ModeListing, bool), Fault> {
+        let mut mode = put_mode::read(body, name, self.now_ms)?;
         let before = self.own(scope).await?.into_iter().find(|own| own.name.eq_ignore_ascii_case(&mode.name));
         if let Some(before) = &before {
             mode.created_at_ms = before.created_at_ms;
@@ -107,15 +106,15 @@ impl Modes<'_> {
         Ok(self.store.modes_within(within(scope)?).await?)
     }
 
-    async fn one(&self, scope: &Scope, mode: Mode, own: &[Mode]) -> Result<ListedMode, Fault> {
+    async fn one(&self, scope: &Scope, mode: Mode, own: &[Mode]) -> Result<ModeListing, Fault> {
         let listed = self.listed(scope, vec![mode], own).await?;
         listed.into_iter().next().ok_or_else(|| Fault::internal("a mode was lost on its way"))
     }
 
-    async fn listed(&self, scope: &Scope, found: Vec<Mode>, own: &[Mode]) -> Result<Vec<ListedMode>, Fault> {
+    async fn listed(&self, scope: &Scope, found: Vec<Mode>, own: &[Mode]) -> Result<Vec<ModeListing>, Fault> {
         let names = found.iter().flat_map(|mode| &mode.tools).map(String::as_str);
-        let unknown = bank::unknown_tools(self.store, scope, names).await?;
-        let listed = found.into_iter().map(|mode| ListedMode {
+        let unknown = tool_bank::unknown_tools(self.store, scope, names).await?;
+        let listed = found.into_iter().map(|mode| ModeListing {
             seeded: !own.iter().any(|own| own.name.eq_ignore_ascii_case(&mode.name)),
             unknown_tools: mode.tools.iter().filter(|tool| unknown.contains(*tool)).cloned().collect(),
             mode,
@@ -152,15 +151,15 @@ pub(super) struct ModeView<'a> {
     updated_at: Option<UnixSeconds>,
 }
 
-impl ListedMode {
+impl ModeListing {
     /// As administrators see it: a JSON object.
     pub fn show(&self) -> Json {
         json(&ModeView::from(self))
     }
 }
 
-impl<'a> From<&'a ListedMode> for ModeView<'a> {
-    fn from(ListedMode { mode, seeded, unknown_tools }: &'a ListedMode) -> Self {
+impl<'a> From<&'a ModeListing> for ModeView<'a> {
+    fn from(ModeListing { mode, seeded, unknown_tools }: &'a ModeListing) -> Self {
         // One of every tenant is as old as the program, which tells nothing.
         let time = |at_ms: u64| (!seeded).then(|| UnixSeconds::from_ms(at_ms));
         Self {
@@ -180,7 +179,7 @@ impl<'a> From<&'a ListedMode> for ModeView<'a> {
 }
 
 fn within(scope: &Scope) -> Result<Within<'_>, Fault> {
-    Ok(Within::Own(bank::admin(scope)?))
+    Ok(Within::Own(tool_bank::admin(scope)?))
 }
 
 fn of(app: &App) -> Modes<'_> {
@@ -193,7 +192,7 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let found = of(&app).list(&tenant, asked.after.as_deref(), asked.limit + 1).await?;
     Ok(list_page(&found, asked.limit, |listed| listed.mode.name.as_str(), ModeView::from))
@@ -205,8 +204,8 @@ pub(super) async fn retrieve(
     query: Query,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
-    Ok(told(&of(&app).mode(&tenant, &id_of(MODE, name)?).await?))
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
+    Ok(respond(&of(&app).mode(&tenant, &id_of(MODE, name)?).await?))
 }
 
 /// Keeps a mode in the place of the one of its name.
@@ -218,10 +217,10 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, WireError> {
     let name = id_of(MODE, name)?;
-    let body = request::body(&app, request, order::LARGEST).await?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let body = request::body(&app, request, put_mode::LARGEST).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let (kept, new) = of(&app).put(&tenant, Some(&name), &body).await?;
-    let mut response = told(&kept);
+    let mut response = respond(&kept);
     if new {
         *response.status_mut() = StatusCode::CREATED;
     }
@@ -236,11 +235,11 @@ pub(super) async fn delete(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(MODE, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     of(&app).delete(&tenant, &name).await?;
     Ok(answer::deleted(&name, "mode.deleted"))
 }
 
-fn told(listed: &ListedMode) -> Response {
+fn respond(listed: &ModeListing) -> Response {
     super::answer(&ModeView::from(listed))
 }

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value, json};
 
-use super::{List, approvals, bank, configs, diagnose, keys, modes, profiles, sessions, tenants, tools, turns};
+use super::{List, approvals, configs, diagnosis, keys, modes, profiles, sessions, tenants, tool_bank, tools, turns};
 use crate::knowledge::{CollectionView, DocumentView};
 
 /// Every derived shape, by name.
@@ -11,7 +11,7 @@ pub(crate) fn schemas() -> Map<String, Value> {
     let mut answers = settings().for_serialize().into_generator();
     list::<tenants::Tenant<'_>, i64>(&mut answers, "TenantList", "Tenants by number.");
     list::<keys::Key<'_>, &str>(&mut answers, "KeyList", "Keys by id.");
-    list::<bank::ToolView<'_>, &str>(&mut answers, "ToolList", "Tools by name.");
+    list::<tool_bank::ToolView<'_>, &str>(&mut answers, "ToolList", "Tools by name.");
     list::<approvals::ApprovalView<'_>, &str>(&mut answers, "ApprovalList", "Approvals, the newest first.");
     list::<profiles::Profile<'_>, &str>(&mut answers, "ProfileList", "Profiles by slug.");
     list::<profiles::Profile<'_>, i64>(&mut answers, "ProfileVersionList", "Versions of a profile, the newest first.");
@@ -21,20 +21,20 @@ pub(crate) fn schemas() -> Map<String, Value> {
     list::<DocumentView<'_>, &str>(&mut answers, "KnowledgeDocumentList", "Documents by source and path.");
     answers.subschema_for::<configs::AgentConfig>();
     answers.subschema_for::<keys::NewKey<'_>>();
-    answers.subschema_for::<bank::TrialView<'_>>();
-    answers.subschema_for::<bank::ToolStatisticsView<'_>>();
+    answers.subschema_for::<tool_bank::TrialView<'_>>();
+    answers.subschema_for::<tool_bank::ToolStatisticsView<'_>>();
     answers.subschema_for::<tools::ToolUsage>();
     answers.subschema_for::<profiles::ProfileDiff<'_>>();
     answers.subschema_for::<sessions::Session<'_>>();
     answers.subschema_for::<turns::Turn<'_>>();
-    answers.subschema_for::<diagnose::Diagnosis<'_>>();
+    answers.subschema_for::<diagnosis::Diagnosis<'_>>();
 
     let mut requests = settings().for_deserialize().into_generator();
     requests.subschema_for::<tenants::CreateTenant>();
     requests.subschema_for::<tenants::ChangeTenant>();
     requests.subschema_for::<keys::CreateKey>();
     requests.subschema_for::<configs::ChangeConfig>();
-    requests.subschema_for::<bank::PutTool>();
+    requests.subschema_for::<tool_bank::PutTool>();
     requests.subschema_for::<tools::TryTool>();
     requests.subschema_for::<approvals::Decide>();
     requests.subschema_for::<profiles::PutProfile>();

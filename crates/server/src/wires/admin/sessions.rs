@@ -17,9 +17,9 @@ use serde::Serialize;
 
 use super::{
     answer,
-    bank::admin,
     fields::{Object, SessionKind, SessionMessageKind, UnixSeconds},
-    list_page, named_tenant, number_after, number_in, place,
+    list_page, number_after, number_in, tenant_admin_scope, tenant_in_query,
+    tool_bank::admin,
 };
 use crate::{
     app::App,
@@ -92,7 +92,7 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let within = Within::Own(admin(&tenant)?);
     let found = app.store.sessions_within(within, query.get("user"), number_after(&asked)?, asked.limit + 1);
@@ -108,7 +108,7 @@ pub(super) async fn retrieve(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let id = number_in(SESSION, id)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let within = Within::Own(admin(&tenant)?);
     let found = app.store.session_within(within, id, number_after(&asked)?, asked.limit + 1);

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::{
-    bank::{self, Bank, Whose},
     fields::{Object, ToolUsageKind},
     list_page, request,
+    tool_bank::{self, BankScope, ToolBank},
 };
 use crate::{
     app::App,
@@ -54,7 +54,7 @@ pub(super) async fn list(
 ) -> Result<Response, WireError> {
     let asked = query.page()?;
     let bank = bank(&app);
-    let tools = bank.list(&scope, whose(&query)?, asked.after.as_deref(), asked.limit + 1).await?;
+    let tools = bank.list(&scope, bank_scope(&query)?, asked.after.as_deref(), asked.limit + 1).await?;
     Ok(list_page(&tools, asked.limit, |tool| tool.name.as_str(), |tool| bank.view(tool)))
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn retrieve(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let bank = bank(&app);
-    let tool = bank.tool(&scope, whose(&query)?, &id_of(TOOL, name)?).await?;
+    let tool = bank.tool(&scope, bank_scope(&query)?, &id_of(TOOL, name)?).await?;
     Ok(super::answer(&bank.view(&tool)))
 }
 
@@ -77,9 +77,9 @@ pub(super) async fn put(
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let body = request::body(&app, request, bank::LARGEST).await?;
+    let body = request::body(&app, request, tool_bank::LARGEST).await?;
     let bank = bank(&app);
-    let (tool, new) = bank.put(&scope, whose(&query)?, Some(&id_of(TOOL, name)?), &body).await?;
+    let (tool, new) = bank.put(&scope, bank_scope(&query)?, Some(&id_of(TOOL, name)?), &body).await?;
     let mut response = super::answer(&bank.view(&tool));
     if new {
         *response.status_mut() = StatusCode::CREATED;
@@ -94,7 +94,7 @@ pub(super) async fn delete(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(TOOL, name)?;
-    bank(&app).delete(&scope, whose(&query)?, &name).await?;
+    bank(&app).delete(&scope, bank_scope(&query)?, &name).await?;
     Ok(answer::deleted(&name, "tool.deleted"))
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn try_out(
     let TryTool { arguments } = request::read(&app, request).await?;
     let arguments = arguments.map_or_else(|| Json::from(Raw::EMPTY_OBJECT), Object::into_json);
     let bank = bank(&app);
-    let tool = bank.tool(&scope, whose(&query)?, &id_of(TOOL, name)?).await?;
+    let tool = bank.tool(&scope, bank_scope(&query)?, &id_of(TOOL, name)?).await?;
     Ok(super::answer(&bank.try_out(&scope, &tool, arguments.bytes()).await?.view()))
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn statistics(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let bank = bank(&app);
-    let tool = bank.tool(&scope, whose(&query)?, &id_of(TOOL, name)?).await?;
+    let tool = bank.tool(&scope, bank_scope(&query)?, &id_of(TOOL, name)?).await?;
     let since_ms = query.number("since")?.unwrap_or_default().saturating_mul(1000);
     Ok(answer::json(bank.statistics(&scope, &tool, since_ms).await?.bytes().clone()))
 }
@@ -132,7 +132,7 @@ pub(super) async fn usage(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    bank::admin(&scope)?;
+    tool_bank::admin(&scope)?;
     let names = query.get("names").ok_or_else(|| request::missing("names"))?;
     let names: Vec<String> =
         names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -152,10 +152,10 @@ pub(super) async fn usage(
     Ok(super::answer(&ToolUsage { object: ToolUsageKind, block }))
 }
 
-fn bank(app: &App) -> Bank<'_> {
-    Bank { store: &*app.store, toolbox: &*app.toolbox, now_ms: app.clock.now_ms() }
+fn bank(app: &App) -> ToolBank<'_> {
+    ToolBank { store: &*app.store, toolbox: &*app.toolbox, now_ms: app.clock.now_ms() }
 }
 
-fn whose(query: &Query) -> Result<Whose, Fault> {
-    Ok(if query.flag("common")? { Whose::Common } else { Whose::Own })
+fn bank_scope(query: &Query) -> Result<BankScope, Fault> {
+    Ok(if query.flag("common")? { BankScope::Common } else { BankScope::Own })
 }

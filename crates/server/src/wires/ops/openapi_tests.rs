@@ -20,7 +20,7 @@ use amalgam_protocol::{
 use super::*;
 use crate::{
     testing::Nothing,
-    wires::{Bank, ROUTES, Trial, TrialMishap, show_approval},
+    wires::{ROUTES, ToolBank, Trial, TrialError, show_approval},
 };
 
 fn parsed() -> Value {
@@ -430,7 +430,7 @@ fn what_does_not_fit_a_shape_is_found() {
 fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
     let text = str::to_owned;
     let json = |text: &str| Json::parse(&text.to_owned().into()).unwrap();
-    let bank = Bank { store: &Nothing, toolbox: &Nothing, now_ms: 0 };
+    let bank = ToolBank { store: &Nothing, toolbox: &Nothing, now_ms: 0 };
     for requires_approval in [None, Some(Decider::Caller), Some(Decider::Admin)] {
         let tool = BankTool {
             name: text("lookup"),
@@ -449,7 +449,7 @@ fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
         assert_valid("BankTool", &shown);
         assert_valid("PutTool", &shown);
     }
-    let mishap = TrialMishap { code: "broken", message: text("x"), detail: None };
+    let mishap = TrialError { code: "broken", message: text("x"), detail: None };
     for result in [Ok(json("[1]")), Err(mishap)] {
         assert_valid("Trial", &serde_json::from_slice(Trial { result, duration_ms: 1 }.show().bytes()).unwrap());
     }

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value, json};
 
-use super::Kept;
+use super::StoredConfig;
 use crate::wires::admin::fields::{AgentConfigKind, UnixSeconds, Verbatim};
 
 /// What a tenant has set about its assistant.
@@ -33,7 +33,7 @@ pub(in crate::wires::admin) struct AgentConfig {
 struct ShownSettings(Json);
 
 impl AgentConfig {
-    pub(super) fn of(tenant_id: i64, kept: &Kept, resolved: &Resolved) -> Self {
+    pub(super) fn of(tenant_id: i64, kept: &StoredConfig, resolved: &Resolved) -> Self {
         let mut writer = Writer::default();
         resolved.write(&mut writer);
         Self {

@@ -8,7 +8,7 @@ use amalgam_protocol::Json;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::order::{RequiresApproval, ToolTimeout};
+use super::put_tool::{RequiresApproval, ToolTimeout};
 use crate::wires::admin::fields::{Object, ToolKind, ToolStatisticsKind, UnixSeconds, Word};
 
 /// A tool of the bank.

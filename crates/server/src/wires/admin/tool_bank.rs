@@ -3,9 +3,9 @@
 //! Who may do what is decided here: an administrator reads its own tools and the common ones and changes its own; the
 //! common ones are the operator's to change. What another tenant has is missing.
 
-mod order;
-mod show;
+mod put_tool;
 mod trial;
+mod view;
 
 use std::collections::HashSet;
 
@@ -19,11 +19,11 @@ use bytes::Bytes;
 use super::{json, operator};
 use crate::wires::query::missing;
 
-pub use self::trial::{Trial, TrialMishap};
+pub use self::trial::{Trial, TrialError};
 pub(super) use self::{
-    order::PutTool,
-    show::{ToolStatisticsView, ToolView},
+    put_tool::PutTool,
     trial::TrialView,
+    view::{ToolStatisticsView, ToolView},
 };
 
 /// What a missing tool is called.
@@ -34,7 +34,7 @@ pub(super) const LARGEST: usize = 256 * 1024;
 
 /// Which tools are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum BankScope {
     /// The tenant's own. Where something is only read, the common ones too: those that no own tool hides.
     Own,
     /// The installation's, for all tenants.
@@ -43,7 +43,7 @@ pub enum Whose {
 
 /// The bank, and what deals with its tools.
 #[derive(Clone, Copy)]
-pub struct Bank<'a> {
+pub struct ToolBank<'a> {
     /// Keeps the tools.
     pub store: &'a dyn Store,
     /// Knows what they can be, and runs them.
@@ -52,19 +52,19 @@ pub struct Bank<'a> {
     pub now_ms: u64,
 }
 
-impl Bank<'_> {
+impl ToolBank<'_> {
     /// Tools by name, whatever its case, behind `after`, active or not.
     pub async fn list(
         &self,
         scope: &Scope,
-        whose: Whose,
+        bank_scope: BankScope,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<BankTool>, Fault> {
         let common = self.store.tools(BankOf::Common(reader()), after, limit);
-        Ok(match whose {
-            Whose::Common => common.await?,
-            Whose::Own => {
+        Ok(match bank_scope {
+            BankScope::Common => common.await?,
+            BankScope::Own => {
                 let own = self.store.tools(BankOf::Tenant(admin(scope)?), after, limit).await?;
                 merged(own, common.await?, limit)
             }
@@ -72,10 +72,10 @@ impl Bank<'_> {
     }
 
     /// One tool.
-    pub async fn tool(&self, scope: &Scope, whose: Whose, name: &str) -> Result<BankTool, Fault> {
-        let own = match whose {
-            Whose::Common => None,
-            Whose::Own => self.store.tool(BankOf::Tenant(admin(scope)?), name).await?,
+    pub async fn tool(&self, scope: &Scope, bank_scope: BankScope, name: &str) -> Result<BankTool, Fault> {
+        let own = match bank_scope {
+            BankScope::Common => None,
+            BankScope::Own => self.store.tool(BankOf::Tenant(admin(scope)?), name).await?,
         };
         let found = match own {
             Some(own) => Some(own),
@@ -89,12 +89,12 @@ impl Bank<'_> {
     pub async fn put(
         &self,
         scope: &Scope,
-        whose: Whose,
+        bank_scope: BankScope,
         name: Option<&str>,
         body: &Bytes,
     ) -> Result<(BankTool, bool), Fault> {
-        let of = writer(scope, whose)?;
-        let mut tool = order::read(body, name, whose, self.toolbox)?;
+        let of = writer(scope, bank_scope)?;
+        let mut tool = put_tool::read(body, name, bank_scope, self.toolbox)?;
         let before = self.store.tool(of, &tool.name).await?;
         (tool.created_at_ms, tool.updated_at_ms) = match &before {
             None => (self.now_ms, self.now_ms),
@@ -108,8 +108,8 @@ impl Bank<'_> {
     }
 
     /// Forgets a tool.
-    pub async fn delete(&self, scope: &Scope, whose: Whose, name: &str) -> Result<(), Fault> {
-        match self.store.delete_tool(writer(scope, whose)?, name).await? {
+    pub async fn delete(&self, scope: &Scope, bank_scope: BankScope, name: &str) -> Result<(), Fault> {
+        match self.store.delete_tool(writer(scope, bank_scope)?, name).await? {
             true => Ok(()),
             false => Err(missing(TOOL, name)),
         }
@@ -173,10 +173,10 @@ fn reader() -> Operator {
     Operator::of_this_process()
 }
 
-fn writer(scope: &Scope, whose: Whose) -> Result<BankOf<'_>, Fault> {
-    Ok(match whose {
-        Whose::Own => BankOf::Tenant(admin(scope)?),
-        Whose::Common => BankOf::Common(operator(scope)?),
+fn writer(scope: &Scope, bank_scope: BankScope) -> Result<BankOf<'_>, Fault> {
+    Ok(match bank_scope {
+        BankScope::Own => BankOf::Tenant(admin(scope)?),
+        BankScope::Common => BankOf::Common(operator(scope)?),
     })
 }
 
@@ -197,5 +197,5 @@ fn refusal(fault: BankFault) -> Fault {
 }
 
 #[cfg(test)]
-#[path = "bank_tests.rs"]
+#[path = "tool_bank_tests.rs"]
 mod tests;

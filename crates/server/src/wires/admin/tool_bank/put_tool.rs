@@ -13,7 +13,7 @@ use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Visitor};
 
-use super::Whose;
+use super::BankScope;
 use crate::wires::admin::{
     fields::{Ignored, Line, Object, Prose, Vocabulary as _, Word},
     request,
@@ -73,10 +73,15 @@ const RESERVED: &str = "usage";
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
 /// Reads a tool for one of the banks. What is not said is as it usually is; times are not set.
-pub(super) fn read(body: &Bytes, name: Option<&str>, whose: Whose, toolbox: &dyn Toolbox) -> Result<BankTool, Fault> {
+pub(super) fn read(
+    body: &Bytes,
+    name: Option<&str>,
+    bank_scope: BankScope,
+    toolbox: &dyn Toolbox,
+) -> Result<BankTool, Fault> {
     let put: PutTool = request::parse(body)?;
     let name = self::name(put.name, name)?;
-    let common = whose == Whose::Common;
+    let common = bank_scope == BankScope::Common;
     if put.common.is_some_and(|said| said != common) {
         return Err(request::wrong(
             "common",

@@ -96,8 +96,8 @@ impl Handler for Doing {
     }
 }
 
-fn read(body: &Value, whose: Whose) -> Result<BankTool, Fault> {
-    order::read(&body.to_string().into(), Some("lookup"), whose, &Told(None))
+fn read(body: &Value, bank_scope: BankScope) -> Result<BankTool, Fault> {
+    put_tool::read(&body.to_string().into(), Some("lookup"), bank_scope, &Told(None))
 }
 
 fn tool(name: &str, common: bool) -> BankTool {
@@ -124,7 +124,7 @@ fn tool(name: &str, common: bool) -> BankTool {
 
 #[test]
 fn what_is_not_said_is_as_it_usually_is() {
-    let read = read(&json!({"kind": "client", "description": "Does it."}), Whose::Common).unwrap();
+    let read = read(&json!({"kind": "client", "description": "Does it."}), BankScope::Common).unwrap();
     let expected = BankTool {
         name: "lookup".to_owned(),
         common: true,
@@ -144,9 +144,9 @@ fn what_is_not_said_is_as_it_usually_is() {
 #[test]
 fn what_is_shown_of_a_tool_can_be_sent_back_and_means_the_same() {
     for tool in [tool("lookup", false), tool("lookup", true)] {
-        let whose = if tool.common { Whose::Common } else { Whose::Own };
+        let bank_scope = if tool.common { BankScope::Common } else { BankScope::Own };
         let shown = json(&ToolView::of(&tool, &tool.settings));
-        let again = order::read(shown.bytes(), Some("lookup"), whose, &Told(None)).unwrap();
+        let again = put_tool::read(shown.bytes(), Some("lookup"), bank_scope, &Told(None)).unwrap();
         assert_eq!(again, tool, "{shown:?}");
         assert!(
             shown.raw().text().contains(r#""properties":{"z":{},"a":{}}"#),
@@ -158,12 +158,12 @@ fn what_is_shown_of_a_tool_can_be_sent_back_and_means_the_same() {
 
 #[test]
 fn a_builtin_tool_brings_its_own_words_unless_others_are_said() {
-    let plain = read(&json!({"kind": "builtin", "settings": {"function": "echo"}}), Whose::Own).unwrap();
+    let plain = read(&json!({"kind": "builtin", "settings": {"function": "echo"}}), BankScope::Own).unwrap();
     assert_eq!((plain.description.as_str(), plain.guidance.as_deref()), ("Says it again.", Some("Use it twice.")));
     assert_eq!(plain.parameters, json_of(r#"{"type":"object"}"#));
     let body =
         json!({"kind": "builtin", "settings": {"function": "echo"}, "description": "Mine.", "guidance": "Ours."});
-    let own = read(&body, Whose::Own).unwrap();
+    let own = read(&body, BankScope::Own).unwrap();
     assert_eq!((own.description.as_str(), own.guidance.as_deref()), ("Mine.", Some("Ours.")));
 }
 
@@ -192,12 +192,12 @@ fn a_field_that_is_wrong_is_named() {
         (json!({"kind": "http", "description": "x", "tenant_id": 2}), "tenant_id"),
     ];
     for (body, param) in cases {
-        let fault = read(&body, Whose::Own).unwrap_err();
+        let fault = read(&body, BankScope::Own).unwrap_err();
         assert_eq!((fault.kind, fault.param.as_deref()), (FaultKind::Invalid, Some(param)), "{body}");
     }
     let body = json!({"kind": "client", "description": "x"}).to_string().into();
     for name in [None, Some("usage"), Some("Usage")] {
-        let fault = order::read(&body, name, Whose::Own, &Told(None)).unwrap_err();
+        let fault = put_tool::read(&body, name, BankScope::Own, &Told(None)).unwrap_err();
         assert_eq!(fault.param.as_deref(), Some("name"), "{name:?}");
     }
 }
@@ -207,7 +207,7 @@ fn times_and_deciders_have_several_ways_to_be_said() {
     let policy = |field: &str, value: Value| {
         let mut body = json!({"kind": "client", "description": "x"});
         body[field] = value;
-        read(&body, Whose::Own).unwrap().policy
+        read(&body, BankScope::Own).unwrap().policy
     };
     for (said, milliseconds) in [
         (json!(30), 30_000),

@@ -14,7 +14,10 @@ use axum::{Extension, extract::State, response::Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{answer, bank::admin, configs::Configs, fields::DiagnosisKind, named_tenant, place, request};
+use super::{
+    answer, configs::TenantConfigs, fields::DiagnosisKind, request, tenant_admin_scope, tenant_in_query,
+    tool_bank::admin,
+};
 use crate::{
     app::App,
     wires::{WireError, assistant::with_default_model, query::Query, query::is_id},
@@ -23,9 +26,9 @@ use crate::{
 /// What was found. RNCC-47
 #[derive(Debug, Default, PartialEq)]
 struct Findings {
-    agent: Option<AgentFound>,
-    tool: Option<ToolFound>,
-    key: KeyFound,
+    agent: Option<AgentFinding>,
+    tool: Option<ToolFinding>,
+    key: KeyFinding,
     model: String,
     model_known: bool,
     feature_enabled: bool,
@@ -36,13 +39,13 @@ struct Findings {
 pub(super) struct Diagnosis<'a> {
     object: DiagnosisKind,
     /// The profile; null where none was named.
-    agent: Option<&'a AgentFound>,
+    agent: Option<&'a AgentFinding>,
     /// The tool; null where none was named.
-    tool: Option<&'a ToolFound>,
+    tool: Option<&'a ToolFinding>,
     /// The key for the upstream.
-    key: &'a KeyFound,
+    key: &'a KeyFinding,
     /// The model that would be asked.
-    model: ModelFound<'a>,
+    model: ModelFinding<'a>,
     /// Whether the tenant has an assistant at all.
     feature_enabled: bool,
     /// What is wrong, and what to do about it.
@@ -52,7 +55,7 @@ pub(super) struct Diagnosis<'a> {
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
-struct AgentFound {
+struct AgentFinding {
     /// Its slug.
     slug: String,
     /// Whether the tenant has it.
@@ -63,7 +66,7 @@ struct AgentFound {
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
-struct ToolFound {
+struct ToolFinding {
     /// Its name.
     name: String,
     /// Whether the tenant's bank or the common one has it.
@@ -78,7 +81,7 @@ struct ToolFound {
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
-struct KeyFound {
+struct KeyFinding {
     /// Whether there is one that can be used.
     configured: bool,
     /// The tenant's, the installation's, or the one that the upstream is configured with.
@@ -94,7 +97,7 @@ struct KeyFound {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
-struct ModelFound<'a> {
+struct ModelFinding<'a> {
     /// Its name.
     name: &'a str,
     /// Whether an upstream answers to it.
@@ -112,24 +115,24 @@ pub(super) async fn diagnose(
         text => Ok(text),
     };
     let (agent, tool) = (named("agent")?, named("tool")?);
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
-    let findings = look(&app, &tenant, agent, tool).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
+    let findings = inspect(&app, &tenant, agent, tool).await?;
     Ok(answer(&findings.diagnosis()))
 }
 
-async fn look(app: &App, tenant: &Scope, agent: Option<&str>, tool: Option<&str>) -> Result<Findings, Fault> {
+async fn inspect(app: &App, tenant: &Scope, agent: Option<&str>, tool: Option<&str>) -> Result<Findings, Fault> {
     let profile = match agent {
         Some(slug) => app.store.profile(tenant, slug).await?,
         None => None,
     };
     let tool = match tool {
-        Some(name) => Some(look_at_tool(app, tenant, name, profile.as_ref()).await?),
+        Some(name) => Some(inspect_tool(app, tenant, name, profile.as_ref()).await?),
         None => None,
     };
-    let (resolved, key, model_known) = look_at_model(app, tenant, profile.as_ref()).await?;
+    let (resolved, key, model_known) = inspect_model(app, tenant, profile.as_ref()).await?;
     let record = app.store.tenant(Operator::of_this_process(), tenant.tenant_id()).await?;
     Ok(Findings {
-        agent: agent.map(|slug| AgentFound {
+        agent: agent.map(|slug| AgentFinding {
             slug: slug.to_owned(),
             exists: profile.is_some(),
             active: profile.as_ref().is_some_and(|profile| profile.active),
@@ -142,12 +145,12 @@ async fn look(app: &App, tenant: &Scope, agent: Option<&str>, tool: Option<&str>
     })
 }
 
-async fn look_at_tool(
+async fn inspect_tool(
     app: &App,
     tenant: &Scope,
     name: &str,
     profile: Option<&AgentProfile>,
-) -> Result<ToolFound, Fault> {
+) -> Result<ToolFinding, Fault> {
     let own = app.store.tool(BankOf::Tenant(admin(tenant)?), name).await?;
     let found: Option<BankTool> = match own {
         Some(own) => Some(own),
@@ -157,7 +160,7 @@ async fn look_at_tool(
         Some(tool) => app.toolbox.prepare(tenant, tool).await.is_ok_and(|ready| ready.is_some()),
         None => app.toolbox.builtin(name).is_some(),
     };
-    Ok(ToolFound {
+    Ok(ToolFinding {
         name: name.to_owned(),
         in_bank: found.is_some(),
         active: found.is_some_and(|tool| tool.active),
@@ -167,12 +170,12 @@ async fn look_at_tool(
 }
 
 /// What counts, whether there is a key for it, and whether anybody has the model.
-async fn look_at_model(
+async fn inspect_model(
     app: &App,
     tenant: &Scope,
     profile: Option<&AgentProfile>,
-) -> Result<(Resolved, KeyFound, bool), Fault> {
-    let configs = Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() };
+) -> Result<(Resolved, KeyFinding, bool), Fault> {
+    let configs = TenantConfigs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() };
     let kept = configs.kept(Within::Own(admin(tenant)?)).await?;
     let resolved = configs.resolve(&kept, profile.filter(|profile| profile.active));
     let resolved = with_default_model(&*app.catalog, resolved).await;
@@ -191,16 +194,16 @@ async fn look_at_model(
     let lacking = route.as_ref().and_then(|route| route.candidates.first()?.model.missing_key().map(str::to_owned));
     let is_set = resolved.api_key.value.is_some();
     let key = match resolved.api_key.origin {
-        Origin::Config => KeyFound {
+        Origin::Config => KeyFinding {
             configured: own_key.is_some(),
             origin: Some("config"),
             unreadable: own_key.is_none(),
             variable: None,
         },
-        _ if lacking.is_some() => KeyFound { variable: lacking, ..KeyFound::default() },
-        origin if is_set => KeyFound { configured: true, origin: Some(origin.name()), ..KeyFound::default() },
-        _ if route.is_some() => KeyFound { configured: true, origin: Some("upstream"), ..KeyFound::default() },
-        _ => KeyFound::default(),
+        _ if lacking.is_some() => KeyFinding { variable: lacking, ..KeyFinding::default() },
+        origin if is_set => KeyFinding { configured: true, origin: Some(origin.name()), ..KeyFinding::default() },
+        _ if route.is_some() => KeyFinding { configured: true, origin: Some("upstream"), ..KeyFinding::default() },
+        _ => KeyFinding::default(),
     };
     // Without a key, nobody can be asked whether they have a model that nobody here is known for.
     let known = match (route, key.configured) {
@@ -218,7 +221,7 @@ impl Findings {
             agent: self.agent.as_ref(),
             tool: self.tool.as_ref(),
             key: &self.key,
-            model: ModelFound { name: &self.model, known: self.model_known },
+            model: ModelFinding { name: &self.model, known: self.model_known },
             feature_enabled: self.feature_enabled,
             verdict: self.verdict(),
         }
@@ -259,8 +262,8 @@ impl Findings {
     }
 }
 
-impl ToolFound {
-    fn verdict(&self, agent: Option<&AgentFound>) -> Vec<String> {
+impl ToolFinding {
+    fn verdict(&self, agent: Option<&AgentFinding>) -> Vec<String> {
         let name = &self.name;
         let mut verdict = Vec::new();
         match (self.in_bank, self.handler_registered) {
@@ -287,15 +290,15 @@ mod tests {
 
     fn sound() -> Findings {
         Findings {
-            agent: Some(AgentFound { slug: "home".to_owned(), exists: true, active: true }),
-            tool: Some(ToolFound {
+            agent: Some(AgentFinding { slug: "home".to_owned(), exists: true, active: true }),
+            tool: Some(ToolFinding {
                 name: "find".to_owned(),
                 in_bank: true,
                 active: true,
                 assigned: Some(true),
                 handler_registered: true,
             }),
-            key: KeyFound { configured: true, origin: Some("config"), ..KeyFound::default() },
+            key: KeyFinding { configured: true, origin: Some("config"), ..KeyFinding::default() },
             model: "gpt".to_owned(),
             model_known: true,
             feature_enabled: true,
@@ -320,7 +323,7 @@ mod tests {
             (|found| found.model_known = false, "the model `gpt`:"),
             (
                 |found| {
-                    let key = KeyFound { variable: Some("B_KEY".to_owned()), ..KeyFound::default() };
+                    let key = KeyFinding { variable: Some("B_KEY".to_owned()), ..KeyFinding::default() };
                     (found.model_known, found.key) = (false, key);
                 },
                 "set B_KEY",

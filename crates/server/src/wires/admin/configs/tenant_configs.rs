@@ -11,7 +11,7 @@ const TRIES: usize = 200;
 
 /// The settings of tenants, and those of the installation behind them.
 #[derive(Clone, Copy)]
-pub struct Configs<'a> {
+pub struct TenantConfigs<'a> {
     /// Keeps them.
     pub store: &'a dyn Store,
     /// The installation's.
@@ -22,7 +22,7 @@ pub struct Configs<'a> {
 
 /// What a tenant has set.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Kept {
+pub struct StoredConfig {
     /// By name, without its key.
     pub settings: Settings,
     /// The key for its upstream, sealed.
@@ -35,19 +35,19 @@ pub struct Kept {
 
 /// What it is to become.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draft {
+pub struct ConfigDraft {
     /// By name, without its key.
     pub settings: Settings,
     /// The key for its upstream, sealed.
     pub api_key: Option<String>,
 }
 
-impl Configs<'_> {
+impl TenantConfigs<'_> {
     /// What a tenant has set.
-    pub async fn kept(&self, within: Within<'_>) -> Result<Kept, Fault> {
+    pub async fn kept(&self, within: Within<'_>) -> Result<StoredConfig, Fault> {
         match self.store.agent_config_within(within).await? {
-            None => Ok(Kept::default()),
-            Some(config) => Kept::read(config),
+            None => Ok(StoredConfig::default()),
+            Some(config) => StoredConfig::read(config),
         }
     }
 
@@ -57,11 +57,11 @@ impl Configs<'_> {
     pub async fn change<T>(
         &self,
         within: Within<'_>,
-        change: impl Fn(&mut Draft) -> Result<T, Fault>,
-    ) -> Result<Option<(Kept, T)>, Fault> {
+        change: impl Fn(&mut ConfigDraft) -> Result<T, Fault>,
+    ) -> Result<Option<(StoredConfig, T)>, Fault> {
         for _ in 0..TRIES {
             let kept = self.kept(within).await?;
-            let before = Draft { settings: kept.settings.clone(), api_key: kept.api_key.clone() };
+            let before = ConfigDraft { settings: kept.settings.clone(), api_key: kept.api_key.clone() };
             let mut draft = before.clone();
             let given = change(&mut draft)?;
             if draft == before && kept.revision > 0 {
@@ -75,7 +75,7 @@ impl Configs<'_> {
             };
             let (revision, updated_at_ms) = (config.revision, Some(config.updated_at_ms));
             if self.store.put_agent_config(within, config).await? {
-                let kept = Kept { settings: draft.settings, api_key: draft.api_key, revision, updated_at_ms };
+                let kept = StoredConfig { settings: draft.settings, api_key: draft.api_key, revision, updated_at_ms };
                 return Ok(Some((kept, given)));
             }
             if self.store.tenant(Operator::of_this_process(), within.tenant_id()).await?.is_none() {
@@ -86,14 +86,14 @@ impl Configs<'_> {
     }
 
     /// What counts, with whose word it is. The tenant's key is only said to be there.
-    pub fn resolve(&self, kept: &Kept, profile: Option<&AgentProfile>) -> Resolved {
+    pub fn resolve(&self, kept: &StoredConfig, profile: Option<&AgentProfile>) -> Resolved {
         let own =
             Settings { api_key: kept.api_key.as_ref().map(|_| SecretText(String::new())), ..kept.settings.clone() };
         resolve(&Settings::defaults(), self.settings, &own, profile)
     }
 }
 
-impl Kept {
+impl StoredConfig {
     /// What the store keeps.
     pub(in crate::wires) fn read(config: AgentConfig) -> Result<Self, Fault> {
         let settings = Settings::from_values(config.values.raw()).map_err(|faults| {

@@ -19,7 +19,7 @@ use crate::wires::admin::{fields::Verbatim, json};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
     /// What came out, or why nothing did.
-    pub result: Result<Json, TrialMishap>,
+    pub result: Result<Json, TrialError>,
     /// Milliseconds that it took.
     pub duration_ms: u64,
 }
@@ -27,7 +27,7 @@ pub struct Trial {
 /// Why nothing came out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline)]
-pub struct TrialMishap {
+pub struct TrialError {
     /// The name that it would be recorded under.
     #[schemars(extend("enum" = ["unknown_tool", "invalid_arguments", "refused", "broken", "timed_out", "too_large"]))]
     pub code: &'static str,
@@ -44,7 +44,7 @@ pub(in crate::wires::admin) struct TrialView<'a> {
     /// What the tool gave: any JSON value.
     output: Option<Verbatim>,
     /// Why it gave nothing.
-    error: Option<&'a TrialMishap>,
+    error: Option<&'a TrialError>,
     duration_ms: u64,
 }
 
@@ -75,14 +75,14 @@ pub(super) async fn run(
     let started = Instant::now();
     let result = match toolbox.prepare(scope, tool).await {
         Ok(Some(ready)) => call(scope, &ready, arguments).await,
-        Ok(None) => Err(TrialMishap {
+        Ok(None) => Err(TrialError {
             code: turn::Mishap::UnknownTool.name(),
             message: "nothing here can run this tool".to_owned(),
             detail: None,
         }),
         Err(fault) if fault.kind == FaultKind::ToolServer => {
             let FaultParts { message, detail, .. } = fault.into_parts();
-            Err(TrialMishap { code: turn::Mishap::Broken.name(), message: message.into_owned(), detail })
+            Err(TrialError { code: turn::Mishap::Broken.name(), message: message.into_owned(), detail })
         }
         Err(fault) => return Err(fault),
     };
@@ -90,9 +90,9 @@ pub(super) async fn run(
     Ok(Trial { result, duration_ms })
 }
 
-async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json, TrialMishap> {
+async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json, TrialError> {
     if let Err(message) = tool.check.check(arguments.raw()) {
-        return Err(TrialMishap { code: turn::Mishap::InvalidArguments.name(), message, detail: None });
+        return Err(TrialError { code: turn::Mishap::InvalidArguments.name(), message, detail: None });
     }
     let id = Ids::Unguessable.make(IdKind::Trial);
     let call = ToolCall { scope, call_id: &id, key: &id, arguments: arguments.raw() };
@@ -106,7 +106,7 @@ async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json
     ended.map(|ToolOutput { output }| output).map_err(mishap)
 }
 
-fn mishap(error: ToolError) -> TrialMishap {
+fn mishap(error: ToolError) -> TrialError {
     let message = error.to_string();
     let (kind, detail) = match error {
         ToolError::Refused(_) => (turn::Mishap::Refused, None),
@@ -115,5 +115,5 @@ fn mishap(error: ToolError) -> TrialMishap {
         ToolError::TimedOut => (turn::Mishap::TimedOut, None),
         ToolError::TooLarge => (turn::Mishap::TooLarge, None),
     };
-    TrialMishap { code: kind.name(), message, detail }
+    TrialError { code: kind.name(), message, detail }
 }
