@@ -1,6 +1,6 @@
 //! Gives tenants what an assistant begins with: tools, profiles, settings, courses. Twice is as good as once.
 
-use amalgam_app::Configs;
+use amalgam_app::TenantConfigs;
 use amalgam_core::{
     Fault, Operator, Store, StoreError,
     assistant::{
@@ -123,7 +123,7 @@ pub(crate) async fn settings_of(
     now_ms: u64,
 ) -> Result<Option<Vec<&'static str>>, Fault> {
     let nothing = Settings::default();
-    let configs = Configs { store, settings: &nothing, now_ms };
+    let configs = TenantConfigs { store, settings: &nothing, now_ms };
     let within = Within::Named(Operator::of_this_process(), tenant_id);
     let changed = configs.change(within, |draft| Ok(draft.settings.fill(values, fill))).await?;
     Ok(changed.map(|(_, names)| names))

@@ -14,7 +14,7 @@ use amalgam_core::{
 };
 use futures_util::future::join_all;
 
-pub use collections::{Forgetting, document_id, show_collection, show_document, write_collection, write_document};
+pub use collections::{Forgetting, document_id};
 
 /// How many pieces meaning chooses from.
 const CANDIDATES: usize = 200;

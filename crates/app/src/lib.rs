@@ -9,10 +9,10 @@ pub mod execute;
 pub mod idempotency;
 mod ids;
 pub mod knowledge;
-mod tenant_config;
+mod tenant_configs;
 pub mod token_count;
 pub mod turns;
 
 pub use app::{App, AppParts, Limits};
 pub use ids::{is_id, not_found};
-pub use tenant_config::{Configs, Draft, Kept};
+pub use tenant_configs::{ConfigDraft, StoredConfig, TenantConfigs};

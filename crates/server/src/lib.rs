@@ -25,6 +25,6 @@ pub use origins::AllowedOrigins;
 pub use proxies::{Network, NotANetwork, TrustedProxies};
 pub use request_memory::RequestMemory;
 pub use wires::{
-    Bank, ListedMode, Modes, ROUTES, RouteInfo, Trial, TrialMishap, Whose, administration, approval_status, doors,
-    openapi, router, settled, show_approval,
+    BankScope, ModeListing, Modes, ROUTES, RouteInfo, ToolBank, Trial, TrialError, administration, approval_status,
+    decision_outcome, doors, openapi, router, show_approval, show_collection, show_document,
 };

@@ -28,12 +28,14 @@ use crate::{
     app::App,
     layers::{self, Behind, Entrance},
 };
-pub use admin::{Bank, ListedMode, Modes, Trial, TrialMishap, Whose, approval_status, settled, show_approval};
+pub use admin::{
+    BankScope, ModeListing, Modes, ToolBank, Trial, TrialError, approval_status, decision_outcome, show_approval,
+    show_collection, show_document,
+};
 use assistant::AssistantError;
 pub(crate) use assistant::Checks;
 pub(crate) use error::WireError;
 use execute::ExecuteError;
-use ops::openapi::operations;
 
 pub use ops::openapi::document as openapi;
 
@@ -46,17 +48,15 @@ pub struct RouteInfo {
     pub path: &'static str,
     /// Whether it needs no caller.
     pub public: bool,
-    /// What the published description says about it.
-    pub(crate) describe: fn() -> serde_json::Value,
 }
 
 impl RouteInfo {
-    const fn guarded(method: Method, path: &'static str, describe: fn() -> serde_json::Value) -> Self {
-        Self { method, path, public: false, describe }
+    const fn guarded(method: Method, path: &'static str) -> Self {
+        Self { method, path, public: false }
     }
 
-    const fn public(method: Method, path: &'static str, describe: fn() -> serde_json::Value) -> Self {
-        Self { method, path, public: true, describe }
+    const fn public(method: Method, path: &'static str) -> Self {
+        Self { method, path, public: true }
     }
 
     /// The path as OpenAPI writes it, which knows no parameter that spans slashes.
@@ -65,93 +65,85 @@ impl RouteInfo {
     }
 }
 
-/// Everything that the server serves. A path that is not public here needs a caller; the published description is made
-/// from this list, and tests hold the router to it.
+/// Everything that the server serves. A path that is not public here needs a caller; tests hold the router and the
+/// published description to this list.
 pub static ROUTES: &[RouteInfo] = &[
-    RouteInfo::guarded(Method::POST, "/v1/responses", operations::create_response),
-    RouteInfo::guarded(Method::GET, "/v1/responses", operations::open_socket),
-    RouteInfo::guarded(Method::POST, "/v1/responses/compact", operations::compact_response),
-    RouteInfo::guarded(Method::POST, "/v1/responses/input_tokens", operations::count_input_tokens),
-    RouteInfo::guarded(Method::GET, "/v1/responses/{id}", operations::get_response),
-    RouteInfo::guarded(Method::DELETE, "/v1/responses/{id}", operations::delete_response),
-    RouteInfo::guarded(Method::POST, "/v1/responses/{id}/cancel", operations::cancel_response),
-    RouteInfo::guarded(Method::GET, "/v1/responses/{id}/input_items", operations::list_input_items),
-    RouteInfo::guarded(Method::POST, "/v1/conversations", operations::create_conversation),
-    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}", operations::get_conversation),
-    RouteInfo::guarded(Method::POST, "/v1/conversations/{id}", operations::update_conversation),
-    RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}", operations::delete_conversation),
-    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items", operations::list_items),
-    RouteInfo::guarded(Method::POST, "/v1/conversations/{id}/items", operations::add_items),
-    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items/{item_id}", operations::get_item),
-    RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}/items/{item_id}", operations::delete_item),
-    RouteInfo::guarded(Method::POST, "/v1/files", operations::upload_file),
-    RouteInfo::guarded(Method::GET, "/v1/files", operations::list_files),
-    RouteInfo::guarded(Method::GET, "/v1/files/{id}", operations::get_file),
-    RouteInfo::guarded(Method::DELETE, "/v1/files/{id}", operations::delete_file),
-    RouteInfo::guarded(Method::GET, "/v1/files/{id}/content", operations::get_file_content),
-    RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/", operations::respond),
-    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/", operations::resume_answer),
-    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/", operations::assistant_health),
-    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/", operations::list_threads),
-    RouteInfo::guarded(
-        Method::GET,
-        "/api/v2/ai-agent/sessions/{session_id}/messages/",
-        operations::list_thread_messages,
-    ),
-    RouteInfo::guarded(Method::GET, "/api/v2/course-recommendations/", operations::recommend_courses),
-    RouteInfo::guarded(Method::POST, "/api/agent/execute", operations::execute_turn),
-    RouteInfo::guarded(Method::POST, "/api/agent/sessions", operations::open_agent_session),
-    RouteInfo::guarded(Method::GET, "/api/agent/sessions", operations::list_agent_sessions),
-    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}", operations::get_agent_session),
-    RouteInfo::guarded(Method::DELETE, "/api/agent/sessions/{session_id}", operations::delete_agent_session),
-    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}/turns", operations::list_agent_turns),
-    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}/turns/{turn_id}", operations::get_agent_turn),
-    RouteInfo::guarded(Method::GET, "/v1/models", operations::list_models),
-    RouteInfo::guarded(Method::GET, "/v1/models/{*id}", operations::get_model),
-    RouteInfo::guarded(Method::GET, "/admin/tenants", operations::list_tenants),
-    RouteInfo::guarded(Method::POST, "/admin/tenants", operations::create_tenant),
-    RouteInfo::guarded(Method::GET, "/admin/tenants/{tenant_id}", operations::get_tenant),
-    RouteInfo::guarded(Method::PATCH, "/admin/tenants/{tenant_id}", operations::change_tenant),
-    RouteInfo::guarded(Method::GET, "/admin/keys", operations::list_keys),
-    RouteInfo::guarded(Method::POST, "/admin/keys", operations::create_key),
-    RouteInfo::guarded(Method::DELETE, "/admin/keys/{key_id}", operations::revoke_key),
-    RouteInfo::guarded(Method::GET, "/admin/tools", operations::list_tools),
-    RouteInfo::guarded(Method::GET, "/admin/tools/usage", operations::get_tool_usage),
-    RouteInfo::guarded(Method::GET, "/admin/tools/{name}", operations::get_tool),
-    RouteInfo::guarded(Method::PUT, "/admin/tools/{name}", operations::put_tool),
-    RouteInfo::guarded(Method::DELETE, "/admin/tools/{name}", operations::delete_tool),
-    RouteInfo::guarded(Method::POST, "/admin/tools/{name}/try", operations::try_tool),
-    RouteInfo::guarded(Method::GET, "/admin/tools/{name}/statistics", operations::get_tool_statistics),
-    RouteInfo::guarded(Method::GET, "/admin/approvals", operations::list_approvals),
-    RouteInfo::guarded(Method::GET, "/admin/approvals/{id}", operations::get_approval),
-    RouteInfo::guarded(Method::POST, "/admin/approvals/{id}", operations::decide_approval),
-    RouteInfo::guarded(Method::GET, "/admin/configs/{tenant_id}", operations::get_config),
-    RouteInfo::guarded(Method::PATCH, "/admin/configs/{tenant_id}", operations::change_config),
-    RouteInfo::guarded(Method::GET, "/admin/profiles", operations::list_profiles),
-    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}", operations::get_profile),
-    RouteInfo::guarded(Method::PUT, "/admin/profiles/{slug}", operations::put_profile),
-    RouteInfo::guarded(Method::DELETE, "/admin/profiles/{slug}", operations::delete_profile),
-    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}/versions", operations::list_profile_versions),
-    RouteInfo::guarded(
-        Method::GET,
-        "/admin/profiles/{slug}/versions/{version}/diff",
-        operations::compare_profile_versions,
-    ),
-    RouteInfo::guarded(Method::GET, "/admin/modes", operations::list_modes),
-    RouteInfo::guarded(Method::GET, "/admin/modes/{name}", operations::get_mode),
-    RouteInfo::guarded(Method::PUT, "/admin/modes/{name}", operations::put_mode),
-    RouteInfo::guarded(Method::DELETE, "/admin/modes/{name}", operations::delete_mode),
-    RouteInfo::guarded(Method::GET, "/admin/knowledge", operations::list_knowledge),
-    RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}", operations::get_knowledge),
-    RouteInfo::guarded(Method::DELETE, "/admin/knowledge/{collection}", operations::delete_knowledge),
-    RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}/documents", operations::list_knowledge_documents),
-    RouteInfo::guarded(Method::GET, "/admin/sessions", operations::list_sessions),
-    RouteInfo::guarded(Method::GET, "/admin/sessions/{session_id}", operations::get_session),
-    RouteInfo::guarded(Method::GET, "/admin/diagnose", operations::diagnose),
-    RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}", operations::get_turn),
-    RouteInfo::public(Method::GET, "/healthz", operations::health),
-    RouteInfo::public(Method::GET, "/readyz", operations::readiness),
-    RouteInfo::public(Method::GET, "/openapi.json", operations::description),
+    RouteInfo::guarded(Method::POST, "/v1/responses"),
+    RouteInfo::guarded(Method::GET, "/v1/responses"),
+    RouteInfo::guarded(Method::POST, "/v1/responses/compact"),
+    RouteInfo::guarded(Method::POST, "/v1/responses/input_tokens"),
+    RouteInfo::guarded(Method::GET, "/v1/responses/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/responses/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/responses/{id}/cancel"),
+    RouteInfo::guarded(Method::GET, "/v1/responses/{id}/input_items"),
+    RouteInfo::guarded(Method::POST, "/v1/conversations"),
+    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/conversations/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}"),
+    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items"),
+    RouteInfo::guarded(Method::POST, "/v1/conversations/{id}/items"),
+    RouteInfo::guarded(Method::GET, "/v1/conversations/{id}/items/{item_id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/conversations/{id}/items/{item_id}"),
+    RouteInfo::guarded(Method::POST, "/v1/files"),
+    RouteInfo::guarded(Method::GET, "/v1/files"),
+    RouteInfo::guarded(Method::GET, "/v1/files/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/files/{id}"),
+    RouteInfo::guarded(Method::GET, "/v1/files/{id}/content"),
+    RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/"),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/"),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/"),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/"),
+    RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/{session_id}/messages/"),
+    RouteInfo::guarded(Method::GET, "/api/v2/course-recommendations/"),
+    RouteInfo::guarded(Method::POST, "/api/agent/execute"),
+    RouteInfo::guarded(Method::POST, "/api/agent/sessions"),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions"),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}"),
+    RouteInfo::guarded(Method::DELETE, "/api/agent/sessions/{session_id}"),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}/turns"),
+    RouteInfo::guarded(Method::GET, "/api/agent/sessions/{session_id}/turns/{turn_id}"),
+    RouteInfo::guarded(Method::GET, "/v1/models"),
+    RouteInfo::guarded(Method::GET, "/v1/models/{*id}"),
+    RouteInfo::guarded(Method::GET, "/admin/tenants"),
+    RouteInfo::guarded(Method::POST, "/admin/tenants"),
+    RouteInfo::guarded(Method::GET, "/admin/tenants/{tenant_id}"),
+    RouteInfo::guarded(Method::PATCH, "/admin/tenants/{tenant_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/keys"),
+    RouteInfo::guarded(Method::POST, "/admin/keys"),
+    RouteInfo::guarded(Method::DELETE, "/admin/keys/{key_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/tools"),
+    RouteInfo::guarded(Method::GET, "/admin/tools/usage"),
+    RouteInfo::guarded(Method::GET, "/admin/tools/{name}"),
+    RouteInfo::guarded(Method::PUT, "/admin/tools/{name}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/tools/{name}"),
+    RouteInfo::guarded(Method::POST, "/admin/tools/{name}/try"),
+    RouteInfo::guarded(Method::GET, "/admin/tools/{name}/statistics"),
+    RouteInfo::guarded(Method::GET, "/admin/approvals"),
+    RouteInfo::guarded(Method::GET, "/admin/approvals/{id}"),
+    RouteInfo::guarded(Method::POST, "/admin/approvals/{id}"),
+    RouteInfo::guarded(Method::GET, "/admin/configs/{tenant_id}"),
+    RouteInfo::guarded(Method::PATCH, "/admin/configs/{tenant_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/profiles"),
+    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}"),
+    RouteInfo::guarded(Method::PUT, "/admin/profiles/{slug}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/profiles/{slug}"),
+    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}/versions"),
+    RouteInfo::guarded(Method::GET, "/admin/profiles/{slug}/versions/{version}/diff"),
+    RouteInfo::guarded(Method::GET, "/admin/modes"),
+    RouteInfo::guarded(Method::GET, "/admin/modes/{name}"),
+    RouteInfo::guarded(Method::PUT, "/admin/modes/{name}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/modes/{name}"),
+    RouteInfo::guarded(Method::GET, "/admin/knowledge"),
+    RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/knowledge/{collection}"),
+    RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}/documents"),
+    RouteInfo::guarded(Method::GET, "/admin/sessions"),
+    RouteInfo::guarded(Method::GET, "/admin/sessions/{session_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/diagnose"),
+    RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}"),
+    RouteInfo::public(Method::GET, "/healthz"),
+    RouteInfo::public(Method::GET, "/readyz"),
+    RouteInfo::public(Method::GET, "/openapi.json"),
 ];
 
 /// All wires behind the common layers.

@@ -6,7 +6,7 @@ use amalgam_core::{
     Scope, Store,
     store::{Approval, Decision},
 };
-use amalgam_server::{approval_status, settled, show_approval};
+use amalgam_server::{approval_status, decision_outcome, show_approval};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
@@ -91,7 +91,7 @@ async fn decide(args: DecideArgs, approve: bool) -> anyhow::Result<()> {
     let admin = scope.admin().context("the operator administers every tenant")?;
     let decision = Decision { approve, reason: args.reason, by: scope.user().to_owned(), at_ms: now_ms };
     let decided = desk.store.decide_as_admin(admin, &args.id, decision).await?;
-    let approval = settled(decided, &args.id, now_ms)?;
+    let approval = decision_outcome(decided, &args.id, now_ms)?;
     match args.common.json {
         true => say_as_written(show_approval(&approval, now_ms).raw().text())?,
         false => say(format_args!("{} is {}", approval.id, approval_status(&approval, now_ms)))?,

@@ -5,7 +5,8 @@ mod look;
 
 use std::process::ExitCode;
 
-use amalgam_app::knowledge::{Forgetting, show_collection, show_document};
+use amalgam_app::knowledge::Forgetting;
+use amalgam_server::{show_collection, show_document};
 use amalgam_core::{
     Operator, Store,
     store::{Collection, DocumentListing, DocumentRecord, Within},

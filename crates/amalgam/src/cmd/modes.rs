@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use amalgam_core::Scope;
-use amalgam_server::{ListedMode, Modes};
+use amalgam_server::{ModeListing, Modes};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -131,15 +131,15 @@ impl Counter {
 async fn list(counter: &Counter, json: bool) -> anyhow::Result<()> {
     let found = counter.modes().list(&counter.scope, None, usize::MAX).await?;
     match json {
-        true => say_list(found.iter().map(ListedMode::show))?,
+        true => say_list(found.iter().map(ModeListing::show))?,
         false => say(as_table(&found))?,
     }
     Ok(())
 }
 
-fn as_table(found: &[ListedMode]) -> String {
-    let row = |listed: &ListedMode| {
-        let ListedMode { mode, seeded, unknown_tools } = listed;
+fn as_table(found: &[ModeListing]) -> String {
+    let row = |listed: &ModeListing| {
+        let ModeListing { mode, seeded, unknown_tools } = listed;
         let tools = mode.tools.iter().map(|tool| match unknown_tools.contains(tool) {
             true => format!("{tool} (in no bank)"),
             false => tool.clone(),

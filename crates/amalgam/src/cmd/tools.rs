@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use amalgam_core::{Clock, Scope, Seal, duration_to_text, store::BankTool};
-use amalgam_server::{Bank, Whose};
+use amalgam_server::{BankScope, ToolBank};
 use amalgam_store::Sealer;
 use amalgam_tools::Registry;
 use clap::{Args, Subcommand};
@@ -147,7 +147,7 @@ struct Counter {
     desk: Desk,
     toolbox: Arc<Registry>,
     scope: Scope,
-    whose: Whose,
+    whose: BankScope,
 }
 
 impl Counter {
@@ -167,8 +167,8 @@ impl Counter {
 
     async fn of(desk: Desk, seal: Sealer, place: Place) -> anyhow::Result<(Self, bool)> {
         let (scope, whose) = match place.tenant_id {
-            Some(tenant_id) => (desk.administrator(tenant_id).await?, Whose::Own),
-            None => (desk.operator(), Whose::Common),
+            Some(tenant_id) => (desk.administrator(tenant_id).await?, BankScope::Own),
+            None => (desk.operator(), BankScope::Common),
         };
         let seal: Arc<dyn Seal> = Arc::new(seal);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -179,8 +179,8 @@ impl Counter {
         Ok((Self { desk, toolbox, scope, whose }, place.json))
     }
 
-    fn bank(&self) -> Bank<'_> {
-        Bank { store: &*self.desk.store, toolbox: &*self.toolbox, now_ms: now_ms() }
+    fn bank(&self) -> ToolBank<'_> {
+        ToolBank { store: &*self.desk.store, toolbox: &*self.toolbox, now_ms: now_ms() }
     }
 }
 

@@ -11,7 +11,7 @@ use amalgam_core::{
 
 use amalgam_protocol::{Json, ResponseParameters, Writer};
 
-use crate::{app::App, tenant_config::Kept};
+use crate::{app::App, tenant_configs::StoredConfig};
 
 /// What the settings of an installation are for all of its tenants.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +80,7 @@ impl Agent {
     /// The assistant of a profile.
     pub async fn with(app: &App, scope: &Scope, profile: Option<AgentProfile>) -> Result<Self, Fault> {
         let own = match app.store.agent_config(scope).await? {
-            Some(config) => Kept::read(config)?
+            Some(config) => StoredConfig::read(config)?
                 .opened(&*app.seal, &scope.seal_context())
                 .ok_or_else(|| Fault::internal("a tenant's key cannot be opened"))?,
             None => Settings::default(),

@@ -1,10 +1,9 @@
-//! What administrators see of a tenant's knowledge, and how it is forgotten.
+//! Deletes collections of a tenant's knowledge, bit by bit.
 
 use amalgam_core::{
     Store, StoreError,
-    store::{Collection, DocumentListing, DocumentRecord, Within},
+    store::{DocumentListing, DocumentRecord, Within},
 };
-use amalgam_protocol::{Json, Writer};
 
 /// How many documents are forgotten at once: others write in between.
 const AT_ONCE: usize = 100;
@@ -52,54 +51,6 @@ impl<'a> Forgetting<'a> {
         self.last = page.into_iter().next_back().map(|document| (document.source, document.path));
         Ok(Some(gone))
     }
-}
-
-/// A collection as administrators see it: a JSON object.
-pub fn show_collection(collection: &Collection) -> Json {
-    let mut writer = Writer::with_capacity(256);
-    write_collection(&mut writer, collection);
-    Json::from_writer(writer)
-}
-
-/// A document as administrators see it: a JSON object.
-pub fn show_document(document: &DocumentRecord) -> Json {
-    let mut writer = Writer::with_capacity(512);
-    write_document(&mut writer, document);
-    Json::from_writer(writer)
-}
-
-/// Writes a collection as administrators see it.
-pub fn write_collection(writer: &mut Writer, collection: &Collection) {
-    writer.object(|writer| {
-        writer.key("name").string(&collection.name);
-        writer.key("object").string("knowledge.collection");
-        writer.key("documents").number(collection.documents);
-        writer.key("chunks").number(collection.chunks);
-        match &collection.embedding_model {
-            Some(model) => writer.key("embedding_model").string(model),
-            None => writer.key("embedding_model").null(),
-        }
-        writer.key("created_at").number(collection.created_at_ms / 1000);
-        writer.key("updated_at").number(collection.updated_at_ms / 1000);
-    });
-}
-
-/// Writes a document as administrators see it.
-pub fn write_document(writer: &mut Writer, document: &DocumentRecord) {
-    writer.object(|writer| {
-        writer.key("id").string(&document_id(document));
-        writer.key("object").string("knowledge.document");
-        writer.key("source").string(&document.source);
-        writer.key("path").string(&document.path);
-        writer.key("language").string(&document.language);
-        writer.key("attributes").object(|writer| {
-            for (name, value) in &document.attributes {
-                writer.key_text(name).string(value);
-            }
-        });
-        writer.key("chunks").number(document.chunks);
-        writer.key("updated_at").number(document.updated_at_ms / 1000);
-    });
 }
 
 /// What a document is known by in lists. No source has a colon in its name.

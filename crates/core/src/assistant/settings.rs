@@ -60,6 +60,32 @@ impl fmt::Display for SettingFault {
     }
 }
 
+/// A setting and what it may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SettingInfo {
+    /// Its key in a tenant's values.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// The values that it takes.
+    pub domain: SettingDomain,
+}
+
+/// The values that a setting takes, bounds included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SettingDomain {
+    /// Text of so many characters at most.
+    Text(usize),
+    /// A number between these two.
+    Number(f64, f64),
+    /// A whole number between these two.
+    Integer(u64, u64),
+    /// `true` or `false`.
+    Boolean,
+    /// One of these words.
+    Words(&'static [&'static str]),
+}
+
 /// Which fields [`Settings::fill`] may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
@@ -70,18 +96,27 @@ pub enum Fill {
 }
 
 macro_rules! settings {
-    ($($(#[$about:meta])* $field:ident: $kind:ty, $variable:literal, $bounds:expr;)*) => {
+    ($(#[doc = $about:literal] $field:ident: $kind:ty, $variable:literal, $bounds:expr;)*) => {
         /// What somebody has set; nothing has to be.
         #[derive(Debug, Clone, PartialEq, Default)]
         pub struct Settings {
             /// The key for the upstream. Never part of [`Settings::values`]: a tenant's is kept sealed elsewhere.
             pub api_key: Option<SecretText>,
-            $($(#[$about])* pub $field: Option<$kind>,)*
+            $(#[doc = $about] pub $field: Option<$kind>,)*
         }
 
         impl Settings {
             /// The key of every setting in a tenant's values, and the variable that sets it for all tenants.
             pub const KEYS: &[(&str, &str)] = &[$((stringify!($field), $variable),)*];
+
+            /// Every setting with what it may be, for a published description.
+            pub fn described() -> Vec<SettingInfo> {
+                vec![$(SettingInfo {
+                    name: stringify!($field),
+                    description: $about.trim_ascii(),
+                    domain: <$kind>::domain(&$bounds),
+                },)*]
+            }
 
             /// Reads variables. One that is empty is not set; every one that cannot be used is told.
             pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<SettingFault>> {
@@ -173,21 +208,22 @@ macro_rules! settings {
 settings! {
     /// The model that is asked.
     model: String, "AI_AGENT_MODEL", 200;
-    /// The upstream that the model is asked from; by the model's name where none is named.
+    /// The operator's name of the upstream that it is asked from.
     upstream: String, "AI_AGENT_UPSTREAM", 100;
     /// What the assistant is told before everything else.
     system_prompt: String, "AI_AGENT_SYSTEM_PROMPT", 100_000;
     /// What is shown as the version of the prompt.
     prompt_version: String, "AI_AGENT_SYSTEM_PROMPT_VERSION", 100;
-    /// How freely the model speaks. Left to the model where it is not set: some refuse it.
+    /// How freely the model speaks.
+    // Left to the model where it is not set: some refuse it.
     temperature: f64, "AI_AGENT_TEMPERATURE", (0.0, 2.0);
-    /// The share of likely words that the model chooses from. Left to the model where it is not set.
+    /// The share of likely words that the model chooses from.
     top_p: f64, "AI_AGENT_TOP_P", (0.0, 1.0);
     /// How long an answer may be.
     max_output_tokens: u64, "AI_AGENT_MAX_OUTPUT_TOKENS", (1, 1_000_000);
-    /// What happens to a history that is too long for the model.
+    /// Whether a history that is too long loses its oldest part, or the turn fails.
     truncation: Truncation, "AI_AGENT_TRUNCATION", ();
-    /// How long one call of the model may take.
+    /// Seconds that one call of the model may take.
     request_timeout: Duration, "AI_AGENT_REQUEST_TIMEOUT", (1, 3_600);
     /// Whether the model may call several tools at once.
     parallel_tool_calls: bool, "AI_AGENT_PARALLEL_TOOL_CALLS", ();
@@ -201,9 +237,10 @@ settings! {
     history_max_chars: u64, "AI_AGENT_HISTORY_MAX_CHARS", (0, 10_000_000);
     /// The largest metadata of a request, in bytes.
     metadata_max_bytes: u64, "AI_AGENT_METADATA_MAX_BYTES", (2, 1_048_576);
-    /// Whether answers of the strict contract show the response itself.
+    /// Whether answers of `/api/agent/execute` show the response itself as `RawResponseJson`.
     expose_raw_responses: bool, "AI_AGENT_EXPOSE_RAW_RESPONSES", ();
-    /// What users are hashed with before an upstream hears of them; without it, it hears nothing of them.
+    /// What users are hashed with before an upstream hears of them; shown as `***`.
+    // Without it, an upstream hears nothing of them.
     safety_salt: SecretText, "AI_AGENT_SAFETY_SALT", 1_000;
 }
 

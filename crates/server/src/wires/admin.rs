@@ -4,29 +4,33 @@
 //! cannot tell which others there are; the operator reaches all. What an answer shows is listed field by field.
 
 mod approvals;
-mod bank;
 mod configs;
-mod diagnose;
+mod diagnosis;
 mod fields;
 mod keys;
 mod knowledge;
 mod modes;
 mod profiles;
+mod request;
+mod schemas;
 mod sessions;
 mod tenants;
+mod tool_bank;
 mod tools;
 mod turns;
 
 use std::sync::Arc;
 
 use amalgam_core::{Fault, FaultKind, Operator, Rights, Scope, TenantState, store::Page};
-use amalgam_protocol::Writer;
+use amalgam_protocol::{Json, Writer};
 use axum::{
     Router,
     extract::{Path, rejection::PathRejection},
     response::Response,
     routing::{get, post},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
     answer,
@@ -34,9 +38,11 @@ use super::{
 };
 use crate::app::App;
 
-pub use approvals::{approval_status, settled, show_approval};
-pub use bank::{Bank, Trial, TrialMishap, Whose};
-pub use modes::{ListedMode, Modes};
+pub use approvals::{approval_status, decision_outcome, show_approval};
+pub use knowledge::{show_collection, show_document};
+pub use modes::{ModeListing, Modes};
+pub(crate) use schemas::schemas;
+pub use tool_bank::{BankScope, ToolBank, Trial, TrialError};
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -63,7 +69,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/knowledge/{collection}/documents", get(knowledge::documents))
         .route("/admin/sessions", get(sessions::list))
         .route("/admin/sessions/{session_id}", get(sessions::retrieve))
-        .route("/admin/diagnose", get(diagnose::diagnose))
+        .route("/admin/diagnose", get(diagnosis::diagnose))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
 }
 
@@ -74,7 +80,7 @@ fn operator(scope: &Scope) -> Result<Operator, Fault> {
 
 /// The tenant whose things are meant: the one that was named, else the caller's own; all of them for an operator who is
 /// no tenant's administrator. The refusal is the same whether the other tenant exists or not.
-fn meant_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault> {
+fn target_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault> {
     match named {
         Some(id) if id == scope.tenant_id() || scope.operator().is_some() => Ok(Some(id)),
         Some(_) => Err(Fault::new(FaultKind::Forbidden, "Only the operator may reach other tenants.")),
@@ -84,18 +90,18 @@ fn meant_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault>
 }
 
 /// The caller in the place of the administrator of a tenant: the one that was named, else its own.
-async fn place(app: &App, scope: &Scope, named: Option<i64>) -> Result<Scope, Fault> {
-    let id = meant_tenant(scope, named)?.unwrap_or(scope.tenant_id());
+async fn tenant_admin_scope(app: &App, scope: &Scope, named: Option<i64>) -> Result<Scope, Fault> {
+    let id = target_tenant(scope, named)?.unwrap_or(scope.tenant_id());
     if id == scope.tenant_id() && scope.admin().is_some() {
         return Ok(scope.clone());
     }
     let tenant = app.store.tenant(operator(scope)?, id).await?;
     let tenant = tenant.ok_or_else(|| missing("Tenant", &id.to_string()))?;
-    Ok(in_place_of(scope, tenant.id, tenant.state))
+    Ok(admin_scope_of(scope, tenant.id, tenant.state))
 }
 
 #[expect(clippy::disallowed_methods, reason = "an operator may do what the administrator of any tenant may")]
-fn in_place_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope {
+fn admin_scope_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope {
     Scope::authenticated(tenant_id, operator.user(), state, Rights::ADMIN)
 }
 
@@ -107,12 +113,12 @@ fn number_in(what: &'static str, id: Result<Path<String>, PathRejection>) -> Res
 
 /// `after` of a list whose entries have numbers.
 fn number_after(asked: &Page) -> Result<Option<i64>, Fault> {
-    let read = |after: &String| after.parse().map_err(|_| fields::wrong("after", "it is a number"));
+    let read = |after: &String| after.parse().map_err(|_| request::wrong("after", "it is a number"));
     asked.after.as_ref().map(read).transpose()
 }
 
 /// `tenant_id` of a query.
-fn named_tenant(query: &Query) -> Result<Option<i64>, Fault> {
+fn tenant_in_query(query: &Query) -> Result<Option<i64>, Fault> {
     match query.number("tenant_id")? {
         None => Ok(None),
         Some(id) => match i64::try_from(id) {
@@ -122,35 +128,46 @@ fn named_tenant(query: &Query) -> Result<Option<i64>, Fault> {
     }
 }
 
+/// A value as it is answered.
+fn answer(value: &impl Serialize) -> Response {
+    answer::json(text(value))
+}
+
+/// A value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> Json {
+    let mut writer = Writer::default();
+    writer.valid(&text(value));
+    Json::from_writer(writer)
+}
+
+fn text(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("an answer is a struct, and what it holds verbatim was checked as JSON")
+}
+
+/// One page of a list.
+#[derive(Serialize, JsonSchema)]
+struct List<T, Id> {
+    object: fields::ListKind,
+    data: Vec<T>,
+    first_id: Option<Id>,
+    /// `after` of the next page.
+    last_id: Option<Id>,
+    has_more: bool,
+}
+
 /// One page of a list that was asked for with one entry more than the page holds.
-fn page<T>(entries: &[T], limit: usize, id: impl Fn(&mut Writer, &T), write: impl Fn(&mut Writer, &T)) -> Response {
+fn list_page<'a, T, V: Serialize, Id: Serialize>(
+    entries: &'a [T],
+    limit: usize,
+    id: impl Fn(&'a T) -> Id,
+    view: impl Fn(&'a T) -> V,
+) -> Response {
     let shown = entries.get(..limit).unwrap_or(entries);
-    let mut writer = Writer::with_capacity(512 * shown.len() + 128);
-    writer.object(|writer| {
-        writer.key("object").string("list");
-        writer.key("data").array(|writer| shown.iter().for_each(|entry| write(writer, entry)));
-        for (name, entry) in [("first_id", shown.first()), ("last_id", shown.last())] {
-            match entry {
-                Some(entry) => id(writer.key(name), entry),
-                None => writer.key(name).null(),
-            }
-        }
-        writer.key("has_more").bool(entries.len() > limit);
-    });
-    answer::json(writer.into_bytes())
-}
-
-/// A moment in seconds, as the doors tell it.
-fn write_time(writer: &mut Writer, name: &'static str, at_ms: Option<u64>) {
-    match at_ms {
-        Some(at_ms) => writer.key(name).number(at_ms / 1000),
-        None => writer.key(name).null(),
-    }
-}
-
-fn write_text(writer: &mut Writer, name: &'static str, text: Option<&str>) {
-    match text {
-        Some(text) => writer.key(name).string(text),
-        None => writer.key(name).null(),
-    }
+    answer(&List {
+        object: fields::ListKind,
+        data: shown.iter().map(view).collect(),
+        first_id: shown.first().map(&id),
+        last_id: shown.last().map(&id),
+        has_more: entries.len() > limit,
+    })
 }

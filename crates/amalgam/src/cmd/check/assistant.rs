@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amalgam_app::{Configs, assistant::with_default_model};
+use amalgam_app::{TenantConfigs, assistant::with_default_model};
 use amalgam_core::{
     Operator, Seal, Store,
     assistant::settings::{Fact, KEY_VARIABLE, Origin, Settings},
@@ -40,7 +40,7 @@ impl Assistant {
         let tenant = store.tenant(operator, tenant_id).await?;
         let tenant = tenant.with_context(|| format!("there is no tenant {tenant_id}"))?;
         let within = Within::Named(operator, tenant_id);
-        let configs = Configs { store: &*store, settings: &config.assistant, now_ms: now_ms() };
+        let configs = TenantConfigs { store: &*store, settings: &config.assistant, now_ms: now_ms() };
         let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(config)?);
         let names = wire_up::names(config, &seal, &SystemClock)?;
         let resolved = with_default_model(&*names, configs.resolve(&configs.kept(within).await?, None)).await;

@@ -3,7 +3,7 @@
 //! The earlier keys stay: what clients hold was sealed with them. Callers notice nothing; a running server takes the new
 //! key up within seconds.
 
-use amalgam_app::Configs;
+use amalgam_app::TenantConfigs;
 use amalgam_core::{
     Operator, Scope, Seal, Store,
     assistant::settings::Settings,
@@ -172,7 +172,7 @@ fn of_tools(tools: usize) -> Option<String> {
 /// Makes sure that every tenant's key opens.
 async fn look_at_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<()> {
     let nothing = Settings::default();
-    let configs = Configs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
+    let configs = TenantConfigs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
     for tenant in tenants::all(&*desk.store).await? {
         let kept = configs.kept(Within::Named(Operator::of_this_process(), tenant.id)).await?;
         if kept.opened(seal, &desk.administrator(tenant.id).await?.seal_context()).is_none() {
@@ -188,7 +188,7 @@ async fn look_at_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<()> {
 /// Seals every tenant's key anew; how many that were. One that is changed meanwhile is sealed as it is then.
 async fn reseal_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<usize> {
     let nothing = Settings::default();
-    let configs = Configs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
+    let configs = TenantConfigs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
     let mut done = 0;
     for tenant in tenants::all(&*desk.store).await? {
         let within = Within::Named(Operator::of_this_process(), tenant.id);

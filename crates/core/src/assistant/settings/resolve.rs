@@ -26,6 +26,9 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Every one, those that go before others later.
+    pub const ALL: [Self; 4] = [Self::Default, Self::Settings, Self::Config, Self::Profile];
+
     /// The name that it is shown under.
     pub fn name(self) -> &'static str {
         match self {

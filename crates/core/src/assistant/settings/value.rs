@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use amalgam_protocol::{Raw, Shape, Writer};
 
+use super::SettingDomain;
 use crate::{tool::SecretText, units::duration_from_text};
 
 /// What a setting can be. Errors say what would be right and never repeat what was sent.
 pub(super) trait Value: Sized {
     /// What its values have to keep to.
     type Bounds;
+
+    /// The same for a published description.
+    fn domain(bounds: &Self::Bounds) -> SettingDomain;
 
     /// From the text of a variable, which is not blank.
     fn from_text(text: &str, bounds: &Self::Bounds) -> Result<Self, String>;
@@ -39,6 +43,10 @@ fn plain(value: Raw<'_>) -> String {
 impl Value for String {
     type Bounds = usize;
 
+    fn domain(most: &usize) -> SettingDomain {
+        SettingDomain::Text(*most)
+    }
+
     fn from_text(text: &str, most: &usize) -> Result<Self, String> {
         if text.contains('\0') {
             return Err("must not have null characters in it".to_owned());
@@ -64,6 +72,10 @@ impl Value for String {
 impl Value for SecretText {
     type Bounds = usize;
 
+    fn domain(most: &usize) -> SettingDomain {
+        SettingDomain::Text(*most)
+    }
+
     fn from_text(text: &str, most: &usize) -> Result<Self, String> {
         String::from_text(text, most).map(Self)
     }
@@ -84,6 +96,10 @@ impl Value for SecretText {
 impl Value for f64 {
     type Bounds = (f64, f64);
 
+    fn domain((least, most): &(f64, f64)) -> SettingDomain {
+        SettingDomain::Number(*least, *most)
+    }
+
     fn from_text(text: &str, (least, most): &(f64, f64)) -> Result<Self, String> {
         let number = text.trim().parse().ok().filter(|number| (*least..=*most).contains(number));
         number.ok_or_else(|| format!("must be a number from {least} to {most}"))
@@ -97,6 +113,10 @@ impl Value for f64 {
 impl Value for u64 {
     type Bounds = (u64, u64);
 
+    fn domain((least, most): &(u64, u64)) -> SettingDomain {
+        SettingDomain::Integer(*least, *most)
+    }
+
     fn from_text(text: &str, (least, most): &(u64, u64)) -> Result<Self, String> {
         let number = text.trim().parse().ok().filter(|number| (*least..=*most).contains(number));
         number.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
@@ -109,6 +129,10 @@ impl Value for u64 {
 
 impl Value for bool {
     type Bounds = ();
+
+    fn domain((): &()) -> SettingDomain {
+        SettingDomain::Boolean
+    }
 
     fn from_text(text: &str, (): &()) -> Result<Self, String> {
         match text.trim().to_ascii_lowercase().as_str() {
@@ -126,6 +150,10 @@ impl Value for bool {
 /// Seconds, or a text with units such as `1m30s`; the bounds are seconds.
 impl Value for Duration {
     type Bounds = (u64, u64);
+
+    fn domain((least, most): &(u64, u64)) -> SettingDomain {
+        SettingDomain::Number(*least as f64, *most as f64)
+    }
 
     fn from_text(text: &str, (least, most): &(u64, u64)) -> Result<Self, String> {
         let seconds = text.trim().parse::<f64>().ok().and_then(|seconds| Self::try_from_secs_f64(seconds).ok());
@@ -164,6 +192,10 @@ impl Truncation {
 
 impl Value for Truncation {
     type Bounds = ();
+
+    fn domain((): &()) -> SettingDomain {
+        SettingDomain::Words(&["auto", "disabled"])
+    }
 
     fn from_text(text: &str, (): &()) -> Result<Self, String> {
         [Self::Auto, Self::Disabled]

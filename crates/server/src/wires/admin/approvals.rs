@@ -3,25 +3,29 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Fault, FaultKind, Scope,
+    Decider, Fault, FaultKind, Scope,
     store::{Approval, Decided, Decision},
 };
-use amalgam_protocol::{Json, Writer};
+use amalgam_protocol::Json;
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{
-    bank::admin,
-    fields::{self, Fields},
-    page, write_text,
+    answer,
+    fields::{ApprovalKind, Prose, UnixSeconds, Vocabulary, Word},
+    json, list_page, request,
+    tool_bank::admin,
 };
 use crate::{
     app::App,
     wires::{
-        WireError, answer,
+        WireError,
         query::{Query, id_of, missing},
     },
 };
@@ -29,8 +33,82 @@ use crate::{
 /// What a missing approval is called.
 const APPROVAL: &str = "Approval";
 
-/// The longest reason.
-const LONGEST_REASON: usize = 2_000;
+/// A call of a tool that waits, or waited, for somebody to agree.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Approval")]
+pub(super) struct ApprovalView<'a> {
+    /// The id of the item that asks.
+    id: &'a str,
+    object: ApprovalKind,
+    #[schemars(extend("enum" = ["pending", "approved", "denied", "expired", "used"]))]
+    status: &'static str,
+    /// The response that it was asked in.
+    response_id: &'a str,
+    /// Whose turn it is.
+    user: &'a str,
+    /// The model's id for the call.
+    call_id: &'a str,
+    tool: ToolReference<'a>,
+    /// The exact text that the model sent.
+    arguments: &'a str,
+    /// Who may decide; an administrator always may.
+    decider: Word<Decider>,
+    asked_at: UnixSeconds,
+    expires_at: UnixSeconds,
+    decision: Option<DecisionView<'a>>,
+    /// The response that has acted on it.
+    used_by: Option<&'a str>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct ToolReference<'a> {
+    /// Whose tool it is.
+    label: &'a str,
+    /// Its own name there.
+    name: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct DecisionView<'a> {
+    approve: bool,
+    /// Why.
+    reason: Option<&'a str>,
+    /// The user who decided.
+    by: &'a str,
+    at: UnixSeconds,
+}
+
+/// What is decided.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Decide {
+    decision: Word<Verdict>,
+    /// Why; the model is told of a refusal's.
+    reason: Option<Prose<2_000>>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Verdict {
+    Approve,
+    Deny,
+}
+
+impl Vocabulary for Verdict {
+    const WORDS: &'static [&'static str] = &["approve", "deny"];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Deny => "deny",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        [Self::Approve, Self::Deny].into_iter().find(|verdict| verdict.word() == word)
+    }
+}
 
 /// Approvals of the tenant, the newest first; with `pending=true` those that can still be decided.
 pub(super) async fn list(
@@ -41,8 +119,8 @@ pub(super) async fn list(
     let (asked, pending, now_ms) = (query.page()?, query.flag("pending")?, app.clock.now_ms());
     let found = app.store.approvals(admin(&scope)?, pending, asked.after.as_deref(), asked.limit + 1, now_ms);
     let approvals = found.await.map_err(Fault::from)?;
-    let id = |writer: &mut Writer, approval: &Approval| writer.string(&approval.id);
-    Ok(page(&approvals, asked.limit, id, |writer, approval| write(writer, approval, now_ms)))
+    let view = |approval| ApprovalView::at(approval, now_ms);
+    Ok(list_page(&approvals, asked.limit, |approval| approval.id.as_str(), view))
 }
 
 pub(super) async fn retrieve(
@@ -52,7 +130,7 @@ pub(super) async fn retrieve(
 ) -> Result<Response, WireError> {
     let id = id_of(APPROVAL, id)?;
     let found = app.store.approval_of_tenant(admin(&scope)?, &id).await.map_err(Fault::from)?;
-    Ok(told(&found.ok_or_else(|| missing(APPROVAL, &id))?, app.clock.now_ms()))
+    Ok(respond(&found.ok_or_else(|| missing(APPROVAL, &id))?, app.clock.now_ms()))
 }
 
 /// Decides. The same again changes nothing; anything else is too late.
@@ -62,22 +140,17 @@ pub(super) async fn decide(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let fields = Fields::read(&app, request, &["decision", "reason"]).await?;
+    let Decide { decision, reason } = request::read(&app, request).await?;
     let (id, now_ms) = (id_of(APPROVAL, id)?, app.clock.now_ms());
-    let approve = match fields.text("decision", 16)? {
-        Some("approve") => true,
-        Some("deny") => false,
-        Some(_) => return Err(fields::wrong("decision", "`approve` or `deny`").into()),
-        None => return Err(fields::missing("decision").into()),
-    };
-    let reason = fields.prose("reason", LONGEST_REASON)?.map(str::to_owned);
+    let approve = matches!(decision, Word(Verdict::Approve));
+    let reason = reason.map(|reason| reason.0);
     let decision = Decision { approve, reason, by: scope.user().to_owned(), at_ms: now_ms };
     let decided = app.store.decide_as_admin(admin(&scope)?, &id, decision).await.map_err(Fault::from)?;
-    Ok(told(&settled(decided, &id, now_ms)?, now_ms))
+    Ok(respond(&decision_outcome(decided, &id, now_ms)?, now_ms))
 }
 
 /// The approval as it stands after an administrator has decided, or why that came to nothing.
-pub fn settled(decided: Option<Decided>, id: &str, now_ms: u64) -> Result<Approval, Fault> {
+pub fn decision_outcome(decided: Option<Decided>, id: &str, now_ms: u64) -> Result<Approval, Fault> {
     match decided {
         Some(Decided::Stands(approval)) => Ok(*approval),
         Some(Decided::TooLate(approval)) => {
@@ -97,9 +170,7 @@ pub fn settled(decided: Option<Decided>, id: &str, now_ms: u64) -> Result<Approv
 
 /// An approval as administrators see it: a JSON object.
 pub fn show_approval(approval: &Approval, now_ms: u64) -> Json {
-    let mut writer = Writer::with_capacity(approval.arguments.len() + 1024);
-    write(&mut writer, approval, now_ms);
-    Json::from_writer(writer)
+    json(&ApprovalView::at(approval, now_ms))
 }
 
 /// Where it stands.
@@ -113,43 +184,37 @@ pub fn approval_status(approval: &Approval, now_ms: u64) -> &'static str {
     }
 }
 
-fn told(approval: &Approval, now_ms: u64) -> Response {
-    answer::json(show_approval(approval, now_ms).bytes().clone())
+fn respond(approval: &Approval, now_ms: u64) -> Response {
+    answer(&ApprovalView::at(approval, now_ms))
 }
 
-fn write(writer: &mut Writer, approval: &Approval, now_ms: u64) {
-    writer.object(|writer| {
-        writer.key("id").string(&approval.id);
-        writer.key("object").string("approval");
-        writer.key("status").string(approval_status(approval, now_ms));
-        writer.key("response_id").string(&approval.response_id);
-        writer.key("user").string(&approval.user);
-        writer.key("call_id").string(&approval.call_id);
-        writer.key("tool").object(|writer| {
-            writer.key("label").string(&approval.label);
-            writer.key("name").string(&approval.name);
-        });
-        writer.key("arguments").string(&approval.arguments);
-        writer.key("decider").string(approval.decider.name());
-        writer.key("asked_at").number(approval.asked_at_ms / 1000);
-        writer.key("expires_at").number(approval.expires_at_ms / 1000);
-        match &approval.decision {
-            None => writer.key("decision").null(),
-            Some(decision) => writer.key("decision").object(|writer| {
-                writer.key("approve").bool(decision.approve);
-                write_text(writer, "reason", decision.reason.as_deref());
-                writer.key("by").string(&decision.by);
-                writer.key("at").number(decision.at_ms / 1000);
+impl<'a> ApprovalView<'a> {
+    fn at(approval: &'a Approval, now_ms: u64) -> Self {
+        Self {
+            id: &approval.id,
+            object: ApprovalKind,
+            status: approval_status(approval, now_ms),
+            response_id: &approval.response_id,
+            user: &approval.user,
+            call_id: &approval.call_id,
+            tool: ToolReference { label: &approval.label, name: &approval.name },
+            arguments: &approval.arguments,
+            decider: Word(approval.decider),
+            asked_at: UnixSeconds::from_ms(approval.asked_at_ms),
+            expires_at: UnixSeconds::from_ms(approval.expires_at_ms),
+            decision: approval.decision.as_ref().map(|decision| DecisionView {
+                approve: decision.approve,
+                reason: decision.reason.as_deref(),
+                by: &decision.by,
+                at: UnixSeconds::from_ms(decision.at_ms),
             }),
+            used_by: approval.used_by.as_deref(),
         }
-        write_text(writer, "used_by", approval.used_by.as_deref());
-    });
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use amalgam_core::Decider;
-
     use super::*;
 
     fn approval(decision: Option<bool>, used_by: Option<&str>) -> Approval {
@@ -189,7 +254,7 @@ mod tests {
     #[test]
     fn only_a_decision_that_stands_is_told_as_one() {
         let stands = approval(Some(true), None);
-        assert_eq!(settled(Some(Decided::Stands(Box::new(stands.clone()))), "mcpr_1", 9).unwrap(), stands);
+        assert_eq!(decision_outcome(Some(Decided::Stands(Box::new(stands.clone()))), "mcpr_1", 9).unwrap(), stands);
         for (decided, kind, message) in [
             (None, FaultKind::NotFound, "Approval with id 'mcpr_1' not found."),
             (
@@ -208,7 +273,7 @@ mod tests {
                 "The time to decide about this call is over.",
             ),
         ] {
-            let fault = settled(decided, "mcpr_1", 10).unwrap_err();
+            let fault = decision_outcome(decided, "mcpr_1", 10).unwrap_err();
             assert_eq!((fault.kind, fault.message.as_ref()), (kind, message));
         }
     }

@@ -1,29 +1,30 @@
 //! `/admin/configs/{tenant_id}`: what a tenant has set about its assistant, and what counts.
 
+mod view;
+
 use std::sync::Arc;
 
-use amalgam_app::{Configs, Kept, assistant::with_default_model};
+use amalgam_app::{ConfigDraft, StoredConfig, TenantConfigs, assistant::with_default_model};
 use amalgam_core::{
     Fault, Scope, SecretText,
-    assistant::settings::{Resolved, SettingFault, Settings},
+    assistant::settings::{SettingFault, Settings},
     store::Within,
 };
-use amalgam_protocol::{Json, Writer};
+use amalgam_protocol::{Json, Raw, Writer};
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
+use bytes::Bytes;
 
-use super::{
-    bank::admin,
-    fields::{self, Fields},
-    number_in, place, write_time,
-};
+use super::{answer, number_in, request, tenant_admin_scope, tool_bank::admin};
 use crate::{
     app::App,
-    wires::{WireError, answer, query::missing},
+    wires::{WireError, query::missing},
 };
+
+pub(super) use view::{AgentConfig, ChangeConfig};
 
 /// What a missing tenant is called.
 const TENANT: &str = "Tenant";
@@ -43,11 +44,11 @@ pub(super) async fn retrieve(
     Extension(scope): Extension<Scope>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, Some(number_in(TENANT, id)?)).await?;
+    let tenant = tenant_admin_scope(&app, &scope, Some(number_in(TENANT, id)?)).await?;
     let configs = configs(&app);
     let kept = configs.kept(Within::Own(admin(&tenant)?)).await?;
     let resolved = with_default_model(&*app.catalog, configs.resolve(&kept, None)).await;
-    Ok(told(&show(tenant.tenant_id(), &kept, &resolved)))
+    Ok(answer(&AgentConfig::of(tenant.tenant_id(), &kept, &resolved)))
 }
 
 /// Sets what is named; null unsets it. What others set at the same time stays.
@@ -58,9 +59,9 @@ pub(super) async fn change(
     request: Request,
 ) -> Result<Response, WireError> {
     let id = number_in(TENANT, id);
-    let body = fields::body(&app, request, LARGEST).await?;
-    let change = Change::read(&Fields::parse(&body, &known())?)?;
-    let tenant = place(&app, &scope, Some(id?)).await?;
+    let body = request::body(&app, request, LARGEST).await?;
+    let change = Change::read(&body)?;
+    let tenant = tenant_admin_scope(&app, &scope, Some(id?)).await?;
     let context = tenant.seal_context();
     let configs = configs(&app);
     let changed = configs.change(Within::Own(admin(&tenant)?), |draft| {
@@ -76,7 +77,7 @@ pub(super) async fn change(
         None => return Err(missing(TENANT, &tenant.tenant_id().to_string()).into()),
     };
     let resolved = with_default_model(&*app.catalog, configs.resolve(&kept, None)).await;
-    Ok(told(&show(tenant.tenant_id(), &kept, &resolved)))
+    Ok(answer(&AgentConfig::of(tenant.tenant_id(), &kept, &resolved)))
 }
 
 /// What a body asks for.
@@ -93,26 +94,45 @@ enum KeyChange {
 }
 
 impl Change {
-    fn read(fields: &Fields) -> Result<Self, Fault> {
-        let api_key = match fields.said("api_key") {
-            None => KeyChange::None,
-            Some(serde_json::Value::Null) => KeyChange::Unset,
-            Some(serde_json::Value::String(key)) if key.trim().is_empty() => KeyChange::Unset,
-            Some(serde_json::Value::String(key)) => {
-                let key = key.trim();
-                // It goes into a header as it is.
-                if key.len() > LONGEST_KEY || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                    let why = format!("must have 1 to {LONGEST_KEY} visible characters");
-                    return Err(fields::wrong("api_key", &why));
+    /// Settings are named and checked by the type that holds them; their text is handed on as it was written.
+    fn read(body: &Bytes) -> Result<Self, Fault> {
+        let mut change = Self { values: Json::from(Raw::EMPTY_OBJECT), api_key: KeyChange::None };
+        let (object, known) = (request::object(body)?, known());
+        let mut writer = Writer::with_capacity(body.len());
+        let mut fault = None;
+        writer.object(|writer| {
+            for (key, value) in object.fields() {
+                let name = key.decode();
+                match &*name {
+                    "api_key" => match KeyChange::read(value) {
+                        Ok(api_key) => change.api_key = api_key,
+                        Err(error) => drop(fault.get_or_insert(error)),
+                    },
+                    // What is shown may be sent back: a secret that comes hidden stays as it is.
+                    "safety_salt" if value.as_str().is_some_and(|text| text.is(HIDDEN)) => {}
+                    name if known.contains(&name) => writer.key_text(name).raw(value),
+                    name => drop(fault.get_or_insert_with(|| request::unknown(name, &known))),
                 }
-                KeyChange::Set(SecretText(key.to_owned()))
             }
-            Some(_) => return Err(fields::mistyped("api_key", "a string")),
+        });
+        change.values = Json::from_writer(writer);
+        fault.map_or(Ok(change), Err)
+    }
+}
+
+impl KeyChange {
+    fn read(value: Raw<'_>) -> Result<Self, Fault> {
+        let Some(text) = value.as_str() else {
+            return if value.is_null() { Ok(Self::Unset) } else { Err(request::mistyped("api_key", "a string")) };
         };
-        // What is shown may be sent back: a secret that comes hidden stays as it is.
-        let hidden = fields.said("safety_salt").and_then(serde_json::Value::as_str) == Some(HIDDEN);
-        let values = fields.without(if hidden { &["api_key", "safety_salt"] } else { &["api_key"] });
-        Ok(Self { values, api_key })
+        match text.decode().trim() {
+            "" => Ok(Self::Unset),
+            // It goes into a header as it is.
+            key if key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Ok(Self::Set(SecretText(key.to_owned())))
+            }
+            _ => Err(request::wrong("api_key", &format!("must have 1 to {LONGEST_KEY} visible characters"))),
+        }
     }
 }
 
@@ -129,30 +149,8 @@ fn refusal(faults: Vec<SettingFault>) -> Fault {
     Fault::invalid(first, words.join(" ")).code("invalid_value")
 }
 
-fn configs(app: &App) -> Configs<'_> {
-    Configs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() }
-}
-
-fn told(value: &Json) -> Response {
-    answer::json(value.bytes().clone())
-}
-
-/// A tenant's settings as administrators see them: a JSON object without secrets.
-fn show(tenant_id: i64, kept: &Kept, resolved: &Resolved) -> Json {
-    let shown = kept.settings.shown();
-    let mut writer = Writer::with_capacity(shown.bytes().len() * 2 + 2048);
-    writer.object(|writer| {
-        writer.key("tenant_id").number(tenant_id.unsigned_abs());
-        writer.key("object").string("agent_config");
-        for (key, value) in shown.raw().fields() {
-            writer.key_text(&key.decode()).raw(value);
-        }
-        writer.key("has_api_key").bool(kept.api_key.is_some());
-        writer.key("revision").number(kept.revision);
-        write_time(writer, "updated_at", kept.updated_at_ms);
-        resolved.write(writer.key("resolved"));
-    });
-    Json::from_writer(writer)
+fn configs(app: &App) -> TenantConfigs<'_> {
+    TenantConfigs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() }
 }
 
 #[cfg(test)]
@@ -162,7 +160,7 @@ mod tests {
     use super::*;
 
     fn change(body: &str) -> Result<Change, Fault> {
-        Change::read(&Fields::parse(&body.to_owned().into(), &known())?)
+        Change::read(&body.to_owned().into())
     }
 
     #[test]

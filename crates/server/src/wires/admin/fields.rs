@@ -1,185 +1,179 @@
-//! The body of an administrative request: a small object whose fields are all known.
+//! Types of the fields that administrative requests and answers are made of. Each knows its limits, so that reading a request
+//! checks them and the published shape states them.
 //!
-//! A field that nobody knows is refused: whoever sends one believes that it does something.
+//! Their comments are no doc comments: those would become descriptions in the OpenAPI document.
 
-use amalgam_core::{Fault, FaultKind};
-use amalgam_protocol::{Json, Raw, Writer};
-use axum::extract::Request;
-use bytes::Bytes;
-use serde_json::{Map, Value};
+use std::{borrow::Cow, fmt};
 
-use crate::{
-    app::App,
-    body::{BodyLimits, read_json},
+use amalgam_core::{Decider, OnError, TenantState, store::BankKind};
+use amalgam_protocol::{Json, Raw, Shape};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, IgnoredAny, SeqAccess, Unexpected, Visitor},
+    ser::Error as _,
 };
+use serde_json::value::RawValue;
 
-/// The largest body of an administrative request.
-const LARGEST: usize = 64 * 1024;
+use super::request::VERBATIM;
 
-/// The most tools that something can have.
+// The most tools that something can have.
 const TOOLS: usize = 128;
-/// The longest name of a tool.
+// The longest name of a tool.
 const TOOL: usize = 64;
 
-/// An object that was read whole.
-pub(super) struct Fields {
-    values: Map<String, Value>,
-    /// The same as it was written: what is kept word for word is taken from here.
-    whole: Json,
+// One line of visible or blank characters, not blank altogether.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent, extend("maxLength" = LONGEST))]
+pub(super) struct Line<const LONGEST: usize>(pub(super) String);
+
+impl<'de, const LONGEST: usize> Deserialize<'de> for Line<LONGEST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match !text.trim().is_empty() && text.chars().count() <= LONGEST && !text.chars().any(char::is_control) {
+            true => Ok(Self(text)),
+            false => {
+                Err(D::Error::custom(format_args!("must have 1 to {LONGEST} characters and none that cannot be seen")))
+            }
+        }
+    }
 }
 
-impl Fields {
-    /// Reads the body of a request that may have these fields.
-    pub(super) async fn read(app: &App, request: Request, known: &[&str]) -> Result<Self, Fault> {
-        Self::parse(&body(app, request, LARGEST).await?, known)
-    }
+// Text of several lines, not blank.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent, extend("maxLength" = LONGEST))]
+pub(super) struct Prose<const LONGEST: usize>(pub(super) String);
 
-    /// Reads an object that may have these fields.
-    pub(super) fn parse(body: &Bytes, known: &[&str]) -> Result<Self, Fault> {
-        let unreadable =
-            || Fault::new(FaultKind::Invalid, "We could not parse the JSON body of your request.").code("invalid_json");
-        let whole = Json::parse(body).map_err(|_| unreadable())?;
-        let Value::Object(values) = serde_json::from_slice(body).map_err(|_| unreadable())? else {
-            return Err(Fault::invalid("body", "Invalid type for 'body': expected an object.").code("invalid_type"));
-        };
-        match values.keys().find(|name| !known.contains(&name.as_str())) {
-            None => Ok(Self { values, whole }),
-            Some(unknown) => {
-                let shown: String = unknown.chars().take(64).collect();
-                let message = format!("Unknown parameter: '{shown}'. Known are: {}.", known.join(", "));
-                Err(Fault::invalid(shown, message).code("unknown_parameter"))
+impl<'de, const LONGEST: usize> Deserialize<'de> for Prose<LONGEST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match ProseOrBlank::<LONGEST>::deserialize(deserializer)? {
+            ProseOrBlank(text) if text.is_empty() => Err(prose_error(LONGEST)),
+            ProseOrBlank(text) => Ok(Self(text)),
+        }
+    }
+}
+
+// Text of several lines; blank counts as empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent, extend("maxLength" = LONGEST))]
+pub(super) struct ProseOrBlank<const LONGEST: usize>(pub(super) String);
+
+impl<'de, const LONGEST: usize> Deserialize<'de> for ProseOrBlank<LONGEST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r' | '\t');
+        match text.trim().is_empty() {
+            true => Ok(Self(String::new())),
+            false if text.chars().count() <= LONGEST && !text.chars().any(control) => Ok(Self(text)),
+            false => Err(prose_error(LONGEST)),
+        }
+    }
+}
+
+fn prose_error<E: serde::de::Error>(longest: usize) -> E {
+    E::custom(format_args!("must have 1 to {longest} characters and none that cannot be written"))
+}
+
+// A whole number from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent)]
+pub(super) struct Positive(#[schemars(range(min = 1))] pub(super) i64);
+
+impl<'de> Deserialize<'de> for Positive {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Positive;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an integer")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Positive, E> {
+                match number {
+                    1.. => Ok(Positive(number)),
+                    _ => self.visit_f64(0.0),
+                }
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Positive, E> {
+                self.visit_f64(0.0)
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Positive, E> {
+                Err(E::custom("must be a whole number from 1"))
             }
         }
+        deserializer.deserialize_any(Reader)
     }
+}
 
-    /// A text of a bounded number of visible or blank characters, not empty.
-    pub(super) fn text(&self, name: &'static str, longest: usize) -> Result<Option<&str>, Fault> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(Value::String(text)) if is_plain(text, longest) => Ok(Some(text)),
-            Some(Value::String(_)) => {
-                Err(wrong(name, &format!("must have 1 to {longest} characters and none that cannot be seen")))
+// A list of strings.
+pub(super) struct Texts(pub(super) Vec<String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Texts;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list of strings")
             }
-            Some(_) => Err(mistyped(name, "a string")),
-        }
-    }
 
-    pub(super) fn boolean(&self, name: &'static str) -> Result<Option<bool>, Fault> {
-        self.get(name).map(|value| value.as_bool().ok_or_else(|| mistyped(name, "a boolean"))).transpose()
-    }
-
-    /// A whole number from 1.
-    pub(super) fn number(&self, name: &'static str) -> Result<Option<i64>, Fault> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(value) if !value.is_number() => Err(mistyped(name, "an integer")),
-            Some(value) => match value.as_i64() {
-                Some(number) if number >= 1 => Ok(Some(number)),
-                _ => Err(wrong(name, "must be a whole number from 1")),
-            },
-        }
-    }
-
-    pub(super) fn texts(&self, name: &'static str) -> Result<Option<Vec<&str>>, Fault> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let texts = value.as_array().map(|items| items.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
-        texts.flatten().map(Some).ok_or_else(|| mistyped(name, "a list of strings"))
-    }
-
-    /// A text of several lines and a bounded number of characters, not blank.
-    pub(super) fn prose(&self, name: &'static str, longest: usize) -> Result<Option<&str>, Fault> {
-        let is_fine = |text: &str| {
-            let odd = |character: char| character.is_control() && !matches!(character, '\n' | '\r' | '\t');
-            !text.trim().is_empty() && text.chars().count() <= longest && !text.chars().any(odd)
-        };
-        match self.get(name) {
-            None => Ok(None),
-            Some(Value::String(text)) if is_fine(text) => Ok(Some(text)),
-            Some(Value::String(_)) => {
-                Err(wrong(name, &format!("must have 1 to {longest} characters and none that cannot be written")))
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Texts, A::Error> {
+                let mut texts = Vec::new();
+                let mistyped = |_| A::Error::invalid_type(Unexpected::Seq, &"a list of strings");
+                while let Some(text) = elements.next_element::<String>().map_err(mistyped)? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
             }
-            Some(_) => Err(mistyped(name, "a string")),
         }
+        deserializer.deserialize_seq(Reader)
     }
+}
 
-    /// Names that tools could have, each once; the bank need not have them yet.
-    pub(super) fn tool_names(&self, name: &'static str) -> Result<Vec<String>, Fault> {
-        let named = self.texts(name)?.unwrap_or_default();
+// Names that tools could have, each once whatever its case; the bank need not have them yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent, extend("maxItems" = TOOLS))]
+pub(super) struct ToolNames(pub(super) Vec<String>);
+
+impl<'de> Deserialize<'de> for ToolNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Texts(named) = Texts::deserialize(deserializer)?;
         if named.len() > TOOLS {
-            return Err(wrong(name, &format!("at most {TOOLS} tools")));
+            return Err(D::Error::custom(format_args!("at most {TOOLS} tools")));
         }
         let mut tools: Vec<String> = Vec::with_capacity(named.len());
         for tool in named {
-            if !is_tool_name(tool) {
-                return Err(mistyped(name, &format!("names of 1 to {TOOL} letters, digits, dashes and underscores")));
+            if !is_tool_name(&tool) {
+                let expected = format!("names of 1 to {TOOL} letters, digits, dashes and underscores");
+                return Err(D::Error::invalid_type(Unexpected::Str(&tool), &expected.as_str()));
             }
-            if !tools.iter().any(|known| known.eq_ignore_ascii_case(tool)) {
-                tools.push(tool.to_owned());
+            if !tools.iter().any(|known| known.eq_ignore_ascii_case(&tool)) {
+                tools.push(tool);
             }
         }
-        Ok(tools)
-    }
-
-    /// The name that a tool could have; blank counts as none.
-    pub(super) fn tool_name(&self, name: &'static str) -> Result<Option<String>, Fault> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(Value::String(tool)) if tool.trim().is_empty() => Ok(None),
-            Some(Value::String(tool)) if is_tool_name(tool) => Ok(Some(tool.clone())),
-            Some(_) => Err(mistyped(name, &format!("a name of 1 to {TOOL} letters, digits, dashes and underscores"))),
-        }
-    }
-
-    /// An object, word for word as it was written.
-    pub(super) fn object(&self, name: &'static str) -> Result<Option<Json>, Fault> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(Value::Object(_)) => Ok(self.raw(name).map(|value| Json::within(self.whole.bytes(), value))),
-            Some(_) => Err(mistyped(name, "an object")),
-        }
-    }
-
-    /// The value as it was written. Null counts as not said.
-    pub(super) fn raw(&self, name: &str) -> Option<Raw<'_>> {
-        // Of several fields of one name the last is the one that counts, here as everywhere.
-        let named = self.whole.raw().fields().filter(|(key, _)| key.is(name)).last();
-        named.map(|(_, value)| value).filter(|value| !value.is_null())
-    }
-
-    /// The same object without some of its fields, each of the others as it was written.
-    pub(super) fn without(&self, names: &[&str]) -> Json {
-        let mut writer = Writer::with_capacity(self.whole.bytes().len());
-        writer.object(|writer| {
-            for (key, value) in self.whole.raw().fields().filter(|(key, _)| !names.iter().any(|name| key.is(name))) {
-                writer.key_text(&key.decode()).raw(value);
-            }
-        });
-        Json::from_writer(writer)
-    }
-
-    /// The value itself, null too.
-    pub(super) fn said(&self, name: &str) -> Option<&Value> {
-        self.values.get(name)
-    }
-
-    /// The value itself. Null counts as not said.
-    pub(super) fn get(&self, name: &str) -> Option<&Value> {
-        self.values.get(name).filter(|value| !value.is_null())
+        Ok(Self(tools))
     }
 }
 
-/// The body of a request, at most this large.
-pub(super) async fn body(app: &App, request: Request, largest: usize) -> Result<Bytes, Fault> {
-    let limits = BodyLimits { bytes: largest.min(app.limits.body_bytes), ..app.text_body() };
-    Ok(read_json(request, limits, &app.memory).await?.1)
-}
+// The name that a tool could have; blank counts as none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent)]
+pub(super) struct ToolName(#[schemars(with = "Line<TOOL>")] pub(super) Option<String>);
 
-fn is_plain(text: &str, longest: usize) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= longest && !text.chars().any(char::is_control)
-}
-
-pub(super) fn missing(name: &'static str) -> Fault {
-    Fault::invalid(name, format!("Missing required parameter: '{name}'.")).code("missing_required_parameter")
+impl<'de> Deserialize<'de> for ToolName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = format!("a name of 1 to {TOOL} letters, digits, dashes and underscores");
+        let mistyped = || D::Error::invalid_type(Unexpected::Other("no name"), &expected.as_str());
+        match String::deserialize(deserializer).map_err(|_| mistyped())? {
+            blank if blank.trim().is_empty() => Ok(Self(None)),
+            tool if is_tool_name(&tool) => Ok(Self(Some(tool))),
+            _ => Err(mistyped()),
+        }
+    }
 }
 
 fn is_tool_name(tool: &str) -> bool {
@@ -187,70 +181,199 @@ fn is_tool_name(tool: &str) -> bool {
     !tool.is_empty() && tool.len() <= TOOL && tool.bytes().all(plain)
 }
 
-pub(super) fn wrong(name: &'static str, why: &str) -> Fault {
-    Fault::invalid(name, format!("Invalid value for '{name}': {why}.")).code("invalid_value")
+// One of the words of a closed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word<T>(pub(super) T);
+
+pub(super) trait Vocabulary: Copy {
+    const WORDS: &'static [&'static str];
+
+    fn word(self) -> &'static str;
+
+    fn of_word(word: &str) -> Option<Self>;
 }
 
-pub(super) fn mistyped(name: &'static str, expected: &str) -> Fault {
-    Fault::invalid(name, format!("Invalid type for '{name}': expected {expected}.")).code("invalid_type")
-}
+macro_rules! vocabulary {
+    ($($type:ty: $($word:literal)*;)*) => {$(
+        impl Vocabulary for $type {
+            const WORDS: &'static [&'static str] = &[$($word),*];
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+            fn word(self) -> &'static str {
+                self.name()
+            }
 
-    use super::*;
-
-    fn fields(value: Value) -> Fields {
-        Fields::parse(&value.to_string().into(), &["name", "id", "on", "list"])
-            .map_err(|fault| fault.into_parts().message)
-            .unwrap()
-    }
-
-    fn code<T>(result: Result<T, Fault>) -> Option<String> {
-        result.err().and_then(|fault| fault.into_parts().code.map(std::borrow::Cow::into_owned))
-    }
-
-    #[test]
-    fn fields_are_read_by_their_type_and_null_is_not_said() {
-        let fields = fields(json!({"name": "Ünï code", "id": 3, "on": false, "list": ["a", "b"]}));
-        assert_eq!(fields.text("name", 8).unwrap(), Some("Ünï code"));
-        assert_eq!(fields.number("id").unwrap(), Some(3));
-        assert_eq!(fields.boolean("on").unwrap(), Some(false));
-        assert_eq!(fields.texts("list").unwrap(), Some(vec!["a", "b"]));
-        let nothing = self::fields(json!({"name": null, "on": null}));
-        assert_eq!((nothing.text("name", 8).unwrap(), nothing.boolean("on").unwrap()), (None, None));
-    }
-
-    #[test]
-    fn what_nobody_knows_and_what_has_the_wrong_type_is_refused() {
-        assert_eq!(code(Fields::parse(&r#"{"nmae": 1}"#.into(), &["name"])).as_deref(), Some("unknown_parameter"));
-        assert_eq!(code(Fields::parse(&"[]".into(), &["name"])).as_deref(), Some("invalid_type"));
-        let fields = fields(json!({"name": " ", "id": 0, "on": "yes", "list": [1]}));
-        assert_eq!(code(fields.text("name", 8)).as_deref(), Some("invalid_value"));
-        assert_eq!(code(fields.text("on", 2)).as_deref(), Some("invalid_value"));
-        assert_eq!(code(fields.text("id", 2)).as_deref(), Some("invalid_type"));
-        assert_eq!(code(fields.number("id")).as_deref(), Some("invalid_value"));
-        assert_eq!(code(fields.number("name")).as_deref(), Some("invalid_type"));
-        assert_eq!(code(fields.boolean("on")).as_deref(), Some("invalid_type"));
-        assert_eq!(code(fields.texts("list")).as_deref(), Some("invalid_type"));
-    }
-
-    #[test]
-    fn prose_may_have_lines_and_objects_stay_as_they_were_written() {
-        let body =
-            r#"{"name": {"z": 1}, "name": {"z":  1.50, "a": []}, "on": "two\nlines", "id": "\u0007", "list": " "}"#;
-        let fields = Fields::parse(&body.into(), &["name", "id", "on", "list"])
-            .map_err(|fault| fault.into_parts().message)
-            .unwrap();
-        assert_eq!(fields.object("name").unwrap().unwrap().raw().text(), r#"{"z":  1.50, "a": []}"#);
-        assert_eq!(fields.get("name"), Some(&json!({"z": 1.5, "a": []})), "the same of two is read in both ways");
-        assert_eq!(fields.object("nothing").unwrap(), None);
-        assert_eq!(code(fields.object("on")).as_deref(), Some("invalid_type"));
-        assert_eq!(fields.prose("on", 9).unwrap(), Some("two\nlines"));
-        for name in ["on", "id", "list"] {
-            assert_eq!(code(fields.prose(name, 8)).as_deref(), Some("invalid_value"), "{name}");
+            fn of_word(word: &str) -> Option<Self> {
+                Self::named(word)
+            }
         }
-        assert_eq!(code(fields.prose("name", 8)).as_deref(), Some("invalid_type"));
+    )*};
+}
+
+vocabulary! {
+    TenantState: "stored" "stateless";
+    BankKind: "builtin" "http" "mcp" "client";
+    OnError: "continue" "fail_turn";
+    Decider: "caller" "admin";
+}
+
+impl<T: Vocabulary> Serialize for Word<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.word())
     }
+}
+
+impl<'de, T: Vocabulary> Deserialize<'de> for Word<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        T::of_word(&word).map(Self).ok_or_else(|| D::Error::unknown_variant(&word, T::WORDS))
+    }
+}
+
+impl<T: Vocabulary> JsonSchema for Word<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::WORDS.concat().into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"enum": T::WORDS})
+    }
+}
+
+// A JSON value that is kept and shown exactly as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent)]
+pub(super) struct Verbatim(#[schemars(with = "serde_json::Value")] pub(super) Json);
+
+impl Serialize for Verbatim {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.0.raw().text()).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Verbatim {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Verbatim;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("any value, by a deserializer that hands over its text")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Verbatim, E> {
+                Raw::parse(text.as_bytes()).map(|raw| Verbatim(raw.into())).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_newtype_struct(VERBATIM, Reader)
+    }
+}
+
+impl From<&Json> for Verbatim {
+    fn from(value: &Json) -> Self {
+        Self(value.clone())
+    }
+}
+
+// A JSON object that is kept and shown exactly as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline, transparent)]
+#[serde(transparent)]
+pub(super) struct Object(#[schemars(extend("type" = "object"))] Verbatim);
+
+impl Object {
+    pub(super) fn into_json(self) -> Json {
+        self.0.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Verbatim::deserialize(deserializer)?;
+        match value.0.raw().shape() {
+            Shape::Object => Ok(Self(value)),
+            _ => Err(D::Error::invalid_type(Unexpected::Other("another value"), &"an object")),
+        }
+    }
+}
+
+impl From<&Json> for Object {
+    fn from(value: &Json) -> Self {
+        Self(value.into())
+    }
+}
+
+/// Changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, transparent)]
+pub(super) struct Ignored(#[schemars(with = "serde_json::Value")] ());
+
+impl<'de> Deserialize<'de> for Ignored {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self(()))
+    }
+}
+
+/// Seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline, transparent)]
+#[serde(transparent)]
+pub(crate) struct UnixSeconds(#[schemars(with = "i64")] u64);
+
+impl UnixSeconds {
+    pub(crate) fn from_ms(milliseconds: u64) -> Self {
+        Self(milliseconds / 1000)
+    }
+}
+
+// Values of `object`, which say what kind of thing an answer is.
+macro_rules! kinds {
+    ($($kind:ident = $name:literal;)*) => {$(
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) struct $kind;
+
+        impl Serialize for $kind {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str($name)
+            }
+        }
+
+        impl JsonSchema for $kind {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"const": $name})
+            }
+        }
+    )*};
+}
+
+kinds! {
+    AgentConfigKind = "agent_config";
+    ApiKeyKind = "api_key";
+    ApprovalKind = "approval";
+    CollectionKind = "knowledge.collection";
+    DiagnosisKind = "diagnosis";
+    DocumentKind = "knowledge.document";
+    ListKind = "list";
+    ModeKind = "mode";
+    ProfileDiffKind = "profile.diff";
+    ProfileKind = "profile";
+    SessionKind = "session";
+    SessionMessageKind = "session.message";
+    TenantKind = "tenant";
+    ToolKind = "tool";
+    ToolStatisticsKind = "tool.statistics";
+    ToolUsageKind = "tool.usage";
+    TurnKind = "turn";
 }

@@ -1,26 +1,28 @@
 //! `/admin/keys`: for the administrator of a tenant its own, for the operator all.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use amalgam_core::{Fault, FaultKind, Operator, Rights, Scope, store::KeyRecord};
-use amalgam_protocol::Writer;
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
 use http::{HeaderValue, header};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{
-    fields::{self, Fields},
-    meant_tenant, named_tenant, page, write_text, write_time,
+    answer,
+    fields::{ApiKeyKind, Line, Positive, Texts, UnixSeconds},
+    list_page, request, target_tenant, tenant_in_query,
 };
 use crate::{
     app::App,
     auth::{self, KeyOrder},
     wires::{
-        WireError, answer,
+        WireError,
         query::{Query, id_of, missing},
     },
 };
@@ -28,8 +30,89 @@ use crate::{
 /// What a missing key is called.
 const KEY: &str = "API key";
 
-/// The longest label.
-const LONGEST_LABEL: usize = 200;
+/// A key, without itself.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Key<'a> {
+    /// Names the key; not secret.
+    id: &'a str,
+    object: ApiKeyKind,
+    #[serde(flatten)]
+    rest: KeyFields<'a>,
+}
+
+/// A key that was just made.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct NewKey<'a> {
+    /// Names the key; not secret.
+    id: &'a str,
+    object: ApiKeyKind,
+    /// The key itself. Keep it: nobody can say it again.
+    key: &'a str,
+    #[serde(flatten)]
+    rest: KeyFields<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct KeyFields<'a> {
+    #[schemars(range(min = 1))]
+    tenant_id: i64,
+    /// How the key begins.
+    prefix: &'a str,
+    /// What people call it.
+    label: Option<&'a str>,
+    scopes: KeyScopes,
+    /// The only user on whose behalf it acts.
+    user: Option<&'a str>,
+    created_at: UnixSeconds,
+    /// Seconds since 1970; null for ever.
+    expires_at: Option<UnixSeconds>,
+    /// Seconds since 1970; null while it is good.
+    revoked_at: Option<UnixSeconds>,
+    /// Seconds since 1970, a minute more or less; null when never.
+    last_used_at: Option<UnixSeconds>,
+}
+
+/// A key to be made. Null counts as not said.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateKey {
+    /// The caller's own tenant unless an operator names another.
+    tenant_id: Option<Positive>,
+    /// `use` where nothing is said.
+    scopes: Option<KeyScopes>,
+    /// The only user on whose behalf it acts. Without one it is a service key: `X-Amalgam-User` names the user.
+    user: Option<Line<256>>,
+    /// What people call it.
+    label: Option<Line<200>>,
+    /// Seconds since 1970; for ever where nothing is said.
+    #[schemars(with = "Option<i64>")]
+    expires_at: Option<Positive>,
+}
+
+/// The names of at least one right.
+struct KeyScopes(Rights);
+
+impl<'a> From<&'a KeyRecord> for Key<'a> {
+    fn from(record: &'a KeyRecord) -> Self {
+        Self { id: &record.id, object: ApiKeyKind, rest: record.into() }
+    }
+}
+
+impl<'a> From<&'a KeyRecord> for KeyFields<'a> {
+    fn from(record: &'a KeyRecord) -> Self {
+        Self {
+            tenant_id: record.tenant_id,
+            prefix: &record.prefix,
+            label: record.label.as_deref(),
+            scopes: KeyScopes(record.rights),
+            user: record.user.as_deref(),
+            created_at: UnixSeconds::from_ms(record.created_at_ms),
+            expires_at: record.expires_at_ms.map(UnixSeconds::from_ms),
+            revoked_at: record.revoked_at_ms.map(UnixSeconds::from_ms),
+            last_used_at: record.last_used_at_ms.map(UnixSeconds::from_ms),
+        }
+    }
+}
 
 /// Keys in the order of their ids, those that were revoked too.
 pub(super) async fn list(
@@ -37,11 +120,11 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant_id = meant_tenant(&scope, named_tenant(&query)?)?;
+    let tenant_id = target_tenant(&scope, tenant_in_query(&query)?)?;
     let asked = query.page()?;
     let found = app.store.keys(ours(), tenant_id, asked.after.as_deref(), asked.limit + 1);
     let keys = found.await.map_err(Fault::from)?;
-    Ok(page(&keys, asked.limit, |writer, key| writer.string(&key.id), |writer, key| write(writer, key, None)))
+    Ok(list_page(&keys, asked.limit, |key| key.id.as_str(), Key::from))
 }
 
 /// Makes a key. Its answer is the only one that ever shows it.
@@ -50,15 +133,15 @@ pub(super) async fn create(
     Extension(scope): Extension<Scope>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let fields = Fields::read(&app, request, &["tenant_id", "scopes", "user", "label", "expires_at"]).await?;
+    let wanted: CreateKey = request::read(&app, request).await?;
     let now_ms = app.clock.now_ms();
-    let order = order(&scope, &fields, now_ms)?;
+    let order = wanted.order(&scope, now_ms)?;
     let tenant_id = order.tenant_id;
     let issued = auth::issue(&*app.store, app.auth.pepper(), ours(), order, now_ms).await.map_err(Fault::from)?;
     let issued = issued.ok_or_else(|| missing("Tenant", &tenant_id.to_string()))?;
-    let mut writer = Writer::with_capacity(512);
-    write(&mut writer, &issued.record, Some(issued.key.expose_secret()));
-    let mut response = answer::json(writer.into_bytes());
+    let record = &issued.record;
+    let key = issued.key.expose_secret();
+    let mut response = answer(&NewKey { id: &record.id, object: ApiKeyKind, key, rest: record.into() });
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
@@ -71,16 +154,14 @@ pub(super) async fn revoke(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let id = id_of(KEY, id)?;
-    let tenant_id = match (named_tenant(&query)?, scope.operator()) {
+    let tenant_id = match (tenant_in_query(&query)?, scope.operator()) {
         (None, Some(_)) => None,
-        (named, _) => meant_tenant(&scope, named)?,
+        (named, _) => target_tenant(&scope, named)?,
     };
     let revoked = app.store.revoke_key(ours(), tenant_id, &id, app.clock.now_ms()).await.map_err(Fault::from)?;
     let key = revoked.ok_or_else(|| missing(KEY, &id))?;
     app.auth.forget_key(&id);
-    let mut writer = Writer::with_capacity(512);
-    write(&mut writer, &key, None);
-    Ok(answer::json(writer.into_bytes()))
+    Ok(answer(&Key::from(&key)))
 }
 
 /// The process itself asks: which tenant's keys the caller reaches was decided before.
@@ -88,55 +169,61 @@ fn ours() -> Operator {
     Operator::of_this_process()
 }
 
-fn order(scope: &Scope, fields: &Fields, now_ms: u64) -> Result<KeyOrder, Fault> {
-    let named = fields.number("tenant_id")?;
-    let tenant_id = meant_tenant(scope, named)?.unwrap_or(scope.tenant_id());
-    let rights = match fields.texts("scopes")? {
-        None => Rights::USE,
-        Some(names) => rights(&names)?,
-    };
-    if rights.contains(Rights::OPERATOR) && scope.operator().is_none() {
-        return Err(Fault::new(FaultKind::Forbidden, "Only the operator may make keys for operators.").param("scopes"));
-    }
-    let user = fields.text("user", 256)?;
-    if user.is_some_and(|user| !auth::is_user(user)) {
-        return Err(fields::wrong("user", "must have 1 to 256 visible characters and not begin with `key:`"));
-    }
-    let expires_at_ms = match fields.number("expires_at")? {
-        None => None,
-        Some(seconds) => match seconds.unsigned_abs().checked_mul(1000).filter(|at| *at > now_ms) {
-            None => return Err(fields::wrong("expires_at", "must be a time to come, in seconds since 1970")),
-            at => at,
-        },
-    };
-    let label = fields.text("label", LONGEST_LABEL)?.map(str::to_owned);
-    Ok(KeyOrder { tenant_id, rights, user: user.map(str::to_owned), label, expires_at_ms })
-}
-
-fn rights(names: &[&str]) -> Result<Rights, Fault> {
-    let known = || Rights::all_names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let named = names.iter().map(|name| Rights::named(name)).collect::<Option<Vec<_>>>();
-    match named.filter(|named| !named.is_empty()) {
-        Some(named) => Ok(named.into_iter().fold(Rights::NONE, Rights::and)),
-        None => Err(fields::wrong("scopes", &format!("a list of at least one of {}", known()))),
-    }
-}
-
-fn write(writer: &mut Writer, record: &KeyRecord, key: Option<&str>) {
-    writer.object(|writer| {
-        writer.key("id").string(&record.id);
-        writer.key("object").string("api_key");
-        if let Some(key) = key {
-            writer.key("key").string(key);
+impl CreateKey {
+    fn order(self, scope: &Scope, now_ms: u64) -> Result<KeyOrder, Fault> {
+        let Self { tenant_id, scopes, user, label, expires_at } = self;
+        let tenant_id = target_tenant(scope, tenant_id.map(|id| id.0))?.unwrap_or(scope.tenant_id());
+        let rights = scopes.map_or(Rights::USE, |scopes| scopes.0);
+        if rights.contains(Rights::OPERATOR) && scope.operator().is_none() {
+            let fault = Fault::new(FaultKind::Forbidden, "Only the operator may make keys for operators.");
+            return Err(fault.param("scopes"));
         }
-        writer.key("tenant_id").number(record.tenant_id.unsigned_abs());
-        writer.key("prefix").string(&record.prefix);
-        write_text(writer, "label", record.label.as_deref());
-        writer.key("scopes").array(|writer| record.rights.names().for_each(|name| writer.string(name)));
-        write_text(writer, "user", record.user.as_deref());
-        writer.key("created_at").number(record.created_at_ms / 1000);
-        write_time(writer, "expires_at", record.expires_at_ms);
-        write_time(writer, "revoked_at", record.revoked_at_ms);
-        write_time(writer, "last_used_at", record.last_used_at_ms);
-    });
+        if user.as_ref().is_some_and(|user| !auth::is_user(&user.0)) {
+            return Err(request::wrong("user", "must have 1 to 256 visible characters and not begin with `key:`"));
+        }
+        let expires_at_ms = match expires_at {
+            None => None,
+            Some(Positive(seconds)) => match seconds.unsigned_abs().checked_mul(1000).filter(|at| *at > now_ms) {
+                None => return Err(request::wrong("expires_at", "must be a time to come, in seconds since 1970")),
+                at => at,
+            },
+        };
+        let (user, label) = (user.map(|user| user.0), label.map(|label| label.0));
+        Ok(KeyOrder { tenant_id, rights, user, label, expires_at_ms })
+    }
+}
+
+impl Serialize for KeyScopes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.names())
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyScopes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Texts(names) = Texts::deserialize(deserializer)?;
+        let named = names.iter().map(|name| Rights::named(name)).collect::<Option<Vec<_>>>();
+        match named.filter(|named| !named.is_empty()) {
+            Some(named) => Ok(Self(named.into_iter().fold(Rights::NONE, Rights::and))),
+            None => {
+                let known: Vec<String> = Rights::all_names().map(|name| format!("`{name}`")).collect();
+                Err(D::Error::custom(format_args!("a list of at least one of {}", known.join(", "))))
+            }
+        }
+    }
+}
+
+impl JsonSchema for KeyScopes {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "KeyScopes".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = Rights::all_names().collect();
+        json_schema!({"type": "array", "minItems": 1, "items": {"enum": names}})
+    }
 }

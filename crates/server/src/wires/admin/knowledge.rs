@@ -1,20 +1,21 @@
 //! `/admin/knowledge`: what a tenant's agents can look up. Documents are brought in on the command line.
 
+mod views;
+
 use std::sync::Arc;
 
-use amalgam_app::knowledge::{Forgetting, document_id, show_collection, write_collection, write_document};
+use amalgam_app::knowledge::{Forgetting, document_id};
 use amalgam_core::{
     Fault, Scope,
-    store::{Collection, DocumentListing, DocumentRecord, Within},
+    store::{Collection, DocumentListing, Within},
 };
-use amalgam_protocol::Writer;
 use axum::{
     Extension,
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
 
-use super::{bank::admin, named_tenant, page, place};
+use super::{list_page, tenant_admin_scope, tenant_in_query, tool_bank::admin};
 use crate::{
     app::App,
     wires::{
@@ -22,6 +23,9 @@ use crate::{
         query::{Query, id_of, is_id, missing, no_such_cursor},
     },
 };
+
+pub use views::{show_collection, show_document};
+pub(in crate::wires) use views::{CollectionView, DocumentView};
 
 /// What a missing collection is called.
 const COLLECTION: &str = "Knowledge collection";
@@ -34,14 +38,13 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let mut collections = app.store.collections_within(Within::Own(admin(&tenant)?)).await.map_err(Fault::from)?;
     if let Some(after) = &asked.after {
         collections.retain(|collection| collection.name > *after);
     }
-    let id = |writer: &mut Writer, collection: &Collection| writer.string(&collection.name);
-    Ok(page(&collections, asked.limit, id, write_collection))
+    Ok(list_page(&collections, asked.limit, |collection| collection.name.as_str(), CollectionView::from))
 }
 
 pub(super) async fn retrieve(
@@ -51,9 +54,9 @@ pub(super) async fn retrieve(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(COLLECTION, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let collection = find(&app, &tenant, &name).await?;
-    Ok(answer::json(show_collection(&collection).bytes().clone()))
+    Ok(super::answer(&CollectionView::from(&collection)))
 }
 
 /// Forgets a collection with all of its documents; with `source` those of one source.
@@ -64,7 +67,7 @@ pub(super) async fn delete(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(COLLECTION, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let within = Within::Own(admin(&tenant)?);
     find(&app, &tenant, &name).await?;
     let source = source_of(&query)?;
@@ -88,7 +91,7 @@ pub(super) async fn documents(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(COLLECTION, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let after = asked.after.as_deref().map(|after| after.split_once(':').ok_or_else(|| no_such_cursor("after", after)));
     let after = after.transpose()?;
@@ -96,8 +99,7 @@ pub(super) async fn documents(
     let listing = DocumentListing { source: source_of(&query)?, after, limit: asked.limit + 1 };
     let found = app.store.documents_within(Within::Own(admin(&tenant)?), &name, listing);
     let documents = found.await.map_err(Fault::from)?;
-    let id = |writer: &mut Writer, document: &DocumentRecord| writer.string(&document_id(document));
-    Ok(page(&documents, asked.limit, id, write_document))
+    Ok(list_page(&documents, asked.limit, document_id, DocumentView::from))
 }
 
 /// `source` of a query; what no source can be called is missing like any other.

@@ -1,6 +1,6 @@
 //! `/admin/modes`: what the agents of a tenant can be for a while, those that every tenant has among them.
 
-mod order;
+mod put_mode;
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use amalgam_core::{
     execute::modes,
     store::{Mode, Within},
 };
-use amalgam_protocol::{Json, Writer};
+use amalgam_protocol::Json;
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
@@ -17,8 +17,13 @@ use axum::{
 };
 use bytes::Bytes;
 use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{bank, fields, named_tenant, page, place};
+use super::{
+    fields::{ModeKind, UnixSeconds, Verbatim},
+    json, list_page, request, tenant_admin_scope, tenant_in_query, tool_bank,
+};
 use crate::{
     app::App,
     wires::{
@@ -26,6 +31,8 @@ use crate::{
         query::{Query, id_of, missing},
     },
 };
+
+pub(super) use put_mode::{PutMode, ScopeCondition};
 
 /// What a missing mode is called.
 const MODE: &str = "Mode";
@@ -40,7 +47,7 @@ pub struct Modes<'a> {
 }
 
 /// A mode, and what is told about it besides.
-pub struct ListedMode {
+pub struct ModeListing {
     /// The mode itself.
     pub mode: Mode,
     /// Whether it is as every tenant has it.
@@ -51,7 +58,7 @@ pub struct ListedMode {
 
 impl Modes<'_> {
     /// Every mode by name, whatever its case, behind `after`.
-    pub async fn list(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<ListedMode>, Fault> {
+    pub async fn list(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<ModeListing>, Fault> {
         let own = self.own(scope).await?;
         let after = after.map(str::to_ascii_lowercase);
         let is_behind = |mode: &Mode| after.as_ref().is_none_or(|after| mode.name.to_ascii_lowercase() > *after);
@@ -60,7 +67,7 @@ impl Modes<'_> {
     }
 
     /// One mode.
-    pub async fn mode(&self, scope: &Scope, name: &str) -> Result<ListedMode, Fault> {
+    pub async fn mode(&self, scope: &Scope, name: &str) -> Result<ModeListing, Fault> {
         let own = self.own(scope).await?;
         let mode = modes::find(name, &own).ok_or_else(|| missing(MODE, name))?;
         self.one(scope, mode, &own).await
@@ -68,8 +75,8 @@ impl Modes<'_> {
 
     /// Keeps a mode as it is written in `body`, in the place of one that has its name; whether the tenant had none of its
     /// own. Where `name` is none, the body says it.
-    pub async fn put(&self, scope: &Scope, name: Option<&str>, body: &Bytes) -> Result<(ListedMode, bool), Fault> {
-        let mut mode = order::read(body, name, self.now_ms)?;
+    pub async fn put(&self, scope: &Scope, name: Option<&str>, body: &Bytes) -> Result<(ModeListing, bool), Fault> {
+        let mut mode = put_mode::read(body, name, self.now_ms)?;
         let before = self.own(scope).await?.into_iter().find(|own| own.name.eq_ignore_ascii_case(&mode.name));
         if let Some(before) = &before {
             mode.created_at_ms = before.created_at_ms;
@@ -99,15 +106,15 @@ impl Modes<'_> {
         Ok(self.store.modes_within(within(scope)?).await?)
     }
 
-    async fn one(&self, scope: &Scope, mode: Mode, own: &[Mode]) -> Result<ListedMode, Fault> {
+    async fn one(&self, scope: &Scope, mode: Mode, own: &[Mode]) -> Result<ModeListing, Fault> {
         let listed = self.listed(scope, vec![mode], own).await?;
         listed.into_iter().next().ok_or_else(|| Fault::internal("a mode was lost on its way"))
     }
 
-    async fn listed(&self, scope: &Scope, found: Vec<Mode>, own: &[Mode]) -> Result<Vec<ListedMode>, Fault> {
+    async fn listed(&self, scope: &Scope, found: Vec<Mode>, own: &[Mode]) -> Result<Vec<ModeListing>, Fault> {
         let names = found.iter().flat_map(|mode| &mode.tools).map(String::as_str);
-        let unknown = bank::unknown_tools(self.store, scope, names).await?;
-        let listed = found.into_iter().map(|mode| ListedMode {
+        let unknown = tool_bank::unknown_tools(self.store, scope, names).await?;
+        let listed = found.into_iter().map(|mode| ModeListing {
             seeded: !own.iter().any(|own| own.name.eq_ignore_ascii_case(&mode.name)),
             unknown_tools: mode.tools.iter().filter(|tool| unknown.contains(*tool)).cloned().collect(),
             mode,
@@ -116,38 +123,63 @@ impl Modes<'_> {
     }
 }
 
-impl ListedMode {
+/// What an agent is for a while.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Mode")]
+pub(super) struct ModeView<'a> {
+    /// Unique in its tenant, whatever its case.
+    name: &'a str,
+    object: ModeKind,
+    /// For people.
+    display_name: &'a str,
+    /// What the model is told.
+    system_prompt: &'a str,
+    /// The names of its tools besides those of the profile.
+    tools: &'a [String],
+    /// The tool that the model has to call first in each turn.
+    tool_choice: Option<&'a str>,
+    /// What is looked up in turns that bring no scope. All conditions hold at once.
+    #[schemars(with = "Vec<ScopeCondition>")]
+    rag_scope: Verbatim,
+    /// Whether it is as every tenant has it.
+    seeded: bool,
+    /// Tools that no bank has; they are left out of turns.
+    unknown_tools: &'a [String],
+    /// Seconds since 1970; null for a seeded mode.
+    created_at: Option<UnixSeconds>,
+    /// Seconds since 1970; null for a seeded mode.
+    updated_at: Option<UnixSeconds>,
+}
+
+impl ModeListing {
     /// As administrators see it: a JSON object.
     pub fn show(&self) -> Json {
-        let Self { mode, seeded, unknown_tools } = self;
-        let mut writer = Writer::with_capacity(mode.system_prompt.len() + mode.rag_scope.bytes().len() + 512);
-        let names = |writer: &mut Writer, names: &[String]| {
-            writer.array(|writer| names.iter().for_each(|name| writer.string(name)));
-        };
-        // One of every tenant is as old as the program, which tells nobody anything.
-        let time = |writer: &mut Writer, at_ms: u64| match seeded {
-            true => writer.null(),
-            false => writer.number(at_ms / 1000),
-        };
-        writer.object(|writer| {
-            writer.key("name").string(&mode.name);
-            writer.key("object").string("mode");
-            writer.key("display_name").string(&mode.display_name);
-            writer.key("system_prompt").string(&mode.system_prompt);
-            names(writer.key("tools"), &mode.tools);
-            super::write_text(writer, "tool_choice", mode.tool_choice.as_deref());
-            writer.key("rag_scope").raw(mode.rag_scope.raw());
-            writer.key("seeded").bool(*seeded);
-            names(writer.key("unknown_tools"), unknown_tools);
-            time(writer.key("created_at"), mode.created_at_ms);
-            time(writer.key("updated_at"), mode.updated_at_ms);
-        });
-        Json::from_writer(writer)
+        json(&ModeView::from(self))
+    }
+}
+
+impl<'a> From<&'a ModeListing> for ModeView<'a> {
+    fn from(ModeListing { mode, seeded, unknown_tools }: &'a ModeListing) -> Self {
+        // One of every tenant is as old as the program, which tells nothing.
+        let time = |at_ms: u64| (!seeded).then(|| UnixSeconds::from_ms(at_ms));
+        Self {
+            name: &mode.name,
+            object: ModeKind,
+            display_name: &mode.display_name,
+            system_prompt: &mode.system_prompt,
+            tools: &mode.tools,
+            tool_choice: mode.tool_choice.as_deref(),
+            rag_scope: (&mode.rag_scope).into(),
+            seeded: *seeded,
+            unknown_tools,
+            created_at: time(mode.created_at_ms),
+            updated_at: time(mode.updated_at_ms),
+        }
     }
 }
 
 fn within(scope: &Scope) -> Result<Within<'_>, Fault> {
-    Ok(Within::Own(bank::admin(scope)?))
+    Ok(Within::Own(tool_bank::admin(scope)?))
 }
 
 fn of(app: &App) -> Modes<'_> {
@@ -160,11 +192,10 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let found = of(&app).list(&tenant, asked.after.as_deref(), asked.limit + 1).await?;
-    let name = |writer: &mut Writer, listed: &ListedMode| writer.string(&listed.mode.name);
-    Ok(page(&found, asked.limit, name, |writer, listed| writer.raw(listed.show().raw())))
+    Ok(list_page(&found, asked.limit, |listed| listed.mode.name.as_str(), ModeView::from))
 }
 
 pub(super) async fn retrieve(
@@ -173,8 +204,8 @@ pub(super) async fn retrieve(
     query: Query,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
-    Ok(told(&of(&app).mode(&tenant, &id_of(MODE, name)?).await?))
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
+    Ok(respond(&of(&app).mode(&tenant, &id_of(MODE, name)?).await?))
 }
 
 /// Keeps a mode in the place of the one of its name.
@@ -186,10 +217,10 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, WireError> {
     let name = id_of(MODE, name)?;
-    let body = fields::body(&app, request, order::LARGEST).await?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let body = request::body(&app, request, put_mode::LARGEST).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let (kept, new) = of(&app).put(&tenant, Some(&name), &body).await?;
-    let mut response = told(&kept);
+    let mut response = respond(&kept);
     if new {
         *response.status_mut() = StatusCode::CREATED;
     }
@@ -204,11 +235,11 @@ pub(super) async fn delete(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(MODE, name)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     of(&app).delete(&tenant, &name).await?;
     Ok(answer::deleted(&name, "mode.deleted"))
 }
 
-fn told(listed: &ListedMode) -> Response {
-    answer::json(listed.show().bytes().clone())
+fn respond(listed: &ModeListing) -> Response {
+    super::answer(&ModeView::from(listed))
 }

@@ -1,27 +1,29 @@
 //! `/admin/profiles`: who the assistants of a tenant are, with every version that was.
 
 mod diff;
-mod order;
+mod put_profile;
 
 use std::{collections::HashSet, sync::Arc};
 
-use amalgam_app::Configs;
+use amalgam_app::TenantConfigs;
 use amalgam_core::{
     Fault, Scope,
     assistant::prompt,
     store::{AgentProfile, Within},
 };
-use amalgam_protocol::Writer;
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
 use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
-    bank::{admin, unknown_tools},
-    fields, named_tenant, page, place, write_text,
+    fields::{ProfileKind, UnixSeconds},
+    list_page, request, tenant_admin_scope, tenant_in_query,
+    tool_bank::{admin, unknown_tools},
 };
 use crate::{
     app::App,
@@ -31,11 +33,40 @@ use crate::{
     },
 };
 
+pub(super) use self::{diff::ProfileDiff, put_profile::PutProfile};
+
 /// What a missing profile is called.
 const PROFILE: &str = "Profile";
 
 /// What a missing version is called.
 const VERSION: &str = "Version";
+
+/// Who an assistant is for one purpose.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Profile<'a> {
+    /// What callers ask for; unique in its tenant.
+    slug: &'a str,
+    object: ProfileKind,
+    /// What it is told to be, after the tenant's own words.
+    prompt: &'a str,
+    /// The names of its tools.
+    tools: &'a [String],
+    /// The model that it wants, instead of the tenant's.
+    model: Option<&'a str>,
+    /// The tool that the model has to call first in each turn.
+    tool_choice: Option<&'a str>,
+    /// Whether it may be asked for.
+    active: bool,
+    /// Grows with every change.
+    #[schemars(range(min = 1))]
+    version: u64,
+    /// SHA-256 of the whole prompt, with the tenant's own words as they are now; what answers show as `prompt.hash`.
+    prompt_hash: String,
+    /// Tools that no bank has; they are left out of turns.
+    unknown_tools: Vec<&'a str>,
+    created_at: UnixSeconds,
+    updated_at: UnixSeconds,
+}
 
 /// Profiles by slug, those that are not active too.
 pub(super) async fn list(
@@ -43,13 +74,12 @@ pub(super) async fn list(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let desk = Desk::open(&app, &scope, &query).await?;
+    let tenant_profiles = TenantProfiles::open(&app, &scope, &query).await?;
     let asked = query.page()?;
-    let found = app.store.profiles_within(desk.within()?, asked.after.as_deref(), asked.limit + 1);
+    let found = app.store.profiles_within(tenant_profiles.within()?, asked.after.as_deref(), asked.limit + 1);
     let profiles = found.await.map_err(Fault::from)?;
-    let view = desk.view(profiles.iter().take(asked.limit)).await?;
-    let slug = |writer: &mut Writer, profile: &AgentProfile| writer.string(&profile.slug);
-    Ok(page(&profiles, asked.limit, slug, |writer, profile| view.write(writer, profile)))
+    let context = tenant_profiles.context(profiles.iter().take(asked.limit)).await?;
+    Ok(list_page(&profiles, asked.limit, |profile| profile.slug.as_str(), |profile| context.profile(profile)))
 }
 
 pub(super) async fn retrieve(
@@ -58,9 +88,9 @@ pub(super) async fn retrieve(
     query: Query,
     slug: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
-    let desk = Desk::open(&app, &scope, &query).await?;
-    let profile = desk.profile(&id_of(PROFILE, slug)?).await?;
-    Ok(desk.told(&profile).await?)
+    let tenant_profiles = TenantProfiles::open(&app, &scope, &query).await?;
+    let profile = tenant_profiles.profile(&id_of(PROFILE, slug)?).await?;
+    Ok(tenant_profiles.respond(&profile).await?)
 }
 
 /// Keeps a profile in the place of the one of its slug. The version before is kept too.
@@ -72,13 +102,13 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, WireError> {
     let slug = id_of(PROFILE, slug)?;
-    let body = fields::body(&app, request, order::LARGEST).await?;
-    let profile = order::read(&body, &slug, app.clock.now_ms())?;
-    let desk = Desk::open(&app, &scope, &query).await?;
-    let before = app.store.profile(&desk.tenant, &slug).await.map_err(Fault::from)?;
-    let kept = app.store.put_profile(desk.within()?, profile).await.map_err(Fault::from)?;
-    let kept = kept.ok_or_else(|| missing("Tenant", &desk.tenant.tenant_id().to_string()))?;
-    let mut response = desk.told(&kept).await?;
+    let body = request::body(&app, request, put_profile::LARGEST).await?;
+    let profile = put_profile::read(&body, &slug, app.clock.now_ms())?;
+    let tenant_profiles = TenantProfiles::open(&app, &scope, &query).await?;
+    let before = app.store.profile(&tenant_profiles.tenant, &slug).await.map_err(Fault::from)?;
+    let kept = app.store.put_profile(tenant_profiles.within()?, profile).await.map_err(Fault::from)?;
+    let kept = kept.ok_or_else(|| missing("Tenant", &tenant_profiles.tenant.tenant_id().to_string()))?;
+    let mut response = tenant_profiles.respond(&kept).await?;
     if before.is_none() {
         *response.status_mut() = StatusCode::CREATED;
     }
@@ -93,8 +123,8 @@ pub(super) async fn delete(
     slug: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let slug = id_of(PROFILE, slug)?;
-    let desk = Desk::open(&app, &scope, &query).await?;
-    match app.store.delete_profile(desk.within()?, &slug).await.map_err(Fault::from)? {
+    let tenant_profiles = TenantProfiles::open(&app, &scope, &query).await?;
+    match app.store.delete_profile(tenant_profiles.within()?, &slug).await.map_err(Fault::from)? {
         true => Ok(answer::deleted(&slug, "profile.deleted")),
         false => Err(missing(PROFILE, &slug).into()),
     }
@@ -108,19 +138,18 @@ pub(super) async fn versions(
     slug: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let slug = id_of(PROFILE, slug)?;
-    let desk = Desk::open(&app, &scope, &query).await?;
+    let tenant_profiles = TenantProfiles::open(&app, &scope, &query).await?;
     let asked = query.page()?;
     let before = match asked.after.as_deref().map(str::parse) {
         None => None,
         Some(Ok(version)) => Some(version),
-        Some(Err(_)) => return Err(fields::wrong("after", "it is the number of a version").into()),
+        Some(Err(_)) => return Err(request::wrong("after", "it is the number of a version").into()),
     };
-    desk.profile(&slug).await?;
-    let found = app.store.profile_versions(desk.within()?, &slug, before, asked.limit + 1);
+    tenant_profiles.profile(&slug).await?;
+    let found = app.store.profile_versions(tenant_profiles.within()?, &slug, before, asked.limit + 1);
     let versions = found.await.map_err(Fault::from)?;
-    let view = desk.view(versions.iter().take(asked.limit)).await?;
-    let number = |writer: &mut Writer, profile: &AgentProfile| writer.number(profile.version);
-    Ok(page(&versions, asked.limit, number, |writer, profile| view.write(writer, profile)))
+    let context = tenant_profiles.context(versions.iter().take(asked.limit)).await?;
+    Ok(list_page(&versions, asked.limit, |profile| profile.version, |profile| context.profile(profile)))
 }
 
 /// What a version changed, against the one before or another one.
@@ -132,30 +161,28 @@ pub(super) async fn compare(
 ) -> Result<Response, WireError> {
     let Path((slug, version)) = path.map_err(|_| missing(PROFILE, ""))?;
     let slug = id_of(PROFILE, Ok(Path(slug)))?;
-    let desk = Desk::open(&app, &scope, &query).await?;
-    desk.profile(&slug).await?;
+    let tenant_profiles = TenantProfiles::open(&app, &scope, &query).await?;
+    tenant_profiles.profile(&slug).await?;
     let number: u64 = version.parse().map_err(|_| missing(VERSION, &version))?;
-    let after = desk.version(&slug, number).await?;
+    let after = tenant_profiles.version(&slug, number).await?;
     let against = query.number("against")?;
     let before = match against.or_else(|| number.checked_sub(1).filter(|before| *before > 0)) {
-        Some(before) => Some(desk.version(&slug, before).await?),
+        Some(before) => Some(tenant_profiles.version(&slug, before).await?),
         // Before the first version there was nothing.
         None => None,
     };
-    let mut writer = Writer::with_capacity(after.prompt.len() * 2 + 1024);
-    diff::write(&mut writer, before.as_ref(), &after);
-    Ok(answer::json(writer.into_bytes()))
+    Ok(super::answer(&ProfileDiff::between(before.as_ref(), &after)))
 }
 
-/// Where the profiles of one tenant are dealt with.
-struct Desk<'a> {
+/// The profiles of one tenant.
+struct TenantProfiles<'a> {
     app: &'a App,
     tenant: Scope,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> TenantProfiles<'a> {
     async fn open(app: &'a App, scope: &Scope, query: &Query) -> Result<Self, Fault> {
-        Ok(Self { app, tenant: place(app, scope, named_tenant(query)?).await? })
+        Ok(Self { app, tenant: tenant_admin_scope(app, scope, tenant_in_query(query)?).await? })
     }
 
     fn within(&self) -> Result<Within<'_>, Fault> {
@@ -173,9 +200,9 @@ impl<'a> Desk<'a> {
         found.ok_or_else(|| missing(VERSION, &version.to_string()))
     }
 
-    /// What has to be known to show these.
-    async fn view(&self, profiles: impl Iterator<Item = &AgentProfile>) -> Result<View, Fault> {
-        let configs = Configs {
+    /// What has to be known to show these profiles.
+    async fn context(&self, profiles: impl Iterator<Item = &AgentProfile>) -> Result<ProfileContext, Fault> {
+        let configs = TenantConfigs {
             store: &*self.app.store,
             settings: &self.app.assistant.settings,
             now_ms: self.app.clock.now_ms(),
@@ -183,43 +210,41 @@ impl<'a> Desk<'a> {
         let kept = configs.kept(self.within()?).await?;
         let names = profiles.flat_map(|profile| &profile.tools).map(String::as_str);
         let unknown = unknown_tools(&*self.app.store, &self.tenant, names).await?;
-        Ok(View { config_prompt: configs.resolve(&kept, None).system_prompt.value, unknown })
+        Ok(ProfileContext { config_prompt: configs.resolve(&kept, None).system_prompt.value, unknown })
     }
 
-    async fn told(&self, profile: &AgentProfile) -> Result<Response, Fault> {
-        let view = self.view(std::iter::once(profile)).await?;
-        let mut writer = Writer::with_capacity(profile.prompt.len() + 512);
-        view.write(&mut writer, profile);
-        Ok(answer::json(writer.into_bytes()))
+    async fn respond(&self, profile: &AgentProfile) -> Result<Response, Fault> {
+        let context = self.context(std::iter::once(profile)).await?;
+        Ok(super::answer(&context.profile(profile)))
     }
 }
 
-/// What is told about profiles besides themselves.
-struct View {
+/// What an answer needs to know about the tenant of a profile.
+struct ProfileContext {
     /// The tenant's part of every prompt.
     config_prompt: String,
     /// Tools that no bank has.
     unknown: HashSet<String>,
 }
 
-impl View {
-    fn write(&self, writer: &mut Writer, profile: &AgentProfile) {
-        writer.object(|writer| {
-            writer.key("slug").string(&profile.slug);
-            writer.key("object").string("profile");
-            writer.key("prompt").string(&profile.prompt);
-            writer.key("tools").array(|writer| profile.tools.iter().for_each(|tool| writer.string(tool)));
-            write_text(writer, "model", profile.model.as_deref());
-            write_text(writer, "tool_choice", profile.tool_choice.as_deref());
-            writer.key("active").bool(profile.active);
-            writer.key("version").number(profile.version);
-            // The same as in the answers: with the tenant's own words before it.
-            let composed = prompt::compose(&self.config_prompt, Some(&profile.prompt), None);
-            writer.key("prompt_hash").string(&composed.hash);
-            let unknown = profile.tools.iter().filter(|tool| self.unknown.contains(*tool));
-            writer.key("unknown_tools").array(|writer| unknown.for_each(|tool| writer.string(tool)));
-            writer.key("created_at").number(profile.created_at_ms / 1000);
-            writer.key("updated_at").number(profile.updated_at_ms / 1000);
-        });
+impl ProfileContext {
+    fn profile<'a>(&self, profile: &'a AgentProfile) -> Profile<'a> {
+        // The same as in the answers: with the tenant's own words before it.
+        let composed = prompt::compose(&self.config_prompt, Some(&profile.prompt), None);
+        let unknown = profile.tools.iter().filter(|tool| self.unknown.contains(*tool));
+        Profile {
+            slug: &profile.slug,
+            object: ProfileKind,
+            prompt: &profile.prompt,
+            tools: &profile.tools,
+            model: profile.model.as_deref(),
+            tool_choice: profile.tool_choice.as_deref(),
+            active: profile.active,
+            version: profile.version,
+            prompt_hash: composed.hash,
+            unknown_tools: unknown.map(String::as_str).collect(),
+            created_at: UnixSeconds::from_ms(profile.created_at_ms),
+            updated_at: UnixSeconds::from_ms(profile.updated_at_ms),
+        }
     }
 }

@@ -4,20 +4,27 @@ use std::sync::Arc;
 
 use amalgam_core::{
     Fault, Scope,
-    store::{MessageRecord, SessionRecord, Within},
+    store::{MessageRecord, MetadataRecord, SessionRecord, Within},
 };
-use amalgam_protocol::Writer;
 use axum::{
     Extension,
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
 
-use super::{bank::admin, named_tenant, number_after, number_in, page, place, write_text};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    answer,
+    fields::{Object, SessionKind, SessionMessageKind, UnixSeconds},
+    list_page, number_after, number_in, tenant_admin_scope, tenant_in_query,
+    tool_bank::admin,
+};
 use crate::{
     app::App,
     wires::{
-        WireError, answer,
+        WireError,
         query::{Query, missing},
     },
 };
@@ -25,21 +32,72 @@ use crate::{
 /// What a missing thread is called.
 const SESSION: &str = "Session";
 
+/// A thread of one user with one profile.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionHead<'a> {
+    #[schemars(range(min = 1))]
+    id: i64,
+    object: SessionKind,
+    /// Whose it is.
+    user: &'a str,
+    /// The profile; null where none was found.
+    profile: Option<&'a str>,
+    #[schemars(extend("enum" = ["active", "closed"]))]
+    status: &'static str,
+    message_count: u64,
+    created_at: UnixSeconds,
+    updated_at: UnixSeconds,
+}
+
+/// A thread of one user with one profile.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Session<'a> {
+    #[serde(flatten)]
+    head: SessionHead<'a>,
+    messages: Vec<SessionMessage<'a>>,
+    first_id: Option<i64>,
+    last_id: Option<i64>,
+    /// Whether there are older messages.
+    has_more: bool,
+}
+
+/// Something said in a thread.
+#[derive(Serialize, JsonSchema)]
+struct SessionMessage<'a> {
+    #[schemars(range(min = 1))]
+    id: i64,
+    object: SessionMessageKind,
+    #[schemars(extend("enum" = ["user", "assistant", "system"]))]
+    role: &'a str,
+    /// What was said.
+    content: &'a str,
+    /// The turn that it belongs to.
+    response_id: Option<&'a str>,
+    created_at: UnixSeconds,
+    metadata: Vec<MessageFact<'a>>,
+}
+
+/// Something known about a message.
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct MessageFact<'a> {
+    #[schemars(extend("enum" = ["system_prompt", "context", "model_usage", "tool_call", "error"]))]
+    kind: &'a str,
+    value: Object,
+}
+
 /// Threads, the newest first; with `user` those of one user.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let within = Within::Own(admin(&tenant)?);
     let found = app.store.sessions_within(within, query.get("user"), number_after(&asked)?, asked.limit + 1);
     let sessions = found.await.map_err(Fault::from)?;
-    let id = |writer: &mut Writer, session: &SessionRecord| writer.number(session.id.unsigned_abs());
-    Ok(page(&sessions, asked.limit, id, |writer, session| {
-        writer.object(|writer| write_session(writer, session));
-    }))
+    Ok(list_page(&sessions, asked.limit, |session| session.id, SessionHead::from))
 }
 
 /// One thread with a page of its messages, the newest first, and all that is known about them.
@@ -50,54 +108,48 @@ pub(super) async fn retrieve(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let id = number_in(SESSION, id)?;
-    let tenant = place(&app, &scope, named_tenant(&query)?).await?;
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
     let asked = query.page()?;
     let within = Within::Own(admin(&tenant)?);
     let found = app.store.session_within(within, id, number_after(&asked)?, asked.limit + 1);
     let (session, messages) = found.await.map_err(Fault::from)?.ok_or_else(|| missing(SESSION, &id.to_string()))?;
     let shown = messages.get(..asked.limit).unwrap_or(&messages);
-    let mut writer = Writer::with_capacity(4096);
-    writer.object(|writer| {
-        write_session(writer, &session);
-        writer.key("messages").array(|writer| shown.iter().for_each(|message| write_message(writer, message)));
-        for (name, message) in [("first_id", shown.first()), ("last_id", shown.last())] {
-            match message {
-                Some(message) => writer.key(name).number(message.id.unsigned_abs()),
-                None => writer.key(name).null(),
-            }
+    Ok(answer(&Session {
+        head: (&session).into(),
+        messages: shown.iter().map(SessionMessage::from).collect(),
+        first_id: shown.first().map(|message| message.id),
+        last_id: shown.last().map(|message| message.id),
+        has_more: messages.len() > asked.limit,
+    }))
+}
+
+impl<'a> From<&'a SessionRecord> for SessionHead<'a> {
+    fn from(session: &'a SessionRecord) -> Self {
+        Self {
+            id: session.id,
+            object: SessionKind,
+            user: &session.user,
+            profile: session.profile.as_deref(),
+            status: if session.active { "active" } else { "closed" },
+            message_count: session.messages,
+            created_at: UnixSeconds::from_ms(session.created_at_ms),
+            updated_at: UnixSeconds::from_ms(session.updated_at_ms),
         }
-        writer.key("has_more").bool(messages.len() > asked.limit);
-    });
-    Ok(answer::json(writer.into_bytes()))
+    }
 }
 
-fn write_session(writer: &mut Writer, session: &SessionRecord) {
-    writer.key("id").number(session.id.unsigned_abs());
-    writer.key("object").string("session");
-    writer.key("user").string(&session.user);
-    write_text(writer, "profile", session.profile.as_deref());
-    writer.key("status").string(if session.active { "active" } else { "closed" });
-    writer.key("message_count").number(session.messages);
-    writer.key("created_at").number(session.created_at_ms / 1000);
-    writer.key("updated_at").number(session.updated_at_ms / 1000);
-}
-
-fn write_message(writer: &mut Writer, message: &MessageRecord) {
-    writer.object(|writer| {
-        writer.key("id").number(message.id.unsigned_abs());
-        writer.key("object").string("session.message");
-        writer.key("role").string(&message.role);
-        writer.key("content").string(&message.content);
-        // What the turn asked its model, and what came back, is under this id in `/admin/turns`.
-        write_text(writer, "response_id", message.response_id.as_deref());
-        writer.key("created_at").number(message.created_at_ms / 1000);
-        writer.key("metadata").array(|writer| {
-            for record in &message.metadata {
-                writer.object(|writer| {
-                    writer.key("kind").string(&record.kind);
-                    writer.key("value").raw(record.value.raw());
-                });
-            }
-        });
-    });
+impl<'a> From<&'a MessageRecord> for SessionMessage<'a> {
+    fn from(message: &'a MessageRecord) -> Self {
+        let fact = |record: &'a MetadataRecord| MessageFact { kind: &record.kind, value: (&record.value).into() };
+        Self {
+            id: message.id,
+            object: SessionMessageKind,
+            role: &message.role,
+            content: &message.content,
+            // What the turn asked its model, and what came back, is under this id in `/admin/turns`.
+            response_id: message.response_id.as_deref(),
+            created_at: UnixSeconds::from_ms(message.created_at_ms),
+            metadata: message.metadata.iter().map(fact).collect(),
+        }
+    }
 }

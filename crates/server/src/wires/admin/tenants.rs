@@ -6,27 +6,82 @@ use amalgam_core::{
     Fault, FaultKind, Scope, TenantState,
     store::{TenantChange, TenantRecord},
 };
-use amalgam_protocol::Writer;
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{
-    fields::{self, Fields},
-    operator, page,
+    answer,
+    fields::{Line, Positive, TenantKind, UnixSeconds, Word},
+    list_page, operator, request,
 };
 use crate::{
     app::App,
-    wires::{WireError, answer, query::Query, query::missing},
+    wires::{WireError, query::Query, query::missing},
 };
 
 /// What a missing tenant is called.
 const TENANT: &str = "Tenant";
 
-/// The longest name of a tenant.
-const LONGEST_NAME: usize = 200;
+type TenantName = Line<200>;
+
+/// Somebody whose things nobody else sees.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Tenant<'a> {
+    #[schemars(range(min = 1))]
+    id: i64,
+    object: TenantKind,
+    /// What people call it.
+    name: &'a str,
+    /// Whether its responses are kept.
+    state: Word<TenantState>,
+    /// Whether its assistant answers.
+    ai_agent_enabled: bool,
+    created_at: UnixSeconds,
+}
+
+/// A tenant to be made. Null counts as not said.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateTenant {
+    /// What people call it.
+    name: TenantName,
+    /// Its number; else the next free one.
+    id: Option<Positive>,
+    /// Whether its responses are kept.
+    state: Option<Word<TenantState>>,
+    #[schemars(extend("default" = true))]
+    ai_agent_enabled: Option<bool>,
+}
+
+/// What is to be changed. Null counts as not said.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChangeTenant {
+    /// What people call it.
+    name: Option<TenantName>,
+    /// Whether its responses are kept.
+    state: Option<Word<TenantState>>,
+    ai_agent_enabled: Option<bool>,
+}
+
+impl<'a> From<&'a TenantRecord> for Tenant<'a> {
+    fn from(tenant: &'a TenantRecord) -> Self {
+        Self {
+            id: tenant.id,
+            object: TenantKind,
+            name: &tenant.name,
+            state: Word(tenant.state),
+            ai_agent_enabled: tenant.ai_agent_enabled,
+            created_at: UnixSeconds::from_ms(tenant.created_at_ms),
+        }
+    }
+}
 
 /// Tenants by number.
 pub(super) async fn list(
@@ -40,11 +95,11 @@ pub(super) async fn list(
         None => None,
         Some(after) => match after.parse() {
             Ok(after) => Some(after),
-            Err(_) => return Err(fields::wrong("after", "it is the number of a tenant").into()),
+            Err(_) => return Err(request::wrong("after", "it is the number of a tenant").into()),
         },
     };
     let tenants = app.store.tenants(operator, after, asked.limit + 1).await.map_err(Fault::from)?;
-    Ok(page(&tenants, asked.limit, write_id, write))
+    Ok(list_page(&tenants, asked.limit, |tenant| tenant.id, Tenant::from))
 }
 
 /// Makes a tenant.
@@ -54,19 +109,18 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, WireError> {
     let operator = operator(&scope)?;
-    let fields = Fields::read(&app, request, &["name", "id", "state", "ai_agent_enabled"]).await?;
-    let name = fields.text("name", LONGEST_NAME)?.ok_or_else(|| fields::missing("name"))?;
-    let (id, state, enabled) = (fields.number("id")?, state(&fields)?, fields.boolean("ai_agent_enabled")?);
-    let created = app.store.create_tenant(operator, id, name, state.unwrap_or_default(), app.clock.now_ms());
+    let CreateTenant { name, id, state, ai_agent_enabled } = request::read(&app, request).await?;
+    let (id, state) = (id.map(|id| id.0), state.map(|state| state.0).unwrap_or_default());
+    let created = app.store.create_tenant(operator, id, &name.0, state, app.clock.now_ms());
     let Some(mut tenant) = created.await.map_err(Fault::from)? else {
         return Err(Fault::new(FaultKind::Conflict, "There is a tenant with this number already.").param("id").into());
     };
-    if let Some(enabled) = enabled.filter(|enabled| *enabled != tenant.ai_agent_enabled) {
+    if let Some(enabled) = ai_agent_enabled.filter(|enabled| *enabled != tenant.ai_agent_enabled) {
         let change = TenantChange { ai_agent_enabled: Some(enabled), ..TenantChange::default() };
         let changed = app.store.change_tenant(operator, tenant.id, change).await.map_err(Fault::from)?;
         tenant = changed.unwrap_or(tenant);
     }
-    Ok(told(&tenant))
+    Ok(answer(&Tenant::from(&tenant)))
 }
 
 pub(super) async fn retrieve(
@@ -77,7 +131,7 @@ pub(super) async fn retrieve(
     let operator = operator(&scope)?;
     let (id, text) = number(id)?;
     let tenant = app.store.tenant(operator, id).await.map_err(Fault::from)?;
-    Ok(told(&tenant.ok_or_else(|| missing(TENANT, &text))?))
+    Ok(answer(&Tenant::from(&tenant.ok_or_else(|| missing(TENANT, &text))?)))
 }
 
 /// Changes what is named and nothing else.
@@ -88,22 +142,13 @@ pub(super) async fn change(
     request: Request,
 ) -> Result<Response, WireError> {
     let operator = operator(&scope)?;
-    let fields = Fields::read(&app, request, &["name", "state", "ai_agent_enabled"]).await?;
+    let ChangeTenant { name, state, ai_agent_enabled } = request::read(&app, request).await?;
     let (id, text) = number(id)?;
-    let change = TenantChange {
-        name: fields.text("name", LONGEST_NAME)?.map(str::to_owned),
-        state: state(&fields)?,
-        ai_agent_enabled: fields.boolean("ai_agent_enabled")?,
-    };
+    let change = TenantChange { name: name.map(|name| name.0), state: state.map(|state| state.0), ai_agent_enabled };
     let changed = app.store.change_tenant(operator, id, change).await.map_err(Fault::from)?;
     let tenant = changed.ok_or_else(|| missing(TENANT, &text))?;
     app.auth.forget_tenant(id);
-    Ok(told(&tenant))
-}
-
-fn state(fields: &Fields) -> Result<Option<TenantState>, Fault> {
-    let named = |name: &str| TenantState::named(name).ok_or_else(|| fields::wrong("state", "`stored` or `stateless`"));
-    fields.text("state", 16)?.map(named).transpose()
+    Ok(answer(&Tenant::from(&tenant)))
 }
 
 /// The number in the path, and how it was written.
@@ -113,25 +158,4 @@ fn number(id: Result<Path<String>, PathRejection>) -> Result<(i64, String), Faul
         Ok(id) => Ok((id, text)),
         Err(_) => Err(missing(TENANT, &text)),
     }
-}
-
-fn told(tenant: &TenantRecord) -> Response {
-    let mut writer = Writer::with_capacity(256);
-    write(&mut writer, tenant);
-    answer::json(writer.into_bytes())
-}
-
-fn write_id(writer: &mut Writer, tenant: &TenantRecord) {
-    writer.number(tenant.id.unsigned_abs());
-}
-
-fn write(writer: &mut Writer, tenant: &TenantRecord) {
-    writer.object(|writer| {
-        write_id(writer.key("id"), tenant);
-        writer.key("object").string("tenant");
-        writer.key("name").string(&tenant.name);
-        writer.key("state").string(tenant.state.name());
-        writer.key("ai_agent_enabled").bool(tenant.ai_agent_enabled);
-        writer.key("created_at").number(tenant.created_at_ms / 1000);
-    });
 }

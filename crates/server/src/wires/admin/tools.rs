@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, Scope, store::BankTool, tool_usage_block};
-use amalgam_protocol::{Json, Raw, Writer};
+use amalgam_core::{Fault, Scope, tool_usage_block};
+use amalgam_protocol::{Json, Raw};
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
 use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::{
-    bank::{self, Bank, Whose},
-    fields::{self, Fields},
-    page, write_text,
+    fields::{Object, ToolUsageKind},
+    list_page, request,
+    tool_bank::{self, BankScope, ToolBank},
 };
 use crate::{
     app::App,
@@ -28,6 +30,22 @@ use crate::{
 /// What a missing tool is called.
 const TOOL: &str = "Tool";
 
+/// A call to be made.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TryTool {
+    /// None at all where nothing is said.
+    arguments: Option<Object>,
+}
+
+/// Guidance on tools for a prompt.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ToolUsage {
+    object: ToolUsageKind,
+    /// One text for all of them; null when none has guidance.
+    block: Option<String>,
+}
+
 /// Tools by name, those that are not active too.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
@@ -36,9 +54,8 @@ pub(super) async fn list(
 ) -> Result<Response, WireError> {
     let asked = query.page()?;
     let bank = bank(&app);
-    let tools = bank.list(&scope, whose(&query)?, asked.after.as_deref(), asked.limit + 1).await?;
-    let id = |writer: &mut Writer, tool: &BankTool| writer.string(&tool.name);
-    Ok(page(&tools, asked.limit, id, |writer, tool| writer.raw(bank.show(tool).raw())))
+    let tools = bank.list(&scope, bank_scope(&query)?, asked.after.as_deref(), asked.limit + 1).await?;
+    Ok(list_page(&tools, asked.limit, |tool| tool.name.as_str(), |tool| bank.view(tool)))
 }
 
 pub(super) async fn retrieve(
@@ -48,8 +65,8 @@ pub(super) async fn retrieve(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let bank = bank(&app);
-    let tool = bank.tool(&scope, whose(&query)?, &id_of(TOOL, name)?).await?;
-    Ok(told(&bank.show(&tool)))
+    let tool = bank.tool(&scope, bank_scope(&query)?, &id_of(TOOL, name)?).await?;
+    Ok(super::answer(&bank.view(&tool)))
 }
 
 /// Keeps a tool in the place of the one of its name.
@@ -60,10 +77,10 @@ pub(super) async fn put(
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let body = fields::body(&app, request, bank::LARGEST).await?;
+    let body = request::body(&app, request, tool_bank::LARGEST).await?;
     let bank = bank(&app);
-    let (tool, new) = bank.put(&scope, whose(&query)?, Some(&id_of(TOOL, name)?), &body).await?;
-    let mut response = told(&bank.show(&tool));
+    let (tool, new) = bank.put(&scope, bank_scope(&query)?, Some(&id_of(TOOL, name)?), &body).await?;
+    let mut response = super::answer(&bank.view(&tool));
     if new {
         *response.status_mut() = StatusCode::CREATED;
     }
@@ -77,7 +94,7 @@ pub(super) async fn delete(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let name = id_of(TOOL, name)?;
-    bank(&app).delete(&scope, whose(&query)?, &name).await?;
+    bank(&app).delete(&scope, bank_scope(&query)?, &name).await?;
     Ok(answer::deleted(&name, "tool.deleted"))
 }
 
@@ -89,11 +106,11 @@ pub(super) async fn try_out(
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, WireError> {
-    let fields = Fields::read(&app, request, &["arguments"]).await?;
-    let arguments = fields.object("arguments")?.unwrap_or_else(|| Json::from(Raw::EMPTY_OBJECT));
+    let TryTool { arguments } = request::read(&app, request).await?;
+    let arguments = arguments.map_or_else(|| Json::from(Raw::EMPTY_OBJECT), Object::into_json);
     let bank = bank(&app);
-    let tool = bank.tool(&scope, whose(&query)?, &id_of(TOOL, name)?).await?;
-    Ok(told(&bank.try_out(&scope, &tool, arguments.bytes()).await?.show()))
+    let tool = bank.tool(&scope, bank_scope(&query)?, &id_of(TOOL, name)?).await?;
+    Ok(super::answer(&bank.try_out(&scope, &tool, arguments.bytes()).await?.view()))
 }
 
 /// How the calls of a tool went in the caller's tenant.
@@ -104,9 +121,9 @@ pub(super) async fn statistics(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, WireError> {
     let bank = bank(&app);
-    let tool = bank.tool(&scope, whose(&query)?, &id_of(TOOL, name)?).await?;
+    let tool = bank.tool(&scope, bank_scope(&query)?, &id_of(TOOL, name)?).await?;
     let since_ms = query.number("since")?.unwrap_or_default().saturating_mul(1000);
-    Ok(told(&bank.statistics(&scope, &tool, since_ms).await?))
+    Ok(answer::json(bank.statistics(&scope, &tool, since_ms).await?.bytes().clone()))
 }
 
 /// The guidance on some tools as one block for a prompt, in the order in which they are named.
@@ -115,12 +132,12 @@ pub(super) async fn usage(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, WireError> {
-    bank::admin(&scope)?;
-    let names = query.get("names").ok_or_else(|| fields::missing("names"))?;
+    tool_bank::admin(&scope)?;
+    let names = query.get("names").ok_or_else(|| request::missing("names"))?;
     let names: Vec<String> =
         names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.len() > app.limits.tools {
-        return Err(fields::wrong("names", &format!("at most {} names", app.limits.tools)).into());
+        return Err(request::wrong("names", &format!("at most {} names", app.limits.tools)).into());
     }
     let tools = app.store.tools_for(&scope, Some(&names)).await.map_err(Fault::from)?;
     let guided = names.iter().filter_map(|name| {
@@ -132,22 +149,13 @@ pub(super) async fn usage(
         guidance
     });
     let block = tool_usage_block(guided);
-    let mut writer = Writer::with_capacity(block.as_ref().map_or(0, String::len) + 128);
-    writer.object(|writer| {
-        writer.key("object").string("tool.usage");
-        write_text(writer, "block", block.as_deref());
-    });
-    Ok(answer::json(writer.into_bytes()))
+    Ok(super::answer(&ToolUsage { object: ToolUsageKind, block }))
 }
 
-fn bank(app: &App) -> Bank<'_> {
-    Bank { store: &*app.store, toolbox: &*app.toolbox, now_ms: app.clock.now_ms() }
+fn bank(app: &App) -> ToolBank<'_> {
+    ToolBank { store: &*app.store, toolbox: &*app.toolbox, now_ms: app.clock.now_ms() }
 }
 
-fn whose(query: &Query) -> Result<Whose, Fault> {
-    Ok(if query.flag("common")? { Whose::Common } else { Whose::Own })
-}
-
-fn told(value: &Json) -> Response {
-    answer::json(value.bytes().clone())
+fn bank_scope(query: &Query) -> Result<BankScope, Fault> {
+    Ok(if query.flag("common")? { BankScope::Common } else { BankScope::Own })
 }

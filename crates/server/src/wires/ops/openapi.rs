@@ -1,17 +1,15 @@
-//! The published description of the API: an OpenAPI 3.1 document, written by hand and held to the code by tests.
+//! The published description of the API: an OpenAPI 3.1 document, assembled once from the files in `crates/server/openapi/`
+//! and from the types of `/admin`.
 //!
-//! Operations come from the route table, event names from the protocol; the shapes are told in `schemas`, a file a
-//! subject. Why it is not derived: `docs/decisions/0002-openapi-by-hand.md`.
+//! Operations stand in `paths/`, shapes in `schemas/`, a file per subject; `document.json` holds the rest. Two abbreviations
+//! keep the operations short, see [`expand`]. Tests hold the document to the routes, to what the server reads and to what it
+//! writes. Why it is done like this: `docs/decisions/0002-openapi-document.md`.
 
-mod examples;
-pub(crate) mod operations;
-mod schemas;
-
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::wires::ROUTES;
+use crate::wires::admin;
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", build()));
 
@@ -20,60 +18,99 @@ pub fn document() -> &'static str {
     &DOCUMENT
 }
 
-fn build() -> Value {
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Amalgam",
-            "version": env!("CARGO_PKG_VERSION"),
-            "summary": "A Responses API over any model.",
-            "description": INTRODUCTION,
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "/"}],
-        "tags": [
-            {"name": "Responses", "description": "Ask a model."},
-            {"name": "Conversations", "description": "Keep items that several responses add to."},
-            {"name": "Files", "description": "Upload what is named in requests."},
-            {"name": "Models", "description": "What can be asked."},
-            {"name": "Administration", "description": "Tenants and keys; on a listener of its own where other machines reach the server."},
-            {"name": "Tools", "description": "The tool bank and what waits for an approval; where the administration is."},
-            {"name": "Modes", "description": "What a tenant's agents can be for a while; where the administration is."},
-            {"name": "Knowledge", "description": "What a tenant's agents can look up; where the administration is."},
-            {"name": "Operations", "description": "For load balancers and tools; without a key."},
-        ],
-        "security": [{"bearer": []}],
-        "paths": paths(),
-        "components": {
-            "securitySchemes": {"bearer": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "A key of a tenant. A server on loopback without any configured key asks for none.",
-            }},
-            "parameters": operations::parameters(),
-            "headers": operations::headers(),
-            "schemas": schemas::all(),
-        },
-    })
+/// Includes files of `crates/server/openapi/`.
+macro_rules! data {
+    ($($file:literal),* $(,)?) => { [$(($file, include_str!(concat!("../../../openapi/", $file)))),*] };
 }
 
-const INTRODUCTION: &str = "\
-Speaks the OpenAI Responses protocol, whatever the model behind it speaks. Fields, items, tools and events that this \
-version does not know are kept and passed along. What an upstream cannot be told is listed in the header \
-`amalgam-losses`. Every error has the shape of `ErrorEnvelope`.";
+const BASE: [(&str, &str); 1] = data!["document.json"];
 
-/// The operations of the route table, by path and method.
-fn paths() -> Value {
-    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-    for route in ROUTES {
-        let mut operation = (route.describe)();
-        if route.public {
-            operation["security"] = json!([]);
-        }
-        let method = route.method.as_str().to_ascii_lowercase();
-        paths.entry(route.published_path()).or_default().insert(method, operation);
+const PATHS: [(&str, &str); 12] = data![
+    "paths/agents.json",
+    "paths/assistant.json",
+    "paths/conversations.json",
+    "paths/execute.json",
+    "paths/files.json",
+    "paths/knowledge.json",
+    "paths/models.json",
+    "paths/modes.json",
+    "paths/operations.json",
+    "paths/responses.json",
+    "paths/tenants.json",
+    "paths/tools.json",
+];
+
+const SCHEMAS: [(&str, &str); 12] = data![
+    "schemas/assistant.json",
+    "schemas/content.json",
+    "schemas/errors.json",
+    "schemas/events.json",
+    "schemas/execute.json",
+    "schemas/files.json",
+    "schemas/items.json",
+    "schemas/models.json",
+    "schemas/request.json",
+    "schemas/response.json",
+    "schemas/stored.json",
+    "schemas/tools.json",
+];
+
+fn build() -> Value {
+    let mut document = Value::Object(merged(&BASE));
+    document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
+    let mut paths = merged(&PATHS);
+    for operation in paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
+        expand(operation);
     }
-    json!(paths)
+    document["paths"] = Value::Object(paths);
+    let mut schemas = merged(&SCHEMAS);
+    for (name, schema) in admin::schemas() {
+        let before = schemas.insert(name, schema);
+        debug_assert!(before.is_none(), "a derived shape is written in openapi/schemas too");
+    }
+    document["components"]["schemas"] = Value::Object(schemas);
+    document
+}
+
+/// The entries of all these files as one object.
+fn merged(files: &[(&str, &str)]) -> Map<String, Value> {
+    let mut all = Map::new();
+    for (file, text) in files {
+        let entries: Map<String, Value> = serde_json::from_str(text)
+            .unwrap_or_else(|error| unreachable!("openapi/{file} is read by the tests: {error}"));
+        for (name, entry) in entries {
+            let before = all.insert(name, entry);
+            debug_assert!(before.is_none(), "openapi/{file} repeats an entry of another file");
+        }
+    }
+    all
+}
+
+/// Writes out the abbreviations of an operation: a parameter that is a string is the shared one of this name, and a
+/// response that is a string is a failure with this description, in the error shape of most routes.
+fn expand(operation: &mut Value) {
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(name) = parameter.as_str() {
+            *parameter = json!({"$ref": format!("#/components/parameters/{name}")});
+        }
+    }
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        if let Some(description) = response.as_str() {
+            *response = failure(status, description);
+        }
+    }
+}
+
+fn failure(status: &str, description: &str) -> Value {
+    let mut headers = json!({"x-request-id": {"$ref": "#/components/headers/RequestId"}});
+    if matches!(status, "429" | "502" | "503") {
+        headers["retry-after"] = json!({"$ref": "#/components/headers/RetryAfter"});
+    }
+    json!({
+        "description": description,
+        "headers": headers,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorEnvelope"}}},
+    })
 }
 
 #[cfg(test)]

@@ -13,14 +13,15 @@ use amalgam_core::{
     write_item,
 };
 use amalgam_protocol::{
-    AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, HostedTool, Item,
-    ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, Settings, ToolKind, UpdateConversation, Usage, Writer,
+    AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, HostedItem, HostedTool,
+    Item, ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, Settings, ToolKind, UpdateConversation, Usage,
+    Writer,
 };
 
 use super::*;
 use crate::{
     testing::Nothing,
-    wires::{Bank, Trial, TrialMishap, show_approval},
+    wires::{ROUTES, ToolBank, Trial, TrialError, show_approval},
 };
 
 fn parsed() -> Value {
@@ -127,7 +128,10 @@ fn collect_references(value: &Value, references: &mut BTreeSet<String>) {
 
 #[test]
 fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
-    for (name, example) in examples::requests().as_object().unwrap() {
+    let document = parsed();
+    let create = &document["paths"]["/v1/responses"]["post"];
+    let requests = &create["requestBody"]["content"]["application/json"]["examples"];
+    for (name, example) in requests.as_object().unwrap() {
         let value = &example["value"];
         assert_valid("CreateResponse", value);
         let text = value.to_string();
@@ -138,10 +142,11 @@ fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
             assert!(matches!(tool.kind, ToolKind::Function(_)), "{name}");
         }
     }
-    for example in examples::responses().as_object().unwrap().values() {
+    let answers = &create["responses"]["200"]["content"];
+    for example in answers["application/json"]["examples"].as_object().unwrap().values() {
         assert_valid("Response", &example["value"]);
     }
-    for example in examples::stream().as_object().unwrap().values() {
+    for example in answers["text/event-stream"]["examples"].as_object().unwrap().values() {
         assert_valid("StreamEvent", &example["value"]);
     }
 }
@@ -229,17 +234,51 @@ fn kinds_with_a_shape_are_known_to_the_reader_and_others_are_not() {
     }
 }
 
+/// The name of the shape that the union of all events gives for an event's `type`.
+fn shape_of_event<'a>(document: &'a Value, name: &str) -> &'a str {
+    let mapping = &document["components"]["schemas"]["StreamEvent"]["discriminator"]["mapping"];
+    mapping[name].as_str().unwrap().rsplit('/').next().unwrap()
+}
+
 #[test]
-fn every_event_is_listed_with_its_shape() {
+fn every_event_is_listed_once_with_its_shape() {
     let document = parsed();
     let schemas = &document["components"]["schemas"];
-    let mapping = schemas["StreamEvent"]["discriminator"]["mapping"].as_object().unwrap();
-    for kind in EventKind::ALL {
-        let shape = mapping[kind.name()].as_str().unwrap().rsplit('/').next().unwrap();
-        let names = schemas[shape]["properties"]["type"]["enum"].as_array().unwrap();
-        assert!(names.contains(&json!(kind.name())), "{}", kind.name());
+    let listed = |shape: &Value| -> Vec<String> {
+        let names = shape["properties"]["type"]["enum"].as_array().unwrap();
+        names.iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let mut all = BTreeSet::new();
+    for member in schemas["StreamEvent"]["anyOf"].as_array().unwrap() {
+        for name in listed(found(&document, member)) {
+            assert_eq!(found(&document, member), &schemas[shape_of_event(&document, &name)], "{name}");
+            assert!(all.insert(name.clone()), "{name} is listed twice");
+        }
     }
-    assert_eq!(mapping.len(), EventKind::ALL.len());
+    let known: BTreeSet<String> = EventKind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
+    assert_eq!(all, known);
+    let mapped = schemas["StreamEvent"]["discriminator"]["mapping"].as_object().unwrap();
+    assert_eq!(mapped.keys().cloned().collect::<BTreeSet<_>>(), known);
+}
+
+#[test]
+fn closed_lists_of_the_document_are_those_of_the_code() {
+    let document = parsed();
+    let schemas = &document["components"]["schemas"];
+    let hosted = HostedItem::ALL.map(|(name, _)| name);
+    assert_eq!(schemas["HostedItem"]["properties"]["type"]["enum"], json!(hosted));
+    let tools = [
+        ClientTool::Shell,
+        ClientTool::LocalShell,
+        ClientTool::ApplyPatch,
+        ClientTool::ToolSearch,
+        ClientTool::Computer,
+    ];
+    assert_eq!(schemas["ClientToolCall"]["properties"]["type"]["enum"], json!(tools.map(ClientTool::call_type)));
+    let known = schemas["OtherItem"]["properties"]["type"]["not"]["enum"].as_array().unwrap();
+    for name in hosted.into_iter().chain(tools.map(ClientTool::call_type)) {
+        assert!(known.contains(&json!(name)), "{name}");
+    }
 }
 
 /// Everything that the emitter makes by itself: messages, refusals, thoughts, calls of all three kinds.
@@ -302,20 +341,19 @@ fn break_off(emitter: &mut Emitter) {
 
 #[test]
 fn what_the_server_sends_fits_the_shapes_that_are_published_for_it() {
+    let document = parsed();
     let mut seen = BTreeSet::new();
     for end in [complete, cut_short, break_off] {
         let (events, response) = emitted(end);
         assert_valid("Response", &response);
         for event in events {
-            let name = event["type"].as_str().unwrap();
-            let kind = EventKind::named(name).unwrap();
-            assert_valid(schemas::shape_of(kind), &event);
+            let shape = shape_of_event(&document, event["type"].as_str().unwrap());
+            assert_valid(shape, &event);
             assert_valid("StreamEvent", &event);
-            seen.insert(schemas::shape_of(kind));
+            seen.insert(shape);
         }
     }
     // Nothing that is published as ours was left out of this test.
-    let document = parsed();
     let published = document["components"]["schemas"].as_object().unwrap().keys().map(String::as_str);
     let expected: BTreeSet<&str> =
         published.filter(|name| name.ends_with("Event") && !matches!(*name, "StreamEvent" | "PassedEvent")).collect();
@@ -398,7 +436,7 @@ fn what_does_not_fit_a_shape_is_found() {
 fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
     let text = str::to_owned;
     let json = |text: &str| Json::parse(&text.to_owned().into()).unwrap();
-    let bank = Bank { store: &Nothing, toolbox: &Nothing, now_ms: 0 };
+    let bank = ToolBank { store: &Nothing, toolbox: &Nothing, now_ms: 0 };
     for requires_approval in [None, Some(Decider::Caller), Some(Decider::Admin)] {
         let tool = BankTool {
             name: text("lookup"),
@@ -417,7 +455,7 @@ fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
         assert_valid("BankTool", &shown);
         assert_valid("PutTool", &shown);
     }
-    let mishap = TrialMishap { code: "broken", message: text("x"), detail: None };
+    let mishap = TrialError { code: "broken", message: text("x"), detail: None };
     for result in [Ok(json("[1]")), Err(mishap)] {
         assert_valid("Trial", &serde_json::from_slice(Trial { result, duration_ms: 1 }.show().bytes()).unwrap());
     }

@@ -1,73 +1,114 @@
 //! What changed between two versions of a profile: its prompt line by line, its tools by name.
 
 use amalgam_core::store::AgentProfile;
-use amalgam_protocol::Writer;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::wires::admin::write_text;
+use crate::wires::admin::fields::ProfileDiffKind;
 
 /// So many pairs of lines are compared at most. Beyond that everything between the common ends is told as replaced, which is
 /// right too, and no more than that.
 const PAIRS: usize = 4_000_000;
 
-/// A line of a prompt, and what became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line<'a> {
-    Same(&'a str),
-    Removed(&'a str),
-    Added(&'a str),
+/// What a version of a profile changed.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::wires::admin) struct ProfileDiff<'a> {
+    object: ProfileDiffKind,
+    /// The profile.
+    slug: &'a str,
+    #[schemars(with = "i64")]
+    version: u64,
+    /// The version that it is compared with; null before the first.
+    #[schemars(with = "Option<i64>")]
+    against: Option<u64>,
+    /// The lines of both prompts.
+    prompt: Vec<Line<'a>>,
+    /// Tools that only this version has.
+    tools_added: Vec<&'a str>,
+    /// Tools that only the other one has.
+    tools_removed: Vec<&'a str>,
+    /// The model.
+    model: TextChange<'a>,
+    /// The tool that has to be called first.
+    tool_choice: TextChange<'a>,
+    /// Whether it may be asked for.
+    active: ActiveChange,
 }
 
-/// Writes what `after` changed; `before` is none for the first version of all.
-pub(super) fn write(writer: &mut Writer, before: Option<&AgentProfile>, after: &AgentProfile) {
-    let no_tools = Vec::new();
-    let (old_prompt, old_tools) = before.map_or(("", &no_tools), |before| (before.prompt.as_str(), &before.tools));
-    let lines = lines(old_prompt, &after.prompt);
-    let only_in = |here: &Vec<String>, there: &Vec<String>| -> Vec<String> {
-        here.iter().filter(|tool| !there.contains(tool)).cloned().collect()
-    };
-    writer.object(|writer| {
-        writer.key("object").string("profile.diff");
-        writer.key("slug").string(&after.slug);
-        writer.key("version").number(after.version);
-        match before {
-            Some(before) => writer.key("against").number(before.version),
-            None => writer.key("against").null(),
-        }
-        writer.key("prompt").array(|writer| lines.iter().for_each(|line| line.write(writer)));
-        for (key, tools) in
-            [("tools_added", only_in(&after.tools, old_tools)), ("tools_removed", only_in(old_tools, &after.tools))]
-        {
-            writer.key(key).array(|writer| tools.iter().for_each(|tool| writer.string(tool)));
-        }
-        writer.key("model").object(|writer| {
-            write_text(writer, "before", before.and_then(|before| before.model.as_deref()));
-            write_text(writer, "after", after.model.as_deref());
-        });
-        writer.key("tool_choice").object(|writer| {
-            write_text(writer, "before", before.and_then(|before| before.tool_choice.as_deref()));
-            write_text(writer, "after", after.tool_choice.as_deref());
-        });
-        writer.key("active").object(|writer| {
-            match before {
-                Some(before) => writer.key("before").bool(before.active),
-                None => writer.key("before").null(),
-            }
-            writer.key("after").bool(after.active);
-        });
-    });
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct TextChange<'a> {
+    /// In the other one.
+    before: Option<&'a str>,
+    /// In this one.
+    after: Option<&'a str>,
 }
 
-impl Line<'_> {
-    fn write(self, writer: &mut Writer) {
-        let (change, text) = match self {
-            Self::Same(text) => ("same", text),
-            Self::Removed(text) => ("removed", text),
-            Self::Added(text) => ("added", text),
-        };
-        writer.object(|writer| {
-            writer.key("change").string(change);
-            writer.key("line").string(text);
-        });
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct ActiveChange {
+    before: Option<bool>,
+    after: bool,
+}
+
+/// A line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct Line<'a> {
+    change: Change,
+    /// Its text.
+    line: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Change {
+    Same,
+    Removed,
+    Added,
+}
+
+impl<'a> ProfileDiff<'a> {
+    /// What `after` changed; `before` is none for the first version of all.
+    pub(super) fn between(before: Option<&'a AgentProfile>, after: &'a AgentProfile) -> Self {
+        let (old_prompt, old_tools) = before.map_or(("", &[][..]), |before| (&before.prompt, &before.tools));
+        Self {
+            object: ProfileDiffKind,
+            slug: &after.slug,
+            version: after.version,
+            against: before.map(|before| before.version),
+            prompt: lines(old_prompt, &after.prompt),
+            tools_added: only_in(&after.tools, old_tools),
+            tools_removed: only_in(old_tools, &after.tools),
+            model: TextChange {
+                before: before.and_then(|before| before.model.as_deref()),
+                after: after.model.as_deref(),
+            },
+            tool_choice: TextChange {
+                before: before.and_then(|before| before.tool_choice.as_deref()),
+                after: after.tool_choice.as_deref(),
+            },
+            active: ActiveChange { before: before.map(|before| before.active), after: after.active },
+        }
+    }
+}
+
+fn only_in<'a>(here: &'a [String], there: &[String]) -> Vec<&'a str> {
+    here.iter().filter(|tool| !there.contains(tool)).map(String::as_str).collect()
+}
+
+impl<'a> Line<'a> {
+    fn same(line: &'a str) -> Self {
+        Self { change: Change::Same, line }
+    }
+
+    fn removed(line: &'a str) -> Self {
+        Self { change: Change::Removed, line }
+    }
+
+    fn added(line: &'a str) -> Self {
+        Self { change: Change::Added, line }
     }
 }
 
@@ -81,15 +122,15 @@ fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     let (old_middle, tail) = old_rest.split_at(old_rest.len() - end);
     let (new_middle, _) = new_rest.split_at(new_rest.len() - end);
 
-    let mut lines: Vec<Line<'a>> = old.iter().take(start).map(|line| Line::Same(line)).collect();
+    let mut lines: Vec<Line<'a>> = old.iter().take(start).map(|line| Line::same(line)).collect();
     match old_middle.len().saturating_mul(new_middle.len()) <= PAIRS {
         true => between(old_middle, new_middle, &mut lines),
         false => {
-            lines.extend(old_middle.iter().map(|line| Line::Removed(line)));
-            lines.extend(new_middle.iter().map(|line| Line::Added(line)));
+            lines.extend(old_middle.iter().map(|line| Line::removed(line)));
+            lines.extend(new_middle.iter().map(|line| Line::added(line)));
         }
     }
-    lines.extend(tail.iter().map(|line| Line::Same(line)));
+    lines.extend(tail.iter().map(|line| Line::same(line)));
     lines
 }
 
@@ -111,20 +152,20 @@ fn between<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
         match (old.get(i), new.get(j)) {
             (None, None) => return,
             (Some(one), Some(other)) if one == other => {
-                lines.push(Line::Same(one));
+                lines.push(Line::same(one));
                 (i, j) = (i + 1, j + 1);
             }
             // What goes is told before what comes.
             (Some(one), other) if other.is_none() || kept[(i + 1) * width + j] >= kept[i * width + j + 1] => {
-                lines.push(Line::Removed(one));
+                lines.push(Line::removed(one));
                 i += 1;
             }
             (_, Some(other)) => {
-                lines.push(Line::Added(other));
+                lines.push(Line::added(other));
                 j += 1;
             }
             (Some(one), None) => {
-                lines.push(Line::Removed(one));
+                lines.push(Line::removed(one));
                 i += 1;
             }
         }
@@ -139,14 +180,14 @@ mod tests {
 
     #[test]
     fn lines_that_stay_are_told_once_and_changes_in_their_place() {
-        use Line::{Added, Removed, Same};
+        let (same, removed, added) = (Line::same, Line::removed, Line::added);
         assert_eq!(
             lines("You help.\nBe short.\nBe kind.\n", "You help.\nBe brief.\nBe kind.\nNever guess."),
-            [Same("You help."), Removed("Be short."), Added("Be brief."), Same("Be kind."), Added("Never guess.")]
+            [same("You help."), removed("Be short."), added("Be brief."), same("Be kind."), added("Never guess.")]
         );
-        assert_eq!(lines("", "a\nb"), [Added("a"), Added("b")]);
-        assert_eq!(lines("a\nb", ""), [Removed("a"), Removed("b")]);
-        assert_eq!(lines("a", "a"), [Same("a")]);
+        assert_eq!(lines("", "a\nb"), [added("a"), added("b")]);
+        assert_eq!(lines("a\nb", ""), [removed("a"), removed("b")]);
+        assert_eq!(lines("a", "a"), [same("a")]);
         assert_eq!(lines("", ""), []);
     }
 
@@ -156,7 +197,7 @@ mod tests {
         let (old, new) = (format!("first\n{}", text("a")), format!("first\n{}", text("b")));
         let told = lines(&old, &new);
         assert_eq!(told.len(), 1 + 3000 + 3000);
-        assert_eq!((told[0], told[1], told[6000]), (Line::Same("first"), Line::Removed("a"), Line::Added("b")));
+        assert_eq!((told[0], told[1], told[6000]), (Line::same("first"), Line::removed("a"), Line::added("b")));
     }
 
     proptest! {
@@ -166,13 +207,11 @@ mod tests {
         ) {
             let (old, new) = (old.join("\n"), new.join("\n"));
             let told = lines(&old, &new);
-            let side = |skip: fn(&Line<'_>) -> bool| -> Vec<&str> {
-                told.iter().filter(|line| !skip(line)).map(|line| match line {
-                    Line::Same(text) | Line::Removed(text) | Line::Added(text) => *text,
-                }).collect()
+            let without = |change: Change| -> Vec<&str> {
+                told.iter().filter(|line| line.change != change).map(|line| line.line).collect()
             };
-            prop_assert_eq!(side(|line| matches!(line, Line::Added(_))), old.lines().collect::<Vec<_>>());
-            prop_assert_eq!(side(|line| matches!(line, Line::Removed(_))), new.lines().collect::<Vec<_>>());
+            prop_assert_eq!(without(Change::Added), old.lines().collect::<Vec<_>>());
+            prop_assert_eq!(without(Change::Removed), new.lines().collect::<Vec<_>>());
         }
     }
 }

@@ -1,0 +1,348 @@
+//! `GET /admin/diagnose`: why an assistant does not answer, or not with its tools.
+//!
+//! What can be wrong is looked at in the order in which a turn meets it; nothing is changed, and no model is asked.
+
+use std::sync::Arc;
+
+use amalgam_app::{TenantConfigs, assistant::with_default_model};
+use amalgam_core::{
+    Fault, Operator, OwnTerms, Scope,
+    assistant::settings::{Origin, Resolved},
+    store::{AgentProfile, BankOf, BankTool, Within},
+};
+use axum::{Extension, extract::State, response::Response};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    answer, fields::DiagnosisKind, request, tenant_admin_scope, tenant_in_query,
+    tool_bank::admin,
+};
+use crate::{
+    app::App,
+    wires::{WireError, query::Query, query::is_id},
+};
+
+/// What was found. RNCC-47
+#[derive(Debug, Default, PartialEq)]
+struct Findings {
+    agent: Option<AgentFinding>,
+    tool: Option<ToolFinding>,
+    key: KeyFinding,
+    model: String,
+    model_known: bool,
+    feature_enabled: bool,
+}
+
+/// What was found.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Diagnosis<'a> {
+    object: DiagnosisKind,
+    /// The profile; null where none was named.
+    agent: Option<&'a AgentFinding>,
+    /// The tool; null where none was named.
+    tool: Option<&'a ToolFinding>,
+    /// The key for the upstream.
+    key: &'a KeyFinding,
+    /// The model that would be asked.
+    model: ModelFinding<'a>,
+    /// Whether the tenant has an assistant at all.
+    feature_enabled: bool,
+    /// What is wrong, and what to do about it.
+    #[schemars(length(min = 1))]
+    verdict: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct AgentFinding {
+    /// Its slug.
+    slug: String,
+    /// Whether the tenant has it.
+    exists: bool,
+    /// Whether it may be asked for.
+    active: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct ToolFinding {
+    /// Its name.
+    name: String,
+    /// Whether the tenant's bank or the common one has it.
+    in_bank: bool,
+    /// Whether it may be used.
+    active: bool,
+    /// Whether the profile has it; null without a profile.
+    assigned: Option<bool>,
+    /// Whether something here can run it.
+    handler_registered: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct KeyFinding {
+    /// Whether there is one that can be used.
+    configured: bool,
+    /// The tenant's, the installation's, or the one that the upstream is configured with.
+    #[schemars(extend("enum" = ["config", "settings", "upstream", null]))]
+    origin: Option<&'static str>,
+    // The variable that should hold it.
+    #[serde(skip)]
+    variable: Option<String>,
+    // It is there, and the master key that it was sealed with is not.
+    #[serde(skip)]
+    unreadable: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct ModelFinding<'a> {
+    /// Its name.
+    name: &'a str,
+    /// Whether an upstream answers to it.
+    known: bool,
+}
+
+/// Looks at what an agent, and a tool of it, would need.
+pub(super) async fn diagnose(
+    State(app): State<Arc<App>>,
+    Extension(scope): Extension<Scope>,
+    query: Query,
+) -> Result<Response, WireError> {
+    let named = |name: &'static str| match query.get(name) {
+        Some(text) if !is_id(text) => Err(request::wrong(name, "nothing can be called this")),
+        text => Ok(text),
+    };
+    let (agent, tool) = (named("agent")?, named("tool")?);
+    let tenant = tenant_admin_scope(&app, &scope, tenant_in_query(&query)?).await?;
+    let findings = inspect(&app, &tenant, agent, tool).await?;
+    Ok(answer(&findings.diagnosis()))
+}
+
+async fn inspect(app: &App, tenant: &Scope, agent: Option<&str>, tool: Option<&str>) -> Result<Findings, Fault> {
+    let profile = match agent {
+        Some(slug) => app.store.profile(tenant, slug).await?,
+        None => None,
+    };
+    let tool = match tool {
+        Some(name) => Some(inspect_tool(app, tenant, name, profile.as_ref()).await?),
+        None => None,
+    };
+    let (resolved, key, model_known) = inspect_model(app, tenant, profile.as_ref()).await?;
+    let record = app.store.tenant(Operator::of_this_process(), tenant.tenant_id()).await?;
+    Ok(Findings {
+        agent: agent.map(|slug| AgentFinding {
+            slug: slug.to_owned(),
+            exists: profile.is_some(),
+            active: profile.as_ref().is_some_and(|profile| profile.active),
+        }),
+        tool,
+        key,
+        model: resolved.model.value,
+        model_known,
+        feature_enabled: record.is_none_or(|record| record.ai_agent_enabled),
+    })
+}
+
+async fn inspect_tool(
+    app: &App,
+    tenant: &Scope,
+    name: &str,
+    profile: Option<&AgentProfile>,
+) -> Result<ToolFinding, Fault> {
+    let own = app.store.tool(BankOf::Tenant(admin(tenant)?), name).await?;
+    let found: Option<BankTool> = match own {
+        Some(own) => Some(own),
+        None => app.store.tool(BankOf::Common(Operator::of_this_process()), name).await?,
+    };
+    let handler_registered = match &found {
+        Some(tool) => app.toolbox.prepare(tenant, tool).await.is_ok_and(|ready| ready.is_some()),
+        None => app.toolbox.builtin(name).is_some(),
+    };
+    Ok(ToolFinding {
+        name: name.to_owned(),
+        in_bank: found.is_some(),
+        active: found.is_some_and(|tool| tool.active),
+        assigned: profile.map(|profile| profile.tools.iter().any(|tool| tool.eq_ignore_ascii_case(name))),
+        handler_registered,
+    })
+}
+
+/// What counts, whether there is a key for it, and whether anybody has the model.
+async fn inspect_model(
+    app: &App,
+    tenant: &Scope,
+    profile: Option<&AgentProfile>,
+) -> Result<(Resolved, KeyFinding, bool), Fault> {
+    let configs = TenantConfigs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() };
+    let kept = configs.kept(Within::Own(admin(tenant)?)).await?;
+    let resolved = configs.resolve(&kept, profile.filter(|profile| profile.active));
+    let resolved = with_default_model(&*app.catalog, resolved).await;
+    let opened = kept.opened(&*app.seal, &tenant.seal_context());
+    let own_key = opened.as_ref().and_then(|settings| settings.api_key.as_ref());
+    let terms = OwnTerms {
+        name: &resolved.model.value,
+        upstream: resolved.upstream.value.as_deref(),
+        key: own_key,
+        patience: None,
+    };
+    let route = match terms.name {
+        "" => None,
+        _ => app.catalog.resolve_on(tenant, terms).await?,
+    };
+    let lacking = route.as_ref().and_then(|route| route.candidates.first()?.model.missing_key().map(str::to_owned));
+    let is_set = resolved.api_key.value.is_some();
+    let key = match resolved.api_key.origin {
+        Origin::Config => KeyFinding {
+            configured: own_key.is_some(),
+            origin: Some("config"),
+            unreadable: own_key.is_none(),
+            variable: None,
+        },
+        _ if lacking.is_some() => KeyFinding { variable: lacking, ..KeyFinding::default() },
+        origin if is_set => KeyFinding { configured: true, origin: Some(origin.name()), ..KeyFinding::default() },
+        _ if route.is_some() => KeyFinding { configured: true, origin: Some("upstream"), ..KeyFinding::default() },
+        _ => KeyFinding::default(),
+    };
+    // Without a key, nobody can be asked whether they have a model that nobody here is known for.
+    let known = match (route, key.configured) {
+        (Some(_), true) => true,
+        (Some(_), false) => app.catalog.resolve(tenant, &resolved.model.value).await?.is_some(),
+        (None, _) => false,
+    };
+    Ok((resolved, key, known))
+}
+
+impl Findings {
+    fn diagnosis(&self) -> Diagnosis<'_> {
+        Diagnosis {
+            object: DiagnosisKind,
+            agent: self.agent.as_ref(),
+            tool: self.tool.as_ref(),
+            key: &self.key,
+            model: ModelFinding { name: &self.model, known: self.model_known },
+            feature_enabled: self.feature_enabled,
+            verdict: self.verdict(),
+        }
+    }
+
+    /// What is wrong, in the order in which a turn meets it, and what to do about it.
+    fn verdict(&self) -> Vec<String> {
+        let mut verdict = Vec::new();
+        if !self.feature_enabled {
+            verdict.push("The assistant is switched off for this tenant: set `ai_agent_enabled` to true.".to_owned());
+        }
+        match &self.agent {
+            Some(agent) if !agent.exists => verdict.push(format!(
+                "There is no profile `{}` in this tenant: requests for it are answered without a profile and without tools.",
+                agent.slug
+            )),
+            Some(agent) if !agent.active => verdict.push(format!(
+                "The profile `{}` is not active: requests for it are answered without a profile and without tools.",
+                agent.slug
+            )),
+            _ => {}
+        }
+        if let Some(tool) = &self.tool {
+            verdict.extend(tool.verdict(self.agent.as_ref()));
+        }
+        if self.key.unreadable {
+            verdict.push("The tenant's key was sealed with a master key that is not there: set it again.".to_owned());
+        } else if let Some(variable) = &self.key.variable {
+            verdict.push(format!("No key for the upstream: set {variable}, or `api_key` of the tenant."));
+        }
+        if !self.model_known && self.key.variable.is_none() {
+            verdict.push(format!("Nobody has the model `{}`: see `model` and `upstream` of the tenant.", self.model));
+        }
+        if verdict.is_empty() {
+            verdict.push("Everything that a turn needs is in place.".to_owned());
+        }
+        verdict
+    }
+}
+
+impl ToolFinding {
+    fn verdict(&self, agent: Option<&AgentFinding>) -> Vec<String> {
+        let name = &self.name;
+        let mut verdict = Vec::new();
+        match (self.in_bank, self.handler_registered) {
+            (false, true) => verdict.push(format!("The tool `{name}` is built in, but not in the bank: seed it.")),
+            (false, false) => verdict.push(format!("There is no tool `{name}` in the bank, and none is built in.")),
+            (true, false) => {
+                verdict.push(format!("Nothing here can run the tool `{name}`: see its kind and settings."))
+            }
+            (true, true) => {}
+        }
+        if self.in_bank && !self.active {
+            verdict.push(format!("The tool `{name}` is not active."));
+        }
+        if let (Some(false), Some(agent)) = (self.assigned, agent) {
+            verdict.push(format!("The profile `{}` does not have the tool `{name}`.", agent.slug));
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Findings {
+        Findings {
+            agent: Some(AgentFinding { slug: "home".to_owned(), exists: true, active: true }),
+            tool: Some(ToolFinding {
+                name: "find".to_owned(),
+                in_bank: true,
+                active: true,
+                assigned: Some(true),
+                handler_registered: true,
+            }),
+            key: KeyFinding { configured: true, origin: Some("config"), ..KeyFinding::default() },
+            model: "gpt".to_owned(),
+            model_known: true,
+            feature_enabled: true,
+        }
+    }
+
+    #[test]
+    fn every_thing_that_can_be_wrong_has_a_sentence_of_its_own() {
+        // RNCC-47
+        assert_eq!(sound().verdict(), ["Everything that a turn needs is in place."]);
+        type Damage = fn(&mut Findings);
+        let cases: [(Damage, &str); 11] = [
+            (|found| found.feature_enabled = false, "switched off"),
+            (|found| found.agent.as_mut().unwrap().exists = false, "no profile `home`"),
+            (|found| found.agent.as_mut().unwrap().active = false, "`home` is not active"),
+            (|found| found.tool.as_mut().unwrap().active = false, "`find` is not active"),
+            (|found| found.tool.as_mut().unwrap().assigned = Some(false), "`home` does not have the tool `find`"),
+            (|found| found.tool.as_mut().unwrap().in_bank = false, "not in the bank"),
+            (|found| found.tool.as_mut().unwrap().handler_registered = false, "can run the tool `find`"),
+            (|found| found.key.unreadable = true, "sealed with a master key"),
+            (|found| found.key.variable = Some("A_KEY".to_owned()), "set A_KEY"),
+            (|found| found.model_known = false, "the model `gpt`:"),
+            (
+                |found| {
+                    let key = KeyFinding { variable: Some("B_KEY".to_owned()), ..KeyFinding::default() };
+                    (found.model_known, found.key) = (false, key);
+                },
+                "set B_KEY",
+            ),
+        ];
+        for (damage, words) in cases {
+            let mut found = sound();
+            damage(&mut found);
+            let verdict = found.verdict();
+            assert!(matches!(verdict.as_slice(), [only] if only.contains(words)), "{words}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_profile_nobody_says_whether_a_tool_is_assigned() {
+        let mut found = sound();
+        found.agent = None;
+        found.tool.as_mut().unwrap().assigned = None;
+        assert_eq!(found.verdict(), ["Everything that a turn needs is in place."]);
+    }
+}

@@ -1,0 +1,250 @@
+//! A tool as an administrator writes it, read into one that can be kept.
+//!
+//! Shapes only: what settings and schemas may be is the toolbox's to say.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use amalgam_core::{
+    BuiltinWords, Decider, Fault, OnError, Policy, Toolbox, duration_from_text,
+    store::{BankKind, BankTool},
+};
+use amalgam_protocol::{Json, Raw};
+use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de::Visitor};
+
+use super::BankScope;
+use crate::wires::admin::{
+    fields::{Ignored, Line, Object, Prose, Vocabulary as _, Word},
+    request,
+};
+
+/// A tool to be kept. Null counts as not said.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "what is shown of a tool can be sent back: some fields are accepted and not used")]
+pub(in crate::wires::admin) struct PutTool {
+    /// The name in the path, if it is said again.
+    name: Option<Line<64>>,
+    /// What the model is told about it. Has to be said, unless a built-in tool says it.
+    description: Option<Prose<8_000>>,
+    /// The JSON Schema of its arguments; without one it takes none, or what the built-in tool takes.
+    parameters: Option<Object>,
+    /// A function of the server; a request to an HTTP service; a tool of an MCP server; one that the client runs.
+    kind: Word<BankKind>,
+    /// `builtin`: `function`. `http`: `method`, `url`, `headers`, `body`, `result_path`. `mcp`: `server`, `tool`,
+    /// `authorization`, `headers`. A header written as `{"secret": …}` is sealed and never shown.
+    settings: Option<Object>,
+    /// When and how to use it, for the prompt.
+    guidance: Option<Prose<32_000>>,
+    /// Seconds, or a text such as `30s` or `500ms`.
+    #[schemars(extend("type" = ["number", "string", "null"], "default" = 30))]
+    timeout: Option<ToolTimeout>,
+    /// Whether the model is told of a failure and goes on, or the turn fails.
+    on_error: Option<Word<OnError>>,
+    /// Whether running it twice is as good as once.
+    #[schemars(extend("default" = false))]
+    idempotent: Option<bool>,
+    /// What the model is told after a call that went well.
+    after_call_instruction: Option<Prose<8_000>>,
+    /// Who has to agree to a call first; `true` is `caller`.
+    #[schemars(extend("enum" = [false, true, "caller", "admin", null], "default" = false))]
+    requires_approval: Option<RequiresApproval>,
+    /// Whether it may be used.
+    #[schemars(extend("default" = true))]
+    active: Option<bool>,
+    object: Option<Ignored>,
+    /// If it is said, the bank that is asked.
+    common: Option<bool>,
+    created_at: Option<Ignored>,
+    updated_at: Option<Ignored>,
+}
+
+/// Seconds as a number, or a text with its unit. Milliseconds are all that is kept.
+pub(super) struct ToolTimeout(pub(super) Duration);
+
+/// `false`, or who has to agree. `true` is the caller.
+pub(super) struct RequiresApproval(pub(super) Option<Decider>);
+
+/// A path of the bank has this name.
+const RESERVED: &str = "usage";
+
+/// Arguments of a tool that takes none.
+const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{},"additionalProperties":false}"#;
+
+/// Reads a tool for one of the banks. What is not said is as it usually is; times are not set.
+pub(super) fn read(
+    body: &Bytes,
+    name: Option<&str>,
+    bank_scope: BankScope,
+    toolbox: &dyn Toolbox,
+) -> Result<BankTool, Fault> {
+    let put: PutTool = request::parse(body)?;
+    let name = self::name(put.name, name)?;
+    let common = bank_scope == BankScope::Common;
+    if put.common.is_some_and(|said| said != common) {
+        return Err(request::wrong(
+            "common",
+            "this is the other bank; `common=true` in the query means the common one",
+        ));
+    }
+    let Word(kind) = put.kind;
+    let settings = put.settings.map_or_else(|| Json::from(Raw::EMPTY_OBJECT), Object::into_json);
+    let own = match kind {
+        BankKind::Builtin => Some(builtin(toolbox, &name, &settings)?),
+        BankKind::Http | BankKind::Mcp | BankKind::Client => None,
+    };
+    let (description, guidance) = (put.description.map(|text| text.0), put.guidance.map(|text| text.0));
+    let parameters = put.parameters.map(Object::into_json);
+    let (description, parameters, guidance) = match own {
+        Some(own) => {
+            (description.unwrap_or(own.description), parameters.unwrap_or(own.parameters), guidance.or(own.guidance))
+        }
+        None => (
+            description.ok_or_else(|| request::missing("description"))?,
+            parameters.unwrap_or_else(no_parameters),
+            guidance,
+        ),
+    };
+    let usual = Policy::default();
+    let policy = Policy {
+        timeout: put.timeout.map_or(usual.timeout, |timeout| timeout.0),
+        idempotent: put.idempotent.unwrap_or(usual.idempotent),
+        on_error: put.on_error.map_or(usual.on_error, |on_error| on_error.0),
+        after_call_instruction: put.after_call_instruction.map(|text| text.0),
+        requires_approval: put.requires_approval.and_then(|decider| decider.0),
+    };
+    Ok(BankTool {
+        name,
+        common,
+        description,
+        parameters,
+        kind,
+        settings,
+        guidance,
+        policy,
+        active: put.active.unwrap_or(true),
+        created_at_ms: 0,
+        updated_at_ms: 0,
+    })
+}
+
+/// The name in the path and the one in the body are the same one.
+fn name(said: Option<Line<64>>, in_path: Option<&str>) -> Result<String, Fault> {
+    let name = match (in_path, said) {
+        (Some(name), Some(Line(said))) if name != said => {
+            return Err(request::wrong("name", "must be the name in the path"));
+        }
+        (Some(name), _) => name.to_owned(),
+        (None, Some(Line(name))) => name,
+        (None, None) => return Err(request::missing("name")),
+    };
+    match name.eq_ignore_ascii_case(RESERVED) {
+        true => Err(request::wrong("name", "no tool can have this name")),
+        false => Ok(name),
+    }
+}
+
+fn builtin(toolbox: &dyn Toolbox, name: &str, settings: &Json) -> Result<BuiltinWords, Fault> {
+    let function = settings.raw().get_str("function");
+    toolbox
+        .builtin(function.as_deref().unwrap_or(name))
+        .ok_or_else(|| request::wrong("settings.function", "there is no built-in tool of this name"))
+}
+
+fn no_parameters() -> Json {
+    Json::parse(&Bytes::from_static(NO_PARAMETERS)).expect("what stands here is JSON")
+}
+
+impl<'de> Deserialize<'de> for ToolTimeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl Reader {
+            fn whole_ms<E: serde::de::Error>(read: Option<Duration>) -> Result<ToolTimeout, E> {
+                let milliseconds = read.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
+                match milliseconds {
+                    Some(milliseconds) => Ok(ToolTimeout(Duration::from_millis(milliseconds))),
+                    None => Err(E::custom("must be a number of seconds or a text such as `30s` or `500ms`")),
+                }
+            }
+        }
+
+        #[expect(clippy::cast_precision_loss, reason = "no timeout is that long")]
+        impl Visitor<'_> for Reader {
+            type Value = ToolTimeout;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number or a string")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ToolTimeout, E> {
+                Self::whole_ms(duration_from_text(text))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<ToolTimeout, E> {
+                self.visit_f64(seconds as f64)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, seconds: u64) -> Result<ToolTimeout, E> {
+                self.visit_f64(seconds as f64)
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, seconds: f64) -> Result<ToolTimeout, E> {
+                Self::whole_ms(Duration::try_from_secs_f64(seconds).ok())
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for ToolTimeout {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ToolTimeout".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number"})
+    }
+}
+
+impl<'de> Deserialize<'de> for RequiresApproval {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = RequiresApproval;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a boolean or a string")
+            }
+
+            fn visit_bool<E: serde::de::Error>(self, required: bool) -> Result<RequiresApproval, E> {
+                Ok(RequiresApproval(required.then_some(Decider::Caller)))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<RequiresApproval, E> {
+                let unknown = || E::unknown_variant(word, &["false", "true", "caller", "admin"]);
+                Decider::of_word(word).map(|decider| RequiresApproval(Some(decider))).ok_or_else(unknown)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for RequiresApproval {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "RequiresApproval".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"enum": [false, "caller", "admin"]})
+    }
+}

@@ -1,0 +1,119 @@
+//! One call of a tool outside of any turn: its arguments are checked, its time is bounded, and nothing is written down.
+
+use std::panic::AssertUnwindSafe;
+
+use amalgam_core::{
+    Fault, FaultKind, FaultParts, IdKind, Ids, Scope, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
+    store::{BankKind, BankTool},
+    turn,
+};
+use amalgam_protocol::Json;
+use futures_util::FutureExt as _;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::time::{Instant, timeout};
+
+use crate::wires::admin::{fields::Verbatim, json};
+
+/// How a call went that was made to see how it goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// What came out, or why nothing did.
+    pub result: Result<Json, TrialError>,
+    /// Milliseconds that it took.
+    pub duration_ms: u64,
+}
+
+/// Why nothing came out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TrialError {
+    /// The name that it would be recorded under.
+    #[schemars(extend("enum" = ["unknown_tool", "invalid_arguments", "refused", "broken", "timed_out", "too_large"]))]
+    pub code: &'static str,
+    /// What a model would be told.
+    pub message: String,
+    /// What happened, for whoever looks after the tool.
+    pub detail: Option<String>,
+}
+
+/// How a call went.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Trial")]
+pub(in crate::wires::admin) struct TrialView<'a> {
+    /// What the tool gave: any JSON value.
+    output: Option<Verbatim>,
+    /// Why it gave nothing.
+    error: Option<&'a TrialError>,
+    duration_ms: u64,
+}
+
+impl Trial {
+    /// The trial as it is shown: a JSON object.
+    pub fn show(&self) -> Json {
+        json(&self.view())
+    }
+
+    pub(in crate::wires::admin) fn view(&self) -> TrialView<'_> {
+        TrialView {
+            output: self.result.as_ref().ok().map(Verbatim::from),
+            error: self.result.as_ref().err(),
+            duration_ms: self.duration_ms,
+        }
+    }
+}
+
+pub(super) async fn run(
+    toolbox: &dyn Toolbox,
+    scope: &Scope,
+    tool: &BankTool,
+    arguments: &Json,
+) -> Result<Trial, Fault> {
+    if tool.kind == BankKind::Client {
+        return Err(Fault::new(FaultKind::Invalid, "This tool is run by the client: it cannot be tried here."));
+    }
+    let started = Instant::now();
+    let result = match toolbox.prepare(scope, tool).await {
+        Ok(Some(ready)) => call(scope, &ready, arguments).await,
+        Ok(None) => Err(TrialError {
+            code: turn::Mishap::UnknownTool.name(),
+            message: "nothing here can run this tool".to_owned(),
+            detail: None,
+        }),
+        Err(fault) if fault.kind == FaultKind::ToolServer => {
+            let FaultParts { message, detail, .. } = fault.into_parts();
+            Err(TrialError { code: turn::Mishap::Broken.name(), message: message.into_owned(), detail })
+        }
+        Err(fault) => return Err(fault),
+    };
+    let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Trial { result, duration_ms })
+}
+
+async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json, TrialError> {
+    if let Err(message) = tool.check.check(arguments.raw()) {
+        return Err(TrialError { code: turn::Mishap::InvalidArguments.name(), message, detail: None });
+    }
+    let id = Ids::Unguessable.make(IdKind::Trial);
+    let call = ToolCall { scope, call_id: &id, key: &id, arguments: arguments.raw() };
+    // Whatever a tool does, it is the tool that fails and not the connection of whoever tries it.
+    let running = AssertUnwindSafe(async { tool.handler.run(call).await }).catch_unwind();
+    let ended = match timeout(tool.policy.timeout, running).await {
+        Ok(Ok(ended)) => ended,
+        Ok(Err(_)) => Err(ToolError::Broken { detail: "it panicked".to_owned() }),
+        Err(_) => Err(ToolError::TimedOut),
+    };
+    ended.map(|ToolOutput { output }| output).map_err(mishap)
+}
+
+fn mishap(error: ToolError) -> TrialError {
+    let message = error.to_string();
+    let (kind, detail) = match error {
+        ToolError::Refused(_) => (turn::Mishap::Refused, None),
+        ToolError::Broken { detail } => (turn::Mishap::Broken, Some(detail)),
+        ToolError::Unsupported(_) => (turn::Mishap::Broken, None),
+        ToolError::TimedOut => (turn::Mishap::TimedOut, None),
+        ToolError::TooLarge => (turn::Mishap::TooLarge, None),
+    };
+    TrialError { code: kind.name(), message, detail }
+}
