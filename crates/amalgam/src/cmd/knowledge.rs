@@ -6,11 +6,11 @@ mod look;
 use std::process::ExitCode;
 
 use amalgam_app::knowledge::Forgetting;
-use amalgam_server::{show_collection, show_document};
 use amalgam_core::{
     Operator, Store,
     store::{Collection, DocumentListing, DocumentRecord, Within},
 };
+use amalgam_server::{show_collection, show_document};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;

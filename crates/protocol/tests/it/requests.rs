@@ -1,8 +1,8 @@
 //! Requests as seeds and real clients write them, and errors that name the path.
 
 use amalgam_protocol::{
-    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, ReportedUsage, RequestError, ResponseParameters,
-    Settings, Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
+    CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, ReportedUsage, RequestError,
+    ResponseParameters, Settings, Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
 };
 use serde_json::{Value, json};
 

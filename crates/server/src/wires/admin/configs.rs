@@ -4,7 +4,7 @@ mod view;
 
 use std::sync::Arc;
 
-use amalgam_app::{ConfigDraft, StoredConfig, TenantConfigs, assistant::with_default_model};
+use amalgam_app::{TenantConfigs, assistant::with_default_model};
 use amalgam_core::{
     Fault, Scope, SecretText,
     assistant::settings::{SettingFault, Settings},

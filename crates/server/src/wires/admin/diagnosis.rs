@@ -15,10 +15,7 @@ use axum::{Extension, extract::State, response::Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    answer, fields::DiagnosisKind, request, tenant_admin_scope, tenant_in_query,
-    tool_bank::admin,
-};
+use super::{answer, fields::DiagnosisKind, request, tenant_admin_scope, tenant_in_query, tool_bank::admin};
 use crate::{
     app::App,
     wires::{WireError, query::Query, query::is_id},

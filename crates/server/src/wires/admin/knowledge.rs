@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-pub use views::{show_collection, show_document};
 pub(in crate::wires) use views::{CollectionView, DocumentView};
+pub use views::{show_collection, show_document};
 
 /// What a missing collection is called.
 const COLLECTION: &str = "Knowledge collection";

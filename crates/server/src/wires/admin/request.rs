@@ -49,7 +49,7 @@ pub(super) fn object(body: &Bytes) -> Result<Raw<'_>, Fault> {
 
 /// The body of a request, at most this large.
 pub(super) async fn body(app: &App, request: Request, largest: usize) -> Result<Bytes, Fault> {
-    let limits = BodyLimits { bytes: largest.min(app.limits.body_bytes), ..app.limits.text_body() };
+    let limits = BodyLimits { bytes: largest.min(app.limits.body_bytes), ..app.text_body() };
     Ok(read_json(request, limits, &app.memory).await?.1)
 }
 

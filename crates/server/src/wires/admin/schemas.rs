@@ -3,8 +3,8 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value, json};
 
+use super::knowledge::{CollectionView, DocumentView};
 use super::{List, approvals, configs, diagnosis, keys, modes, profiles, sessions, tenants, tool_bank, tools, turns};
-use crate::knowledge::{CollectionView, DocumentView};
 
 /// Every derived shape, by name.
 pub(crate) fn schemas() -> Map<String, Value> {

@@ -13,9 +13,9 @@ use amalgam_core::{
     write_item,
 };
 use amalgam_protocol::{
-    AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, HostedItem, HostedTool,
-    Item, ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, Settings, ToolKind, UpdateConversation, Usage,
-    Writer,
+    AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, HostedItem,
+    HostedTool, Item, ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, Settings, ToolKind,
+    UpdateConversation, Usage, Writer,
 };
 
 use super::*;
