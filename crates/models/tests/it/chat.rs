@@ -118,8 +118,7 @@ fn delta(delta: Value) -> Value {
     json!({"id": "chatcmpl-1", "model": "llama", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
 }
 
-/// Holds usage too, so that no test but the one about counting waits for the tokenizer, which is slow to load in a
-/// debug build.
+/// Holds usage too, so that no test but the one about counting has counts of our own.
 fn end(reason: &str) -> Value {
     json!({"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage()})
 }
