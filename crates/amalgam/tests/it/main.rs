@@ -43,6 +43,7 @@ mod losses;
 mod mcp_tools;
 mod models;
 mod outage;
+mod proxies;
 mod reasoning_replay;
 mod repeated_calls;
 mod request_memory;

@@ -36,6 +36,7 @@ fn settings(base_url: String, tool_calls: ToolCalls) -> UpstreamSettings {
             replay_reasoning: Default::default(),
         },
         base_url,
+        proxy: None,
         key: Key::Given(SecretString::from("sk-local")),
         headers: vec![("x-extra".to_owned(), "1".to_owned())],
         models: Vec::new(),
