@@ -24,9 +24,9 @@ if ! has cc || ! compiles; then
 fi
 if [[ "$purpose" == release ]] && ! "$(dirname "$0")/release.sh" tools >/dev/null; then
     if [[ $(id -u) == 0 ]] && has apt-get; then
-        missing+=(llvm-19 bolt-19)
+        missing+=(llvm-19)
     else
-        echo "setup: llvm-profdata or llvm-bolt is missing (as root on Debian: apt-get install llvm-19 bolt-19)" >&2
+        echo "setup: llvm-profdata is missing (as root on Debian: apt-get install llvm-19)" >&2
         purpose=build
     fi
 fi

@@ -67,7 +67,8 @@ impl Server {
         command.args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(log);
         // Settings of the person at the keyboard must not change what is measured.
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("AMALGAM_") || name == "RUST_LOG") {
+            let is_proxy = |name: &str| name.to_ascii_uppercase().ends_with("_PROXY");
+            if name.to_str().is_some_and(|name| name.starts_with("AMALGAM_") || name == "RUST_LOG" || is_proxy(name)) {
                 command.env_remove(&name);
             }
         }

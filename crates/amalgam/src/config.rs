@@ -13,6 +13,7 @@ mod fault;
 mod file;
 mod keys;
 mod layers;
+mod proxy;
 mod reader;
 mod schema;
 mod secret;
@@ -33,6 +34,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use amalgam_core::assistant::settings::Settings as AssistantSettings;
+use amalgam_models::Proxies;
 use amalgam_server::Network;
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
@@ -68,6 +70,8 @@ pub(crate) struct Config {
     pub(crate) tenants: Vec<Tenant>,
     /// At least one; in the order in which they are asked whether they serve a model.
     pub(crate) upstreams: Vec<Upstream>,
+    /// What stands between this machine and its upstreams.
+    pub(crate) proxies: Proxies,
     pub(crate) models: Vec<Model>,
     pub(crate) mcp: Vec<Mcp>,
     pub(crate) execute: Execute,

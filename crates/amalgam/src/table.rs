@@ -1,5 +1,7 @@
 //! Tables for people: columns as wide as what is in them, times that can be read.
 
+use jiff::Timestamp;
+
 /// Rows below their headings, with two spaces between columns.
 pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let width = |column: usize| {
@@ -15,25 +17,11 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     [line(headings)].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-/// A moment as `2026-01-31 12:00` in UTC; a dash for none.
+/// A moment as `2026-01-31 12:00` in UTC; a dash for none, and for one that no calendar has.
 pub(crate) fn moment(at_ms: Option<u64>) -> String {
     let Some(at_ms) = at_ms else { return "-".to_owned() };
-    let minutes = at_ms / 60_000;
-    let (year, month, day) = date(minutes / 1440);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60 % 24, minutes % 60)
-}
-
-/// The date so many days after the first of January 1970. Counts from a first of March, so that the day that a leap
-/// year adds is the last of its year.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let of_month = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    (era * 400 + year, month, of_month)
+    let at = i64::try_from(at_ms).ok().and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok());
+    at.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ use amalgam_core::{
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, QueueLimits, ToolLimits};
 use amalgam_models::{
-    Dialect, Key, Registry, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,
+    Dialect, Key, Proxies, Registry, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind,
+    UpstreamSettings,
 };
 use amalgam_server::{
     AllowedOrigins, App, Auth, AuthParts, Issued, JwksPlace, JwtSettings, ListenerConfig, Pepper, PepperError,
@@ -183,7 +184,8 @@ fn tool_limits(config: &Config) -> ToolLimits {
 
 /// All upstreams and the names that they are asked for by. Nothing is connected.
 pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) -> anyhow::Result<Arc<Names>> {
-    let mut upstreams: Vec<UpstreamSettings> = config.upstreams.iter().map(upstream).collect();
+    let mut upstreams: Vec<UpstreamSettings> =
+        config.upstreams.iter().map(|named| upstream(named, &config.proxies)).collect();
     if !upstreams.iter().any(|upstream| upstream.name == USUAL) {
         upstreams.push(usual_upstream(config));
     }
@@ -354,12 +356,15 @@ fn public_url(config: &Config, bound: SocketAddr) -> String {
     })
 }
 
+const USUAL_URL: &str = "https://api.openai.com/v1";
+
 /// Whoever assistants ask with the installation's key or one of their tenant's, where the configuration says nothing else.
 fn usual_upstream(config: &Config) -> UpstreamSettings {
     UpstreamSettings {
         name: USUAL.to_owned(),
         kind: UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
-        base_url: "https://api.openai.com/v1".to_owned(),
+        base_url: USUAL_URL.to_owned(),
+        proxy: config.proxies.on_the_way_to(USUAL_URL),
         key: match &config.assistant.api_key {
             Some(key) => Key::Given(key.0.clone().into()),
             None => Key::Missing { variable: KEY_VARIABLE.to_owned() },
@@ -377,7 +382,7 @@ fn usual_upstream(config: &Config) -> UpstreamSettings {
 }
 
 /// An upstream as the models crate wants it told.
-pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
+fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings {
     let kind = match &upstream.speaks {
         Speaks::Responses { dialect, keeps_state, .. } => UpstreamKind::Responses {
             dialect: match dialect {
@@ -425,6 +430,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
         name: upstream.name.clone(),
         kind,
         base_url: remote.map(|remote| remote.base_url.clone()).unwrap_or_default(),
+        proxy: remote.and_then(|remote| proxies.on_the_way_to(&remote.base_url)),
         key,
         headers: remote.map(known_headers).unwrap_or_default(),
         models: remote.map(|remote| remote.models.clone()).unwrap_or_default(),

@@ -338,6 +338,9 @@ pub enum ModelError {
     /// No connection, or it broke before an answer began.
     #[error("could not reach the upstream: {0}")]
     Unreachable(String),
+    /// The proxy on the way to the upstream makes no connection to it.
+    #[error("the proxy made no connection to the upstream: {0}")]
+    Proxy(String),
     /// An answer that is not 2xx.
     #[error("upstream answered {status}")]
     Refused {
@@ -375,7 +378,7 @@ impl ModelError {
     /// Whether the same request may be sent once more, as long as nothing was passed on.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable(_) => true,
+            Self::Unreachable(_) | Self::Proxy(_) => true,
             Self::Refused { status, code, .. } => {
                 matches!(status, 408 | 409 | 429 | 500 | 502 | 503 | 504 | 529)
                     && code.as_deref() != Some("insufficient_quota")
@@ -432,6 +435,9 @@ impl ModelError {
                 Fault::new(FaultKind::UpstreamCredential, "The upstream's API key is not configured.")
             }
             Self::Unreachable(_) => Fault::new(FaultKind::UpstreamDown, "The upstream could not be reached."),
+            Self::Proxy(_) => {
+                Fault::new(FaultKind::UpstreamDown, "The proxy on the way to the upstream made no connection to it.")
+            }
             Self::Silent(_) => Fault::new(FaultKind::UpstreamTimeout, "The upstream did not answer in time."),
             Self::CutShort => {
                 Fault::new(FaultKind::UpstreamBroken, "The upstream closed the stream before the answer was complete.")

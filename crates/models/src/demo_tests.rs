@@ -14,6 +14,7 @@ fn demo(pace: Duration) -> Demo {
         name: "demo".to_owned(),
         kind: UpstreamKind::Demo { pace },
         base_url: String::new(),
+        proxy: None,
         key: Key::None,
         headers: Vec::new(),
         models: Vec::new(),

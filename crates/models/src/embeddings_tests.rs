@@ -28,6 +28,7 @@ fn settings(kind: UpstreamKind, base_url: String) -> UpstreamSettings {
         name: "u".to_owned(),
         kind,
         base_url,
+        proxy: None,
         key: Key::Given("sk-1".into()),
         headers: Vec::new(),
         models: Vec::new(),

@@ -1,7 +1,7 @@
 //! What an upstream's own counts say about ours: every model has its own tokenizer and its own words around a prompt.
 //!
 //! A prompt whose tokens the upstream has reported is kept until a count for the same model is requested; only then is it counted
-//! here, so that a server that never counts never loads a tokenizer.
+//! here, so that a server whose upstreams count spends no time on it.
 
 use std::{
     collections::HashMap,

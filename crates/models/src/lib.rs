@@ -26,4 +26,4 @@ pub use responses::Responses;
 pub use settings::{
     Dialect, Key, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,
 };
-pub use transport::reach;
+pub use transport::{Proxies, Proxy, reach};

@@ -23,6 +23,7 @@ fn settings(name: &str, kind: UpstreamKind, base_url: String) -> UpstreamSetting
         name: name.to_owned(),
         kind,
         base_url,
+        proxy: None,
         key: Key::Given("sk-1".into()),
         headers: Vec::new(),
         models: Vec::new(),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use crate::transport::Proxy;
+
 /// One upstream.
 #[derive(Debug, Clone)]
 pub struct UpstreamSettings {
@@ -13,6 +15,8 @@ pub struct UpstreamSettings {
     pub kind: UpstreamKind,
     /// Such as `https://api.openai.com/v1`, without a slash at the end.
     pub base_url: String,
+    /// The proxy on the way to it.
+    pub proxy: Option<Proxy>,
     /// The credential.
     pub key: Key,
     /// Sent with every request.

@@ -1,11 +1,16 @@
 //! Counts the tokens of prompts, for everything that happens before an upstream can count itself.
 //!
 //! One tokenizer serves all upstreams: theirs differ by some hundredths, and what is decided by a count leaves room for
-//! that. It takes tens of megabytes and a moment to load, so the first count loads it; no count runs on a thread that
-//! serves connections.
+//! that. A count of a long text takes milliseconds, so no count runs on a thread that serves connections.
+
+mod encoding;
+mod pieces;
+mod table;
 
 use amalgam_core::TokenCount;
 use amalgam_protocol::{Raw, Shape};
+
+use encoding::Encoder;
 
 /// More text than this is not tokenized; the rest is taken to be like it.
 pub(crate) const COUNTED_BYTES: usize = 512 * 1024;
@@ -137,7 +142,8 @@ pub(crate) fn of_beginning(kept: &str, kept_length: usize, length: usize) -> u64
     if kept.is_empty() {
         return 0;
     }
-    let tokens = bpe_openai::o200k_base().count(kept) as u64;
+    let mut encoder = Encoder::default();
+    let tokens: u64 = pieces::of(kept).map(|piece| encoder.count(piece.as_bytes())).sum();
     match length > kept_length {
         true => (tokens as f64 * length as f64 / kept_length as f64).ceil() as u64,
         false => tokens,

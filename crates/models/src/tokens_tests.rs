@@ -73,6 +73,24 @@ fn a_long_text_is_counted_by_its_beginning() {
     assert!(counted.abs_diff(words as u64) < words as u64 / 100, "{counted} for {words}");
 }
 
+/// Texts with the counts that `bpe-openai` 0.3.2 gave for o200k_base.
+fn recorded_counts() -> Vec<Value> {
+    serde_json::from_str(include_str!("../tests/fixtures/token_counts.json")).expect("the fixture is JSON")
+}
+
+#[test]
+fn recorded_texts_have_the_counts_that_were_recorded() {
+    let mut wrong = Vec::new();
+    for case in recorded_counts() {
+        let repeat = case["repeat"].as_u64().unwrap_or(1) as usize;
+        let counted = of_text(&case["text"].as_str().expect("a text").repeat(repeat));
+        if case["tokens"] != counted {
+            wrong.push(format!("{}: {counted} instead of {}", case["name"], case["tokens"]));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -13,12 +13,16 @@ mod exchange;
 mod framing;
 mod head;
 mod pool;
+mod proxy;
 mod refusal;
 mod request;
 mod retry;
 mod socket;
 
-pub use self::client::reach;
+pub use self::{
+    client::reach,
+    proxy::{Proxies, Proxy},
+};
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +30,7 @@ use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};
 use amalgam_protocol::Raw;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
@@ -89,11 +94,18 @@ impl Transport {
             }
             Key::None | Key::Missing { .. } => None,
         };
+        let proxy_authorization = settings.proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
+        secrets.extend(proxy_authorization.and_then(|value| value.to_str().ok()).map(SecretString::from));
+        let address = base.with("").map_err(|error| wrong(error.to_string()))?;
+        let client = Client::new(address, settings.proxy.clone(), settings.connect_timeout).map_err(wrong)?;
+        let mut requests = Requests::new(base, headers, bearer);
+        if let Some(proxy) = client.forwarding_proxy() {
+            requests = requests.forwarded_by(proxy);
+        }
         Ok(Self {
             name: settings.name.clone(),
-            client: Client::new(base.with("").map_err(|error| wrong(error.to_string()))?, settings.connect_timeout)
-                .map_err(wrong)?,
-            requests: Requests::new(base, headers, bearer),
+            client,
+            requests,
             key: settings.key.clone(),
             secrets: Secrets::new(secrets),
             first_byte_timeout: settings.first_byte_timeout,
@@ -266,6 +278,10 @@ impl Transport {
         match answered {
             Err(error) => Err(error),
             Ok((head, body)) if (200..300).contains(&head.status) => Ok((head, body)),
+            // No upstream says this; a proxy that forwards requests does.
+            Ok((head, _)) if head.status == 407 && self.client.forwarding_proxy().is_some() => {
+                Err(ModelError::Proxy("it wants other credentials (407)".to_owned()))
+            }
             // In a box: an answer that is none needs room for what it says, the others do not.
             Ok((head, body)) => Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets, tap)).await),
         }
@@ -279,18 +295,13 @@ struct Asked {
     begun: Result<Begun, ModelError>,
 }
 
-/// `/models/{name}`, with everything encoded that could end the path.
+/// What stays as it is in the name of a model. Everything else could end the path.
+const MODEL_NAME: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'/');
+
+/// `/models/{name}`.
 fn model_path(name: &str) -> String {
-    let mut path = "/models/".to_owned();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'/' => {
-                path.push(byte as char)
-            }
-            byte => path.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    path
+    format!("/models/{}", utf8_percent_encode(name, MODEL_NAME))
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ fn settings(base_url: String) -> UpstreamSettings {
         name: "scripted".to_owned(),
         kind: UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
         base_url,
+        proxy: None,
         key: Key::Given("sk-secret-1".into()),
         headers: vec![("x-extra".to_owned(), "1".to_owned())],
         models: Vec::new(),

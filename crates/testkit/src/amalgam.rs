@@ -222,7 +222,10 @@ impl Amalgam {
         // Settings of whoever runs the tests must not leak into them.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if ["AMALGAM_", "AI_AGENT_", "OPENAI_", "ANTHROPIC_"].iter().any(|prefix| text.starts_with(prefix)) {
+            let is_proxy = text.to_ascii_uppercase().ends_with("_PROXY");
+            if is_proxy
+                || ["AMALGAM_", "AI_AGENT_", "OPENAI_", "ANTHROPIC_"].iter().any(|prefix| text.starts_with(prefix))
+            {
                 command.env_remove(&name);
             }
         }

@@ -9,6 +9,7 @@ mod certificates;
 mod client;
 mod database;
 mod front;
+mod proxy;
 mod serving;
 mod upstream;
 
@@ -21,4 +22,5 @@ pub use certificates::Certificates;
 pub use client::{Answer, Client, EventStream};
 pub use database::Database;
 pub use front::Front;
+pub use proxy::Proxy;
 pub use upstream::{Ending, Gate, Reply, Request, Upstream};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amalgam_core::{Operator, Seal, Store};
-use amalgam_models::reach;
+use amalgam_models::{Proxies, reach};
 use amalgam_server::{SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
 use clap::Args;
@@ -97,7 +97,7 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     findings.extend(store_findings(&config.store, look));
     findings.push(master_key(&config, store.as_deref()).await);
     for upstream in &config.upstreams {
-        findings.push(upstream_finding(upstream).await);
+        findings.push(upstream_finding(upstream, &config.proxies).await);
     }
     findings.extend(door_models(&config).await);
     for mcp in &config.mcp {
@@ -244,16 +244,22 @@ async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
     Finding::ok(CHECK, format!("{place} ({})", ring.ids().map(|id| id.to_string()).collect::<Vec<_>>().join(", ")))
 }
 
-async fn upstream_finding(upstream: &Upstream) -> Finding {
+async fn upstream_finding(upstream: &Upstream, proxies: &Proxies) -> Finding {
     let check = format!("upstream {}", upstream.name);
     let kind = upstream.kind().name();
     let Some(remote) = upstream.remote() else {
         return Finding::ok(&check, "built in");
     };
-    if let Err(problem) = reach(&remote.base_url, remote.connect_timeout).await {
-        return Finding::fail(&check, format!("{kind} at {}: {problem}", remote.base_url), way_to(&remote.base_url));
+    let proxy = proxies.on_the_way_to(&remote.base_url);
+    let hint = match proxy {
+        Some(_) => "check HTTP_PROXY and HTTPS_PROXY; NO_PROXY names the hosts that are reached without a proxy",
+        None => way_to(&remote.base_url),
+    };
+    if let Err(problem) = reach(&remote.base_url, proxy.clone(), remote.connect_timeout).await {
+        return Finding::fail(&check, format!("{kind} at {}: {problem}", remote.base_url), hint);
     }
-    let detail = format!("{kind} at {}", remote.base_url);
+    let way = proxy.map(|proxy| format!(" through the proxy {proxy}")).unwrap_or_default();
+    let detail = format!("{kind} at {}{way}", remote.base_url);
     match remote.api_key.as_ref().and_then(|key| key.missing()) {
         Some(variable) => Finding::warn(&check, format!("{detail}, without its key"), format!("set {variable}")),
         None => Finding::ok(&check, detail),
@@ -271,7 +277,7 @@ async fn mcp_finding(mcp: &Mcp) -> Finding {
                 None => Err((format!("there is no program `{command}`"), "install it, or write its whole path")),
             }
         }
-        Reached::Http { url, .. } => match reach(url, mcp.timeout).await {
+        Reached::Http { url, .. } => match reach(url, None, mcp.timeout).await {
             Ok(()) => Ok(url.clone()),
             Err(problem) => Err((format!("{url}: {problem}"), way_to(url))),
         },

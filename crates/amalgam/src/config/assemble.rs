@@ -13,7 +13,7 @@ use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
     Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Pool, Reached, Remote,
-    Retention, Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file,
+    Retention, Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file, proxy,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
@@ -101,6 +101,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         retention: retention(reader),
         tenants,
         upstreams,
+        proxies: proxy::read(&sources.env, reader),
         models,
         mcp,
         execute: execute(reader),

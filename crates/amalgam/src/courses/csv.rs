@@ -10,9 +10,11 @@ use super::{
 /// What stands between the parts of a list, inside one field.
 const PARTS: char = '|';
 
+const LINE_ENDS: [char; 2] = ['\r', '\n'];
+
 /// The rows behind the first, which names the fields.
 pub(super) fn rows(text: &str) -> Result<impl Iterator<Item = Row>, RowFault> {
-    let mut records = Records { text, at: 0, line: 1, delimiter: delimiter(text) };
+    let mut records = Records::new(text);
     let Some((line, header)) = records.next() else {
         return Err(RowFault { line: 1, reason: "the file is empty".to_owned() });
     };
@@ -59,116 +61,94 @@ fn delimiter(text: &str) -> u8 {
 /// Goes through a text record by record.
 struct Records<'a> {
     text: &'a str,
+    reader: csv::Reader<&'a [u8]>,
+    delimiter: char,
+    /// Up to where line ends have been counted, and the line of that place.
     at: usize,
     line: usize,
-    delimiter: u8,
 }
 
-/// What a field ends with.
-enum End {
-    Field,
-    Record,
+impl<'a> Records<'a> {
+    fn new(text: &'a str) -> Self {
+        let delimiter = delimiter(text);
+        let reader = csv::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .has_headers(false)
+            // How many fields there are is checked with a message of our own.
+            .flexible(true)
+            .from_reader(text.as_bytes());
+        Self { text, reader, delimiter: char::from(delimiter), at: 0, line: 1 }
+    }
+
+    /// The line of a record. `csv` counts line feeds alone, and spreadsheets also end lines with a lone carriage return.
+    fn line_at(&mut self, start: usize) -> usize {
+        self.line += line_ends(self.text.get(self.at..start).unwrap_or_default());
+        self.at = start;
+        self.line
+    }
 }
 
 impl Iterator for Records<'_> {
     type Item = (usize, Result<Vec<String>, String>);
 
     fn next(&mut self) -> Option<Self::Item> {
+        let mut record = csv::StringRecord::new();
         loop {
-            self.peek()?;
-            let line = self.line;
-            match self.record() {
-                // A line of nothing.
-                Ok(fields) if matches!(fields.as_slice(), [only] if only.trim().is_empty()) => {}
-                record => return Some((line, record)),
+            let start = self.reader.position().byte() as usize;
+            match self.reader.read_record(&mut record) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some((self.line_at(start), Err(error.to_string()))),
+            }
+            let end = self.reader.position().byte() as usize;
+            let with_line_ends = self.text.get(start..end).unwrap_or_default();
+            // What is left of the last line's end, and empty lines.
+            let written = with_line_ends.trim_start_matches(LINE_ENDS);
+            let line = self.line_at(start + with_line_ends.len() - written.len());
+            let fields: Vec<String> = record.iter().map(str::to_owned).collect();
+            // A line of nothing.
+            if !matches!(fields.as_slice(), [only] if only.trim().is_empty()) {
+                return Some((line, check_quotes(written, self.delimiter).map(|()| fields)));
             }
         }
     }
 }
 
-impl Records<'_> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn record(&mut self) -> Result<Vec<String>, String> {
-        let mut fields = Vec::new();
-        loop {
-            let field = if self.peek() == Some(b'"') { self.quoted() } else { self.bare() };
-            let read = field.and_then(|field| self.end().map(|end| (field, end)));
-            match read {
-                Ok((field, end)) => {
-                    fields.push(field);
-                    if matches!(end, End::Record) {
-                        return Ok(fields);
-                    }
+/// Refuses a record whose quotes are where RFC 4180 has none, which `csv` reads in one way or another: a course would be
+/// imported with half of the next one in its description.
+fn check_quotes(record: &str, delimiter: char) -> Result<(), String> {
+    let mut rest = record;
+    loop {
+        let behind = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let end = closing_quote(quoted).ok_or("a quote is opened and never closed")?;
+                quoted.get(end + 1..).unwrap_or_default()
+            }
+            None => {
+                let (field, behind) = rest.split_at(rest.find([delimiter, '\n', '\r']).unwrap_or(rest.len()));
+                if field.contains('"') {
+                    return Err("a quote is inside a field that does not begin with one".to_owned());
                 }
-                Err(reason) => {
-                    // The next line is worth another try.
-                    while !matches!(self.peek(), None | Some(b'\n' | b'\r')) {
-                        self.at += 1;
-                    }
-                    self.line_end();
-                    return Err(reason);
-                }
+                behind
             }
+        };
+        match behind.strip_prefix(delimiter) {
+            Some(next) => rest = next,
+            None if behind.is_empty() || behind.starts_with(LINE_ENDS) => return Ok(()),
+            None => return Err("there is text behind a closing quote".to_owned()),
         }
     }
+}
 
-    /// Up to the next delimiter or line end.
-    fn bare(&mut self) -> Result<String, String> {
-        let start = self.at;
-        while !matches!(self.peek(), None | Some(b'\n' | b'\r')) && self.peek() != Some(self.delimiter) {
-            self.at += 1;
+/// Where the quote is that ends a field; two of them stand for one of its content.
+fn closing_quote(quoted: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += quoted.get(at..)?.find('"')?;
+        if !quoted.get(at + 1..)?.starts_with('"') {
+            return Some(at);
         }
-        let field = self.text.get(start..self.at).unwrap_or_default();
-        match field.contains('"') {
-            true => Err("a quote is inside a field that does not begin with one".to_owned()),
-            false => Ok(field.to_owned()),
-        }
-    }
-
-    /// Between quotes; two of them stand for one.
-    fn quoted(&mut self) -> Result<String, String> {
-        self.at += 1;
-        let mut field = String::new();
-        loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some((before, behind)) = rest.split_once('"') else {
-                self.at = self.text.len();
-                return Err("a quote is opened and never closed".to_owned());
-            };
-            self.line += line_ends(before);
-            field.push_str(before);
-            self.at += before.len() + 1;
-            if !behind.starts_with('"') {
-                return Ok(field);
-            }
-            field.push('"');
-            self.at += 1;
-        }
-    }
-
-    fn end(&mut self) -> Result<End, String> {
-        match self.peek() {
-            Some(byte) if byte == self.delimiter => {
-                self.at += 1;
-                Ok(End::Field)
-            }
-            None | Some(b'\n' | b'\r') => {
-                self.line_end();
-                Ok(End::Record)
-            }
-            Some(_) => Err("there is text behind a closing quote".to_owned()),
-        }
-    }
-
-    /// Goes past a line end, if there is one.
-    fn line_end(&mut self) {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let length = if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with(['\n', '\r'])) };
-        self.at += length;
-        self.line += usize::from(length > 0);
+        at += 2;
     }
 }
 

@@ -44,6 +44,7 @@ mod mcp_tools;
 mod model_call_ids;
 mod models;
 mod outage;
+mod proxies;
 mod reasoning_replay;
 mod repeated_calls;
 mod request_memory;

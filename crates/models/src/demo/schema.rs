@@ -24,7 +24,7 @@ const LONGEST: u64 = 1_000;
 
 /// A value for `schema`.
 pub(super) fn instance(schema: &Value, hints: &Hints) -> Value {
-    let filler = Filler { checker: Checker::new(schema, STEPS), hints };
+    let filler = Filler { checker: Checker::new(schema), steps: Steps(Cell::new(STEPS)), hints };
     filler.fill(&[schema], Place { field: "", depth: 0, salt: 0 }).unwrap_or_else(|| match schema.get("type") {
         Some(Value::String(kind)) if kind != "object" => Value::Null,
         _ => json!({}),
@@ -33,6 +33,7 @@ pub(super) fn instance(schema: &Value, hints: &Hints) -> Value {
 
 struct Filler<'a> {
     checker: Checker<'a>,
+    steps: Steps,
     hints: &'a Hints,
 }
 
@@ -47,7 +48,7 @@ struct Place<'p> {
 impl<'a> Filler<'a> {
     /// A value that satisfies all of `parts`.
     fn fill(&self, parts: &[&'a Value], place: Place<'_>) -> Option<Value> {
-        if place.depth > DEEPEST || !self.checker.step() {
+        if place.depth > DEEPEST || !self.steps.take() {
             return None;
         }
         self.choose(parts, &[], place)
@@ -64,7 +65,7 @@ impl<'a> Filler<'a> {
         let mut settled = settled.to_vec();
         settled.push(value);
         for way in self.ways(part, word, value, place) {
-            if !self.checker.step() {
+            if !self.steps.take() {
                 return None;
             }
             let used = self.hints.used();
@@ -107,7 +108,7 @@ impl<'a> Filler<'a> {
         let mut queue: Vec<&'a Value> = parts.iter().rev().copied().collect();
         let mut all: Vec<&'a Map<String, Value>> = Vec::new();
         while let Some(part) = queue.pop() {
-            if !self.checker.step() {
+            if !self.steps.take() {
                 return None;
             }
             let part = match part {
@@ -129,7 +130,7 @@ impl<'a> Filler<'a> {
 
     /// A value, once no alternative is open.
     fn value(&self, all: &[&'a Map<String, Value>], place: Place<'_>) -> Option<Value> {
-        let fits = |value: &Value| all.iter().all(|part| self.checker.check_map(part, value, place.depth));
+        let fits = |value: &Value| all.iter().all(|part| self.checker.check_map(part, value));
         if let Some(fixed) = all.iter().find_map(|part| part.get("const")) {
             return fits(fixed).then(|| fixed.clone());
         }
@@ -298,7 +299,7 @@ impl<'a> Filler<'a> {
             }
         }
         let list = Value::Array(list);
-        let fits = all.iter().all(|part| self.checker.check_map(part, &list, place.depth));
+        let fits = all.iter().all(|part| self.checker.check_map(part, &list));
         match fits || least > 0 {
             true => Some(list),
             false => Some(json!([])),
@@ -387,7 +388,7 @@ impl<'a> Filler<'a> {
     }
 
     fn holds(&self, parts: &[&'a Value], value: &Value) -> bool {
-        parts.iter().all(|part| self.checker.check(part, value, 0))
+        parts.iter().all(|part| self.checker.check(part, value))
     }
 }
 

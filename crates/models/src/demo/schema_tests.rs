@@ -147,6 +147,36 @@ proptest! {
 }
 
 #[test]
+fn a_schema_that_meets_itself_or_leads_elsewhere_is_filled_in_bounded_work() {
+    let twice = json!({"anyOf": [
+        {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"], "maxProperties": 1},
+        {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"], "minProperties": 1},
+        {"type": "null"},
+    ]});
+    let mut wide = Map::new();
+    (0..5000).for_each(|number| {
+        wide.insert(format!("p{number}"), json!({"type": "integer", "minimum": number}));
+    });
+    for schema in [
+        twice,
+        json!({"type": "object", "properties": wide, "required": ["p7"]}),
+        json!({"$ref": "http://127.0.0.1:1/schema.json"}),
+        json!({"$ref": "file:///etc/hosts"}),
+        json!({"type": "object", "properties": {"a": {"type": "strnig"}}}),
+        json!({"patternProperties": {"(a{1000}){1000}": {}}, "additionalProperties": false, "minProperties": 1}),
+    ] {
+        instance(&schema, &Hints::new("x"));
+    }
+}
+
+#[test]
+fn a_name_with_special_characters_is_checked_like_any_other() {
+    let schema = json!({"type": "object", "properties": {"a/b ~%é#": {"type": "integer", "minimum": 5, "maximum": 5}},
+        "required": ["a/b ~%é#"]});
+    assert_eq!(filled(schema, ""), json!({"a/b ~%é#": 5}));
+}
+
+#[test]
 fn what_must_match_a_regular_expression_is_left_out_where_it_may_be() {
     let schema = json!({"type": "object", "properties": {
         "offset": {"type": ["string", "null"], "pattern": "^[+-][0-9]{2}$"}, "note": {"type": "string"}

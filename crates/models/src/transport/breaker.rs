@@ -121,6 +121,7 @@ fn verdict(error: &ModelError) -> Verdict {
         ModelError::Refused { status: ..500, .. } => Verdict::Alive,
         ModelError::Refused { .. }
         | ModelError::Unreachable(_)
+        | ModelError::Proxy(_)
         | ModelError::Silent(_)
         | ModelError::CutShort
         | ModelError::Unreadable(_)

@@ -6,54 +6,80 @@ use std::{error::Error, future::Future, sync::Arc, sync::LazyLock, time::Duratio
 use amalgam_core::ModelError;
 use bytes::Bytes;
 use http::Uri;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::{
+    client::legacy::connect::{HttpConnector, proxy::Tunnel},
+    rt::TokioIo,
+};
 use tokio::net::TcpStream;
-use tower::{ServiceExt, util::MapResponse};
+use tokio_rustls::rustls::{ClientConfig, crypto::ring};
+use tower::{Service, ServiceExt, util::MapResponse};
 
 use super::{
     exchange::{self, Body, Broken, Connection},
     head::Head,
     pool::Pool,
+    proxy::Proxy,
     socket::Socket,
 };
 
 /// Reading the system's certificates takes tens of milliseconds and a few hundred KiB: done once, when first needed.
-static TLS: LazyLock<Result<HttpsConnector<Connector>, String>> = LazyLock::new(|| {
-    let builder = HttpsConnectorBuilder::new().with_native_roots().map_err(|error| error.to_string())?;
-    Ok(builder.https_or_http().enable_http1().wrap_connector(plain()))
+static TLS: LazyLock<Result<ClientConfig, String>> = LazyLock::new(|| {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(builder.with_native_roots().map_err(|error| error.to_string())?.with_no_client_auth())
 });
 
 /// The connections to one upstream.
 pub(super) struct Client {
     address: Uri,
     way: Way,
+    proxy: Option<Proxy>,
     /// Name resolution, TCP and TLS together take at most this.
     connect_timeout: Duration,
     pool: Arc<Pool>,
 }
 
 enum Way {
+    /// To the upstream, or to a proxy that sends requests on.
     Plain(Connector),
     Tls(HttpsConnector<Connector>),
+    /// TLS with the upstream, inside a connection that a proxy makes (`CONNECT`).
+    Tunnel(HttpsConnector<Tunnel<Connector>>),
 }
 
 /// Makes connections whose sockets can be left alone.
 type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TokioIo<Socket>>;
 
+/// What a proxy that makes no connection is reported as.
+type TunnelError = <Tunnel<Connector> as Service<Uri>>::Error;
+
 type BoxError = Box<dyn Error + Send + Sync>;
 
 impl Client {
     /// Prepares the way to the host of `address`; connects to nothing yet.
-    pub(super) fn new(address: Uri, connect_timeout: Duration) -> Result<Self, String> {
+    pub(super) fn new(address: Uri, proxy: Option<Proxy>, connect_timeout: Duration) -> Result<Self, String> {
         let secure = address.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-        let way = match secure {
-            false => Way::Plain(plain()),
-            true => Way::Tls(
-                TLS.clone().map_err(|error| format!("the system's root certificates cannot be used: {error}"))?,
-            ),
+        let (address, way) = match (secure, &proxy) {
+            (false, None) => (address, Way::Plain(plain())),
+            (false, Some(proxy)) => (proxy.address.clone(), Way::Plain(plain())),
+            (true, None) => (address, Way::Tls(tls(plain())?)),
+            (true, Some(proxy)) => {
+                let tunnel = Tunnel::new(proxy.address.clone(), plain());
+                let tunnel = match &proxy.authorization {
+                    Some(authorization) => tunnel.with_auth(authorization.clone()),
+                    None => tunnel,
+                };
+                (address, Way::Tunnel(tls(tunnel)?))
+            }
         };
-        Ok(Self { address, way, connect_timeout, pool: Arc::default() })
+        Ok(Self { address, way, proxy, connect_timeout, pool: Arc::default() })
+    }
+
+    /// The proxy that sends requests on, which has to be told where to. One that only makes connections does not see them.
+    pub(super) fn forwarding_proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref().filter(|_| matches!(self.way, Way::Plain(_)))
     }
 
     /// Sends a request, whose head is written already, and waits for the head of its answer.
@@ -67,10 +93,10 @@ impl Client {
                 answered => return answered.map_err(error),
             }
         }
-        let connection = self
-            .connect()
-            .await
-            .map_err(|error| ModelError::Unreachable(format!("no connection: {}", chain(&*error))))?;
+        let connection = self.connect().await.map_err(|error| match error.is::<TunnelError>() {
+            true => ModelError::Proxy(self.problem(&*error)),
+            false => ModelError::Unreachable(format!("no connection: {}", self.problem(&*error))),
+        })?;
         exchange::exchange(connection, head.clone(), body.clone(), &self.pool).await.map_err(error)
     }
 
@@ -81,9 +107,24 @@ impl Client {
                 within(self.connect_timeout, connector.clone().oneshot(address)).await.map(MaybeHttpsStream::Http)
             }
             Way::Tls(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
+            Way::Tunnel(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
         };
         connected.map(Connection::new)
     }
+
+    /// Why there is no connection, with the proxy that was asked for one.
+    fn problem(&self, error: &(dyn Error + 'static)) -> String {
+        match &self.proxy {
+            Some(proxy) => format!("through the proxy {proxy}: {}", chain(error)),
+            None => chain(error),
+        }
+    }
+}
+
+fn tls<C>(connector: C) -> Result<HttpsConnector<C>, String> {
+    let config = TLS.clone().map_err(|error| format!("the system's root certificates cannot be used: {error}"))?;
+    let builder = HttpsConnectorBuilder::new().with_tls_config(config);
+    Ok(builder.https_or_http().enable_http1().wrap_connector(connector))
 }
 
 fn plain() -> Connector {
@@ -107,10 +148,10 @@ async fn within<T, E: Into<BoxError>>(
 
 /// Connects to an upstream as a turn would, with everything that TLS checks, and says nothing to it. Otherwise what is in
 /// the way.
-pub async fn reach(base_url: &str, patience: Duration) -> Result<(), String> {
+pub async fn reach(base_url: &str, proxy: Option<Proxy>, patience: Duration) -> Result<(), String> {
     let address = base_url.parse().map_err(|error| format!("it is no address: {error}"))?;
-    let client = Client::new(address, patience)?;
-    client.connect().await.map(drop).map_err(|error| chain(&*error))
+    let client = Client::new(address, proxy, patience)?;
+    client.connect().await.map(drop).map_err(|error| client.problem(&*error))
 }
 
 /// What a failed request means: only what broke before an answer may be tried again.

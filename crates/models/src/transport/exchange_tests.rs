@@ -15,7 +15,7 @@ impl Server {
     async fn start() -> (Self, Client) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        (Self(listener), Client::new(address, Duration::from_secs(5)).unwrap())
+        (Self(listener), Client::new(address, None, Duration::from_secs(5)).unwrap())
     }
 
     async fn accept(&self) -> TcpStream {

@@ -7,8 +7,10 @@ use amalgam_core::{Delivery, ModelError};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Uri,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING},
 };
+
+use super::proxy::Proxy;
 
 /// Fields that an adapter adds.
 pub(super) type Added = [(HeaderName, HeaderValue)];
@@ -19,8 +21,17 @@ pub(super) struct Requests {
     /// The operator's, and who we are.
     headers: HeaderMap,
     bearer: Option<HeaderValue>,
+    target: Target,
     /// The heads that were asked for first, for streamed and whole answers: an adapter asks in one way only.
     usual: [OnceLock<Usual>; 2],
+}
+
+/// How a request line names what is asked.
+enum Target {
+    /// By its path, to whoever has it.
+    Path,
+    /// By its whole address, to a proxy.
+    Address,
 }
 
 struct Usual {
@@ -34,7 +45,16 @@ impl Requests {
     pub(super) fn new(base: Base, mut headers: HeaderMap, bearer: Option<HeaderValue>) -> Self {
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
-        Self { base, headers, bearer, usual: Default::default() }
+        Self { base, headers, bearer, target: Target::Path, usual: Default::default() }
+    }
+
+    /// The same requests, for a proxy that sends them on.
+    pub(super) fn forwarded_by(mut self, proxy: &Proxy) -> Self {
+        self.target = Target::Address;
+        if let Some(authorization) = &proxy.authorization {
+            self.headers.insert(PROXY_AUTHORIZATION, authorization.clone());
+        }
+        self
     }
 
     /// The head of a request with a JSON body of `length` bytes.
@@ -98,7 +118,10 @@ impl Requests {
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, content_type);
         }
-        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        let target = match self.target {
+            Target::Path => uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+            Target::Address => uri.to_string(),
+        };
         let mut head = format!("{method} {target} HTTP/1.1\r\n").into_bytes();
         for (name, value) in &headers {
             for piece in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -231,6 +254,15 @@ mod tests {
         let document = text(requests.get("/models", &[]));
         assert!(document.starts_with("GET /v1/models?version=2 HTTP/1.1\r\n") && document.ends_with("\r\n\r\n"));
         assert!(!document.contains("content-"), "{document}");
+    }
+
+    #[test]
+    fn a_proxy_that_forwards_requests_reads_the_whole_address_and_its_credentials() {
+        let proxy = Proxy::read("http://user:pass@proxy:3128").unwrap();
+        let head = text(requests(&[]).forwarded_by(&proxy).post("/chat", &[], Delivery::Whole, 1));
+        assert!(head.starts_with("POST http://host:80/v1/chat?version=2 HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("host: host\r\n") && head.contains("authorization: Bearer sk-1\r\n"), "{head}");
+        assert!(head.contains("proxy-authorization: Basic dXNlcjpwYXNz\r\n"), "{head}");
     }
 
     #[test]

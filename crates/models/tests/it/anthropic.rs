@@ -32,6 +32,7 @@ fn settings(upstream: &Upstream) -> UpstreamSettings {
             structured_output: Default::default(),
         },
         base_url: upstream.base_url(),
+        proxy: None,
         key: Key::Given(SecretString::from("sk-ant-secret")),
         headers: vec![("x-extra".to_owned(), "1".to_owned())],
         models: Vec::new(),

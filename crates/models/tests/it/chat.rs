@@ -35,6 +35,7 @@ fn settings(base_url: String, tool_calls: ToolCalls) -> UpstreamSettings {
             replay_reasoning: Default::default(),
         },
         base_url,
+        proxy: None,
         key: Key::Given(SecretString::from("sk-local")),
         headers: vec![("x-extra".to_owned(), "1".to_owned())],
         models: Vec::new(),
@@ -117,8 +118,7 @@ fn delta(delta: Value) -> Value {
     json!({"id": "chatcmpl-1", "model": "llama", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
 }
 
-/// Holds usage too, so that no test but the one about counting waits for the tokenizer, which is slow to load in a
-/// debug build.
+/// Holds usage too, so that no test but the one about counting has counts of our own.
 fn end(reason: &str) -> Value {
     json!({"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage()})
 }

@@ -26,6 +26,7 @@ fn settings(base_url: String) -> UpstreamSettings {
         name: "openai".to_owned(),
         kind: UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
         base_url,
+        proxy: None,
         key: Key::Given("sk-openai".into()),
         headers: Vec::new(),
         models: Vec::new(),

@@ -1,18 +1,24 @@
 //! `current_time`: what a model cannot know by itself.
+//!
+//! Time zones come from the system's database, or from the one in this program where the system has none.
 
 use std::sync::Arc;
 
 use amalgam_core::{Clock, ToolError};
+use jiff::{Timestamp, Zoned, fmt::temporal::DateTimeParser, tz::TimeZone};
 use serde_json::{Value, json};
 
 use crate::{arguments, builtin::Builtin};
 
-const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+/// No name of a time zone is as long.
+const NAME_CHARACTERS: usize = 64;
 
 arguments! {
     /// Whose clock is meant.
     struct Place {
-        utc_offset: Option<String> = "The offset of the local time from UTC, such as `+02:00`. UTC when left out.",
+        time_zone: Option<String> = "The IANA name of the time zone of the local time, such as `Asia/Jakarta`. UTC when left out.",
+            maxLength: NAME_CHARACTERS;
+        utc_offset: Option<String> = "Instead of a time zone, the offset of the local time from UTC, such as `+02:00`.",
             pattern: "^[+-](0[0-9]|1[0-4]):[0-5][0-9]$";
     }
 }
@@ -23,81 +29,110 @@ pub(super) fn builtin(clock: Arc<dyn Clock>) -> Builtin {
         "Tells the current date, time and day of the week.",
         "Use it whenever an answer depends on today's date or on the time, such as for deadlines, ages or opening hours.",
         move |place: Place, _call| {
-            let told = tell(clock.now_ms(), place.utc_offset.as_deref());
-            Box::pin(async move { told })
+            let result = local_time(clock.now_ms(), &place);
+            Box::pin(async move { result })
         },
     )
 }
 
-fn tell(now_ms: u64, utc_offset: Option<&str>) -> Result<Value, ToolError> {
-    let offset = utc_offset.unwrap_or("+00:00");
-    let minutes = offset_minutes(offset)
-        .ok_or_else(|| ToolError::Refused("`utc_offset` has to look like `+02:00`".to_owned()))?;
-    let unix_seconds = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX / 2);
-    let local = unix_seconds.saturating_add(minutes * 60);
-    let (days, seconds) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    // 1970 began on a Thursday.
-    let weekday = WEEKDAYS[(days + 3).rem_euclid(7) as usize];
-    Ok(json!({
-        "time": format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}"),
-        "weekday": weekday,
-        "unix_seconds": unix_seconds,
-    }))
+fn local_time(now_ms: u64, place: &Place) -> Result<Value, ToolError> {
+    let refused = |reason: String| ToolError::Refused(reason);
+    let zone = match (&place.time_zone, &place.utc_offset) {
+        (Some(_), Some(_)) => return Err(refused("give `time_zone` or `utc_offset`, not both".to_owned())),
+        (Some(name), None) => named_zone(name).ok_or_else(|| {
+            refused("`time_zone` has to be the IANA name of a time zone, such as `Asia/Jakarta`".to_owned())
+        })?,
+        (None, Some(offset)) => {
+            fixed_zone(offset).ok_or_else(|| refused("`utc_offset` has to look like `+02:00`".to_owned()))?
+        }
+        (None, None) => TimeZone::UTC,
+    };
+    let now = i64::try_from(now_ms).ok().and_then(|now_ms| Timestamp::from_millisecond(now_ms).ok());
+    let now = now.ok_or_else(|| refused("the server's clock shows a time that no calendar has".to_owned()))?;
+    let local = Zoned::new(now, zone);
+    let mut result = json!({
+        "time": local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        "weekday": local.strftime("%A").to_string(),
+        "unix_seconds": now.as_second(),
+    });
+    if let (Some(_), Some(name)) = (&place.time_zone, local.time_zone().iana_name()) {
+        result["time_zone"] = name.into();
+    }
+    Ok(result)
 }
 
-fn offset_minutes(text: &str) -> Option<i64> {
-    let (sign, rest) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+')?),
-    };
-    let (hours, minutes) = rest.split_once(':')?;
-    let two = |digits: &str| {
-        (digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit())).then(|| digits.parse::<i64>().ok())?
-    };
-    let (hours, minutes) = (two(hours)?, two(minutes)?);
-    (hours <= 14 && minutes < 60).then_some(sign * (hours * 60 + minutes))
+fn named_zone(name: &str) -> Option<TimeZone> {
+    (name.len() <= NAME_CHARACTERS).then(|| jiff::tz::db().get(name).ok()).flatten()
 }
 
-/// Year, month and day, `days` after the first day of 1970. Years are counted from March, so that the day that not
-/// every year has is the last one, and in eras of 400, which all have the same length.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+/// Offsets are written with hours and minutes, and no place on earth is farther from UTC than 14 hours.
+fn fixed_zone(offset: &str) -> Option<TimeZone> {
+    let is_written_out = offset.len() == "+02:00".len() && offset.starts_with(['+', '-']);
+    let zone = is_written_out.then(|| DateTimeParser::new().parse_time_zone(offset).ok()).flatten()?;
+    let seconds = zone.to_fixed_offset().ok()?.seconds();
+    (seconds.abs() < 15 * 3600).then_some(zone)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(now_ms: u64, offset: Option<&str>) -> (String, String) {
-        let told = tell(now_ms, offset).unwrap();
-        (told["time"].as_str().unwrap().to_owned(), told["weekday"].as_str().unwrap().to_owned())
+    fn in_zone(name: &str) -> Place {
+        Place { time_zone: Some(name.to_owned()), utc_offset: None }
+    }
+
+    fn at_offset(offset: &str) -> Place {
+        Place { time_zone: None, utc_offset: Some(offset.to_owned()) }
+    }
+
+    const UTC: Place = Place { time_zone: None, utc_offset: None };
+
+    fn shown(now_ms: u64, place: &Place) -> (String, String) {
+        let result = local_time(now_ms, place).unwrap();
+        (result["time"].as_str().unwrap().to_owned(), result["weekday"].as_str().unwrap().to_owned())
     }
 
     #[test]
-    fn the_time_is_told_in_the_offset_that_was_asked_for() {
+    fn the_time_is_given_at_the_offset_that_was_asked_for() {
         // `date -u -d @1709251199` and its neighbours: around the end of a February with 29 days.
         let now = 1_709_251_199_999;
-        assert_eq!(told(now, None), ("2024-02-29T23:59:59+00:00".into(), "Thursday".into()));
-        assert_eq!(told(now, Some("+05:30")), ("2024-03-01T05:29:59+05:30".into(), "Friday".into()));
-        assert_eq!(told(now, Some("-11:00")), ("2024-02-29T12:59:59-11:00".into(), "Thursday".into()));
-        assert_eq!(told(0, Some("-00:01")), ("1969-12-31T23:59:00-00:01".into(), "Wednesday".into()));
-        assert_eq!(told(4_102_444_800_000, None), ("2100-01-01T00:00:00+00:00".into(), "Friday".into()));
-        assert_eq!(told(4_107_542_400_000, None), ("2100-03-01T00:00:00+00:00".into(), "Monday".into()));
+        assert_eq!(shown(now, &UTC), ("2024-02-29T23:59:59+00:00".into(), "Thursday".into()));
+        assert_eq!(shown(now, &at_offset("+05:30")), ("2024-03-01T05:29:59+05:30".into(), "Friday".into()));
+        assert_eq!(shown(now, &at_offset("-11:00")), ("2024-02-29T12:59:59-11:00".into(), "Thursday".into()));
+        assert_eq!(shown(0, &at_offset("-00:01")), ("1969-12-31T23:59:00-00:01".into(), "Wednesday".into()));
+        assert_eq!(shown(4_102_444_800_000, &UTC), ("2100-01-01T00:00:00+00:00".into(), "Friday".into()));
+        assert_eq!(shown(4_107_542_400_000, &UTC), ("2100-03-01T00:00:00+00:00".into(), "Monday".into()));
     }
 
     #[test]
-    fn an_offset_that_is_none_is_refused_in_words() {
-        for offset in ["", "02:00", "+2:00", "+15:00", "+01:60", "+é1:00", "Europe/Berlin", "+02:00:00"] {
-            assert!(matches!(tell(0, Some(offset)), Err(ToolError::Refused(_))), "{offset}");
+    fn the_time_is_given_in_the_time_zone_that_was_asked_for_with_its_summer_time() {
+        let (winter, summer) = (1_736_942_400_000, 1_752_580_800_000);
+        assert_eq!(shown(winter, &in_zone("Asia/Jakarta")), ("2025-01-15T19:00:00+07:00".into(), "Wednesday".into()));
+        assert_eq!(shown(winter, &in_zone("Europe/Berlin")), ("2025-01-15T13:00:00+01:00".into(), "Wednesday".into()));
+        assert_eq!(shown(summer, &in_zone("Europe/Berlin")), ("2025-07-15T14:00:00+02:00".into(), "Tuesday".into()));
+        assert_eq!(shown(winter, &in_zone("America/St_Johns")).0, "2025-01-15T08:30:00-03:30");
+        assert_eq!(local_time(winter, &in_zone("asia/jakarta")).unwrap()["time_zone"], "Asia/Jakarta");
+        assert_eq!(local_time(winter, &UTC).unwrap().get("time_zone"), None);
+    }
+
+    #[test]
+    fn this_program_knows_time_zones_without_the_systems_database() {
+        let bundled = jiff::tz::TimeZoneDatabase::bundled();
+        assert!(["Asia/Jakarta", "Europe/Berlin", "America/New_York"].iter().all(|name| bundled.get(name).is_ok()));
+    }
+
+    #[test]
+    fn an_offset_or_a_time_zone_that_is_none_is_refused() {
+        for offset in ["", "02:00", "+2:00", "+15:00", "+01:60", "+é1:00", "Europe/Berlin", "+02:00:00", "+02000"] {
+            assert!(matches!(local_time(0, &at_offset(offset)), Err(ToolError::Refused(_))), "{offset}");
         }
+        let long = "A/".repeat(5000);
+        for name in ["", "Jakarta", "Asia/Nowhere", "../../etc/passwd", "/etc/localtime", "+07:00", "é", long.as_str()]
+        {
+            assert!(matches!(local_time(0, &in_zone(name)), Err(ToolError::Refused(_))), "{name}");
+        }
+        let both = Place { time_zone: Some("Asia/Jakarta".to_owned()), utc_offset: Some("+07:00".to_owned()) };
+        assert!(matches!(local_time(0, &both), Err(ToolError::Refused(reason)) if reason.contains("not both")));
+        assert!(matches!(local_time(u64::MAX, &UTC), Err(ToolError::Refused(_))));
     }
 }

@@ -1,172 +1,226 @@
-//! Whether a value follows a schema, as far as this filler needs to know: no regular expressions, no formats, no
-//! references to elsewhere.
+//! Whether a value follows a part of a schema, as `jsonschema` sees it. Regular expressions count as matched: what has to
+//! match one is a guess here anyway.
+//!
+//! Work is bounded. A few references to references can stand for more work than there is time, so that a part's cost is
+//! measured before it is compiled, and every check is paid for.
 
-use std::cell::Cell;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    ptr,
+    rc::Rc,
+};
 
-use serde_json::{Map, Number, Value};
+use jsonschema::{Keyword, PatternOptions, Registry, ValidationError, Validator};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::{Map, Value, json};
 
-use super::{DEEPEST, Steps, element};
+/// Where `jsonschema` knows the whole schema. Nothing is fetched from there.
+const ROOT: &str = "urn:amalgam:schema";
+/// What is encoded in a JSON Pointer that is part of an address.
+const POINTER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~');
+/// Objects of a schema with its references followed, beyond which it is not checked.
+const MOST_PARTS: usize = 2_000;
+/// Looks at one value by one part of a schema, in all checks together.
+const MOST_LOOKS: usize = 2_000_000;
+/// Ways in which a schema that meets itself may look at one value.
+const MOST_WAYS: usize = 100_000;
+/// Regular expressions that tell which properties are additional ones, and what each may take.
+const MOST_PATTERNS: usize = 64;
+const PATTERN_BYTES: usize = 64 * 1024;
+
+/// Keywords whose schemas are about the same value.
+const SAME_VALUE: [&str; 9] =
+    ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
+/// Keywords that hold values, or schemas that only a reference leads to.
+const NOT_ASKED: [&str; 6] = ["enum", "const", "default", "examples", "$defs", "definitions"];
+
+/// An object of the schema, by where it is in memory.
+type Address = *const Map<String, Value>;
 
 /// Checks values against parts of one schema, within bounded work.
 pub(super) struct Checker<'a> {
     root: &'a Value,
-    steps: Steps,
+    /// None where the schema cannot be read as one.
+    registry: Option<Registry<'a>>,
+    /// Where each object of the schema is in it.
+    pointers: HashMap<Address, String>,
+    parts: RefCell<HashMap<Address, Option<Rc<Part>>>>,
+    looks: Cell<usize>,
+}
+
+/// A part of the schema that can be checked.
+struct Part {
+    validator: Validator,
+    cost: Cost,
 }
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(root: &'a Value, steps: u32) -> Self {
-        Self { root, steps: Steps(Cell::new(steps)) }
-    }
-
-    /// Takes one step; false when no work is left.
-    pub(super) fn step(&self) -> bool {
-        self.steps.take()
+    pub(super) fn new(root: &'a Value) -> Self {
+        let mut pointers = HashMap::new();
+        note_pointers(root, String::new(), &mut pointers);
+        let registry = Registry::new().add(ROOT, root).ok().and_then(|registry| registry.prepare().ok());
+        Self { root, registry, pointers, parts: RefCell::default(), looks: Cell::new(MOST_LOOKS) }
     }
 
     /// What a reference inside the same document points to.
     pub(super) fn target(&self, reference: &str) -> Option<&'a Value> {
-        let pointer = reference.strip_prefix('#')?;
-        self.root.pointer(&pointer.replace("%25", "%").replace("%24", "$"))
+        self.root.pointer(&percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?)
     }
 
-    /// Whether `value` follows `schema`. What cannot be decided any more counts as yes.
-    pub(super) fn check(&self, schema: &Value, value: &Value, depth: usize) -> bool {
+    /// Whether `value` follows `schema`. What cannot be decided counts as yes.
+    pub(super) fn check(&self, schema: &Value, value: &Value) -> bool {
         match schema {
             Value::Bool(allowed) => *allowed,
-            Value::Object(part) => self.check_map(part, value, depth),
+            Value::Object(part) => self.check_map(part, value),
             _ => true,
         }
     }
 
-    pub(super) fn check_map(&self, part: &Map<String, Value>, value: &Value, depth: usize) -> bool {
-        if depth > 2 * DEEPEST || !self.step() {
+    pub(super) fn check_map(&self, part: &Map<String, Value>, value: &Value) -> bool {
+        let Some(part) = self.part(part) else { return true };
+        let looks = part.cost.parts.saturating_mul(size(value));
+        if looks > self.looks.get() || !part.cost.allows(value) {
             return true;
         }
-        let all = |word: &str, each: &dyn Fn(&Value) -> bool| {
-            part.get(word).and_then(Value::as_array).is_none_or(|list| list.iter().all(each))
-        };
-        let count = |word: &str| {
-            let list = part.get(word).and_then(Value::as_array)?;
-            Some(list.iter().filter(|schema| self.check(schema, value, depth + 1)).count())
-        };
-        let followed = |schema: Option<&Value>| schema.is_none_or(|schema| self.check(schema, value, depth + 1));
-        let condition = match part.get("if") {
-            Some(condition) if self.check(condition, value, depth + 1) => followed(part.get("then")),
-            Some(_) => followed(part.get("else")),
-            None => true,
-        };
-        part.get("const").is_none_or(|fixed| equal(fixed, value))
-            && part
-                .get("enum")
-                .and_then(Value::as_array)
-                .is_none_or(|list| list.iter().any(|option| equal(option, value)))
-            && part.get("type").is_none_or(|kind| is_of(kind, value))
-            && part.get("$ref").and_then(Value::as_str).is_none_or(|target| followed(self.target(target)))
-            && all("allOf", &|schema| self.check(schema, value, depth + 1))
-            && count("anyOf").is_none_or(|count| count > 0)
-            && count("oneOf").is_none_or(|count| count == 1)
-            && part.get("not").is_none_or(|schema| !self.check(schema, value, depth + 1))
-            && condition
-            && match value {
-                Value::Number(number) => number_follows(part, number),
-                Value::String(text) => within(part, "minLength", "maxLength", text.chars().count()),
-                Value::Array(list) => self.array_follows(part, list, depth),
-                Value::Object(object) => self.object_follows(part, object, depth),
-                Value::Null | Value::Bool(_) => true,
-            }
+        self.looks.set(self.looks.get() - looks);
+        part.validator.is_valid(value)
     }
 
-    fn array_follows(&self, part: &Map<String, Value>, list: &[Value], depth: usize) -> bool {
-        let contained = part.get("contains").is_none_or(|schema| {
-            let count = list.iter().filter(|value| self.check(schema, value, depth + 1)).count() as u64;
-            let least = part.get("minContains").and_then(Value::as_u64).unwrap_or(1);
-            let most = part.get("maxContains").and_then(Value::as_u64).unwrap_or(u64::MAX);
-            (least..=most).contains(&count)
-        });
-        let unique = part.get("uniqueItems") != Some(&Value::Bool(true))
-            || list.iter().enumerate().all(|(index, value)| !list.iter().take(index).any(|other| equal(other, value)));
-        within(part, "minItems", "maxItems", list.len())
-            && contained
-            && unique
-            && list
-                .iter()
-                .enumerate()
-                .all(|(index, value)| element(part, index).is_none_or(|schema| self.check(schema, value, depth + 1)))
-    }
-
-    fn object_follows(&self, part: &Map<String, Value>, object: &Map<String, Value>, depth: usize) -> bool {
-        let names = |value: &Value| {
-            value
-                .as_array()
-                .is_none_or(|names| names.iter().filter_map(Value::as_str).all(|name| object.contains_key(name)))
-        };
-        let properties = part.get("properties").and_then(Value::as_object);
-        let dependent = part.get("dependentRequired").and_then(Value::as_object);
-        // Names that only a regular expression knows are given the benefit of the doubt.
-        let patterned = part.contains_key("patternProperties");
-        within(part, "minProperties", "maxProperties", object.len())
-            && part.get("required").is_none_or(names)
-            && dependent
-                .is_none_or(|rules| rules.iter().all(|(name, value)| !object.contains_key(name) || names(value)))
-            && object.iter().all(|(name, value)| {
-                let own = properties.and_then(|properties| properties.get(name));
-                let schema = own.or_else(|| part.get("additionalProperties").filter(|_| !patterned));
-                schema.is_none_or(|schema| self.check(schema, value, depth + 1))
-            })
-            && part.get("propertyNames").is_none_or(|schema| {
-                object.keys().all(|name| self.check(schema, &Value::String(name.clone()), depth + 1))
-            })
-    }
-}
-
-fn is_of(kind: &Value, value: &Value) -> bool {
-    match kind {
-        Value::Array(kinds) => kinds.iter().any(|kind| is_of(kind, value)),
-        kind => match (kind.as_str(), value) {
-            (Some("object"), Value::Object(_))
-            | (Some("array"), Value::Array(_))
-            | (Some("string"), Value::String(_))
-            | (Some("number"), Value::Number(_))
-            | (Some("boolean"), Value::Bool(_))
-            | (Some("null"), Value::Null) => true,
-            (Some("integer"), Value::Number(number)) => {
-                !number.is_f64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
-            }
-            _ => false,
-        },
-    }
-}
-
-/// Equal as JSON Schema means it: 1 and 1.0 are one number.
-fn equal(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+    fn part(&self, part: &Map<String, Value>) -> Option<Rc<Part>> {
+        if let Some(known) = self.parts.borrow().get(&ptr::from_ref(part)) {
+            return known.clone();
         }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(name, value)| other.get(name).is_some_and(|other| equal(value, other)))
-        }
-        _ => one == other,
+        let made = self.compile(part).map(Rc::new);
+        self.parts.borrow_mut().insert(ptr::from_ref(part), made.clone());
+        made
+    }
+
+    fn compile(&self, part: &Map<String, Value>) -> Option<Part> {
+        let (registry, pointer) = (self.registry.as_ref()?, self.pointers.get(&ptr::from_ref(part))?);
+        let mut walk = Walk { checker: self, under_way: Vec::new(), cost: Cost::default() };
+        walk.map(part, 0)?;
+        let reference = format!("{ROOT}#{}", utf8_percent_encode(pointer, POINTER));
+        let validator = jsonschema::options()
+            .offline()
+            .with_registry(registry)
+            .should_validate_formats(false)
+            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES))
+            .with_keyword("pattern", |_, _, _| Ok(Box::new(Matched)))
+            .with_keyword("patternProperties", |_, _, _| Ok(Box::new(Matched)))
+            .build(&json!({"$ref": reference}))
+            .ok()?;
+        Some(Part { validator, cost: walk.cost })
     }
 }
 
-fn within(part: &Map<String, Value>, least: &str, most: &str, count: usize) -> bool {
-    let bound = |word: &str| part.get(word).and_then(Value::as_u64);
-    bound(least).is_none_or(|least| count as u64 >= least) && bound(most).is_none_or(|most| count as u64 <= most)
+/// Notes where every object is, as a JSON Pointer.
+fn note_pointers(value: &Value, at: String, pointers: &mut HashMap<Address, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                note_pointers(value, format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")), pointers);
+            }
+            pointers.insert(ptr::from_ref(fields), at);
+        }
+        Value::Array(list) => {
+            for (index, value) in list.iter().enumerate() {
+                note_pointers(value, format!("{at}/{index}"), pointers);
+            }
+        }
+        _ => {}
+    }
 }
 
-fn number_follows(part: &Map<String, Value>, number: &Number) -> bool {
-    let Some(number) = number.as_f64() else { return false };
-    let bound = |word: &str| part.get(word).and_then(Value::as_f64);
-    let multiple = bound("multipleOf").filter(|step| *step > 0.0).is_none_or(|step| {
-        let times = number / step;
-        (times - times.round()).abs() < 1e-9
-    });
-    bound("minimum").is_none_or(|least| number >= least)
-        && bound("maximum").is_none_or(|most| number <= most)
-        && bound("exclusiveMinimum").is_none_or(|least| number > least)
-        && bound("exclusiveMaximum").is_none_or(|most| number < most)
-        && multiple
+/// What one check of a part may take.
+#[derive(Default)]
+struct Cost {
+    /// Its objects, with references followed up to where it meets itself.
+    parts: usize,
+    /// How often it meets itself.
+    returns: usize,
+    patterns: usize,
+}
+
+impl Cost {
+    /// Whether a value is flat enough for a schema whose ways multiply with every level.
+    fn allows(&self, value: &Value) -> bool {
+        self.returns < 2 || depth(value) <= MOST_WAYS.ilog(self.returns)
+    }
+}
+
+/// Goes through a part as a validator does.
+struct Walk<'c, 'a> {
+    checker: &'c Checker<'a>,
+    /// The objects that lead here, with the level of the value that each is about.
+    under_way: Vec<(Address, usize)>,
+    cost: Cost,
+}
+
+impl Walk<'_, '_> {
+    fn value(&mut self, value: &Value, level: usize) -> Option<()> {
+        match value {
+            Value::Object(part) => self.map(part, level),
+            Value::Array(list) => list.iter().try_for_each(|value| self.value(value, level)),
+            _ => Some(()),
+        }
+    }
+
+    /// None for a part that takes too much, or that refers to itself without end.
+    fn map(&mut self, part: &Map<String, Value>, level: usize) -> Option<()> {
+        self.cost.parts += 1;
+        if self.cost.parts > MOST_PARTS {
+            return None;
+        }
+        if let Some((_, since)) = self.under_way.iter().find(|(known, _)| ptr::eq(*known, part)) {
+            self.cost.returns += 1;
+            return (*since < level).then_some(());
+        }
+        self.cost.patterns += part.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
+        if self.cost.patterns > MOST_PATTERNS {
+            return None;
+        }
+        self.under_way.push((part, level));
+        for (keyword, value) in part.iter().filter(|(keyword, _)| !NOT_ASKED.contains(&keyword.as_str())) {
+            match value {
+                Value::String(reference) if keyword == "$ref" => {
+                    self.value(self.checker.target(reference)?, level)?;
+                }
+                value => self.value(value, level + usize::from(!SAME_VALUE.contains(&keyword.as_str())))?,
+            }
+        }
+        self.under_way.pop();
+        Some(())
+    }
+}
+
+/// Takes the place of keywords with regular expressions.
+struct Matched;
+
+impl<'i> Keyword<'i> for Matched {
+    fn validate(&self, _instance: &'i Value) -> Result<(), ValidationError<'i>> {
+        Ok(())
+    }
+
+    fn is_valid(&self, _instance: &'i Value) -> bool {
+        true
+    }
+}
+
+/// The values in a value, itself among them.
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::Object(fields) => fields.values().map(size).sum(),
+        Value::Array(list) => list.iter().map(size).sum(),
+        _ => 0,
+    }
+}
+
+fn depth(value: &Value) -> u32 {
+    let inside = match value {
+        Value::Object(fields) => fields.values().map(depth).max(),
+        Value::Array(list) => list.iter().map(depth).max(),
+        _ => return 0,
+    };
+    inside.unwrap_or_default() + 1
 }

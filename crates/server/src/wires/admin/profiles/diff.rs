@@ -3,12 +3,13 @@
 use amalgam_core::store::AgentProfile;
 use schemars::JsonSchema;
 use serde::Serialize;
+use similar::{Algorithm, ChangeTag, capture_diff_slices};
 
 use crate::wires::admin::fields::ProfileDiffKind;
 
-/// So many pairs of lines are compared at most. Beyond that everything between the common ends is told as replaced, which is
-/// right too, and no more than that.
-const PAIRS: usize = 4_000_000;
+/// At most so many lines are compared, since the work grows with the square of their number. Beyond that everything between the
+/// common ends is shown as replaced.
+const COMPARED_LINES: usize = 4000;
 
 /// What a version of a profile changed.
 #[derive(Serialize, JsonSchema)]
@@ -98,6 +99,16 @@ fn only_in<'a>(here: &'a [String], there: &[String]) -> Vec<&'a str> {
     here.iter().filter(|tool| !there.contains(tool)).map(String::as_str).collect()
 }
 
+impl<'a> From<similar::Change<&'a str>> for Line<'a> {
+    fn from(change: similar::Change<&'a str>) -> Self {
+        match change.tag() {
+            ChangeTag::Equal => Self::same(change.value()),
+            ChangeTag::Delete => Self::removed(change.value()),
+            ChangeTag::Insert => Self::added(change.value()),
+        }
+    }
+}
+
 impl<'a> Line<'a> {
     fn same(line: &'a str) -> Self {
         Self { change: Change::Same, line }
@@ -123,8 +134,12 @@ fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     let (new_middle, _) = new_rest.split_at(new_rest.len() - end);
 
     let mut lines: Vec<Line<'a>> = old.iter().take(start).map(|line| Line::same(line)).collect();
-    match old_middle.len().saturating_mul(new_middle.len()) <= PAIRS {
-        true => between(old_middle, new_middle, &mut lines),
+    match old_middle.len() + new_middle.len() <= COMPARED_LINES {
+        true => {
+            let changes = capture_diff_slices(Algorithm::Myers, old_middle, new_middle);
+            let changes = changes.iter().flat_map(|change| change.iter_changes(old_middle, new_middle));
+            lines.extend(changes.map(Line::from));
+        }
         false => {
             lines.extend(old_middle.iter().map(|line| Line::removed(line)));
             lines.extend(new_middle.iter().map(|line| Line::added(line)));
@@ -132,44 +147,6 @@ fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     }
     lines.extend(tail.iter().map(|line| Line::same(line)));
     lines
-}
-
-/// The fewest changes that lead from one to the other, by the longest run of lines that both have.
-fn between<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
-    // `kept[i][j]` lines can stay of `old` from i and `new` from j on.
-    let width = new.len() + 1;
-    let mut kept = vec![0_u32; (old.len() + 1) * width];
-    for (i, one) in old.iter().enumerate().rev() {
-        for (j, other) in new.iter().enumerate().rev() {
-            kept[i * width + j] = match one == other {
-                true => kept[(i + 1) * width + j + 1] + 1,
-                false => kept[(i + 1) * width + j].max(kept[i * width + j + 1]),
-            };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    loop {
-        match (old.get(i), new.get(j)) {
-            (None, None) => return,
-            (Some(one), Some(other)) if one == other => {
-                lines.push(Line::same(one));
-                (i, j) = (i + 1, j + 1);
-            }
-            // What goes is told before what comes.
-            (Some(one), other) if other.is_none() || kept[(i + 1) * width + j] >= kept[i * width + j + 1] => {
-                lines.push(Line::removed(one));
-                i += 1;
-            }
-            (_, Some(other)) => {
-                lines.push(Line::added(other));
-                j += 1;
-            }
-            (Some(one), None) => {
-                lines.push(Line::removed(one));
-                i += 1;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

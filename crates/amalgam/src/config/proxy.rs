@@ -1,0 +1,89 @@
+//! The proxies on the way to upstreams: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in capitals or in small letters.
+
+use amalgam_models::{Proxies, Proxy};
+
+use super::fault::Origin;
+use super::reader::{Reader, Setting, Shown};
+use super::sources::Environment;
+
+/// Reads the variables. The name in capitals wins; a variable that is set to nothing counts as absent.
+pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> Proxies {
+    let http = address("HTTP_PROXY", environment, reader);
+    let https = address("HTTPS_PROXY", environment, reader);
+    let direct = match variable("NO_PROXY", environment, reader) {
+        Some((origin, hosts)) => {
+            show("no_proxy", hosts, origin, reader);
+            hosts
+        }
+        None => "",
+    };
+    Proxies::new(http, https, direct)
+}
+
+/// The address in a variable, if a proxy can be reached there.
+fn address<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_>) -> &'a str {
+    let Some((origin, text)) = variable(name, environment, reader) else { return "" };
+    match Proxy::read(text) {
+        Ok(proxy) => {
+            show(&name.to_ascii_lowercase(), &proxy.to_string(), origin, reader);
+            text
+        }
+        Err(problem) => {
+            reader.fault(origin, problem);
+            ""
+        }
+    }
+}
+
+fn variable<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_>) -> Option<(Origin, &'a str)> {
+    for name in [name.to_owned(), name.to_ascii_lowercase()] {
+        match environment.get(&name) {
+            Ok(Some(text)) if !text.is_empty() => return Some((Origin::Variable(name), text)),
+            Ok(_) => {}
+            Err(_) => reader.fault(Origin::Variable(name), "the value is not readable text"),
+        }
+    }
+    None
+}
+
+fn show(key: &str, value: &str, origin: Origin, reader: &mut Reader<'_>) {
+    reader.settings.push(Setting { key: key.to_owned(), value: Shown::Value(value.into()), origin });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, Faults, Loaded, Sources};
+
+    fn load(variables: &[(&str, &str)]) -> Result<Loaded, Faults> {
+        Config::load(&Sources { env: variables.iter().copied().collect(), ..Sources::default() })
+    }
+
+    fn proxy(loaded: &Loaded, base_url: &str) -> Option<String> {
+        loaded.config.proxies.on_the_way_to(base_url).map(|proxy| proxy.to_string())
+    }
+
+    #[test]
+    fn variables_name_proxies_in_capitals_or_in_small_letters_and_capitals_win() {
+        let loaded = load(&[
+            ("HTTPS_PROXY", "http://user:secret@capital:1"),
+            ("https_proxy", "http://small:2"),
+            ("HTTP_PROXY", ""),
+            ("http_proxy", "small:3"),
+            ("no_proxy", "localhost"),
+        ])
+        .unwrap();
+        assert_eq!(proxy(&loaded, "https://host/v1").as_deref(), Some("http://capital:1"));
+        assert_eq!(proxy(&loaded, "http://host/v1").as_deref(), Some("http://small:3"));
+        assert_eq!(proxy(&loaded, "https://localhost/v1"), None);
+        let shown = format!("{:?} {:?}", loaded.settings, loaded.config);
+        assert!(shown.contains("http://capital:1") && !shown.contains("secret@"), "{shown}");
+    }
+
+    #[test]
+    fn a_variable_that_names_no_http_proxy_is_a_fault() {
+        for value in ["socks5://proxy:1080", "https://proxy:3129", "http://"] {
+            let faults = load(&[("https_proxy", value)]).unwrap_err();
+            assert!(faults.iter().any(|fault| fault.to_string().contains("https_proxy")), "{value}");
+        }
+    }
+}
