@@ -29,7 +29,7 @@ impl ExecuteStore for Sqlite {
 
     fn agent_session<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<AgentSession>> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| get(transaction.database, &scope, &id))
+        self.read(move |transaction| get(transaction.database, &scope, &id))
     }
 
     fn agent_sessions<'a>(
@@ -39,7 +39,7 @@ impl ExecuteStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Vec<AgentSession>> {
         let (scope, after) = (scope.clone(), after.unwrap_or(rows::BEHIND_ALL).to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.user(&scope, sql::AGENT_SESSIONS, &[&after, &most(limit)])?.all(session)
         })
     }
@@ -65,7 +65,7 @@ impl ExecuteStore for Sqlite {
         turn_id: &'a str,
     ) -> Stored<'a, Option<AgentTurn>> {
         let (scope, session_id, turn_id) = (scope.clone(), session_id.to_owned(), turn_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let steps = transaction.database.user(&scope, sql::STEPS_OF_TURN, &[&session_id, &turn_id])?.all(step)?;
             Ok(execute::turns(steps).pop())
         })
@@ -79,7 +79,7 @@ impl ExecuteStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<Vec<AgentTurn>>> {
         let (scope, session_id) = (scope.clone(), session_id.to_owned());
-        self.look(move |transaction| turns(transaction.database, &scope, &session_id, before, limit))
+        self.read(move |transaction| turns(transaction.database, &scope, &session_id, before, limit))
     }
 
     fn take_step<'a>(&'a self, scope: &'a Scope, step: NewStep) -> Stored<'a, TakenStep> {
@@ -114,7 +114,7 @@ impl ExecuteStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<Vec<ModeChange>>> {
         let (scope, session_id) = (scope.clone(), session_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             if !exists(database, &scope, &session_id)? {
                 return Ok(None);

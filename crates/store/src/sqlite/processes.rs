@@ -31,7 +31,7 @@ impl ProcessStore for Sqlite {
     }
 
     fn processes(&self, operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.operator(operator, sql::PROCESSES, &[])?.all(|row| {
                 let id: [u8; 16] = row.get(0)?;
                 Ok((ProcessId(u128::from_be_bytes(id)), uint(row, 1)?))
@@ -55,7 +55,7 @@ impl ProcessStore for Sqlite {
     }
 
     fn count_queued(&self, operator: Operator, tenant_id: i64) -> Stored<'_, (u64, u64)> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let counted = transaction.database.operator(operator, sql::COUNT_QUEUED, &[&tenant_id])?;
             Ok(counted.first(|row| Ok((uint(row, 0)?, uint(row, 1)?)))?.unwrap_or_default())
         })
@@ -77,7 +77,7 @@ impl ProcessStore for Sqlite {
     }
 
     fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction
                 .database
                 .operator(operator, sql::HELD, &[&&process_bytes(process)[..]])?
@@ -86,7 +86,7 @@ impl ProcessStore for Sqlite {
     }
 
     fn claims(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction
                 .database
                 .operator(operator, sql::CLAIMS_HELD, &[&&process_bytes(process)[..]])?

@@ -23,19 +23,19 @@ impl ResponseStore for Sqlite {
     fn response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<StoredResponse>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| response(transaction.database, &scope, stem, &id))
+        self.read(move |transaction| response(transaction.database, &scope, stem, &id))
     }
 
     fn lineage<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Lineage>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| lineage(transaction.database, &scope, stem, &id))
+        self.read(move |transaction| lineage(transaction.database, &scope, stem, &id))
     }
 
     fn raw_answer<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<RawAnswer>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| {
+        self.read(move |transaction| {
             let stored = transaction.database.user(&scope, sql::RAW_ANSWER, &[&stem.as_str(), &id])?;
             let stored = stored.first(|row| Ok(optional_text(row, 0)?.map(rows::raw_answer)))?;
             Ok(stored.flatten())
@@ -44,8 +44,7 @@ impl ResponseStore for Sqlite {
 
     fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
         let (scope, ids) = (scope.clone(), ids.to_vec());
-        let stems: Vec<Stem> = ids.iter().filter_map(|id| Stem::of(id)).collect();
-        self.look_at(stems, move |transaction| ids.iter().map(|id| item(transaction.database, &scope, id)).collect())
+        self.read(move |transaction| ids.iter().map(|id| item(transaction.database, &scope, id)).collect())
     }
 
     fn delete_response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool> {
@@ -69,7 +68,7 @@ impl ResponseStore for Sqlite {
     ) -> Stored<'a, Option<EventTail>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| events(transaction.database, &scope, stem, &id, after, bytes))
+        self.read(move |transaction| events(transaction.database, &scope, stem, &id, after, bytes))
     }
 }
 

@@ -48,7 +48,7 @@ impl SessionStore for Sqlite {
             let _ = self.tidy_lines().await;
             loop {
                 let owner = scope.clone();
-                let standing = self.look(move |transaction| line::standing(transaction.database, &owner, ticket));
+                let standing = self.read(move |transaction| line::standing(transaction.database, &owner, ticket));
                 match standing.await? {
                     Standing::Gone => return Ok(None),
                     Standing::First => return Ok(Some(true)),
@@ -75,7 +75,7 @@ impl SessionStore for Sqlite {
 
     fn sessions<'a>(&'a self, scope: &'a Scope, after: Option<i64>, limit: usize) -> Stored<'a, Vec<SessionRecord>> {
         let scope = scope.clone();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let params: [&dyn rusqlite::ToSql; 2] = [&behind(after), &most(limit)];
             transaction.database.user(&scope, sql::SESSIONS, &params)?.all(session)
         })
@@ -89,7 +89,7 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<Vec<MessageRecord>>> {
         let scope = scope.clone();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             if !database.user(&scope, sql::SESSION, &[&session_id])?.exists()? {
                 return Ok(None);
@@ -101,7 +101,7 @@ impl SessionStore for Sqlite {
 
     fn message<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<MessageRecord>> {
         let scope = scope.clone();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             let found = database.user(&scope, sql::MESSAGE, &[&id])?.first(message)?;
             found.map(|message| with_metadata(database, Tenant::of_caller(&scope), message)).transpose()
@@ -110,7 +110,7 @@ impl SessionStore for Sqlite {
 
     fn response_of_answer<'a>(&'a self, scope: &'a Scope, provider_id: &'a str) -> Stored<'a, Option<String>> {
         let (scope, provider_id) = (scope.clone(), provider_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let found = transaction.database.user(&scope, sql::RESPONSE_OF_ANSWER, &[&provider_id])?;
             found.first(|row| Ok(row.get(0)?))
         })
@@ -118,7 +118,7 @@ impl SessionStore for Sqlite {
 
     fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>> {
         let (tenant, provider_id) = (Tenant::within(within), provider_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let found = transaction.database.tenant(tenant, sql::RESPONSE_OF_ANSWER_WITHIN, &[&provider_id])?;
             found.first(|row| Ok(row.get(0)?))
         })
@@ -132,7 +132,7 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Vec<SessionRecord>> {
         let (tenant, user) = (Tenant::within(within), user.map(str::to_owned));
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let (database, after, limit) = (transaction.database, behind(after), most(limit));
             match &user {
                 None => database.tenant(tenant, sql::SESSIONS_OF_TENANT, &[&after, &limit])?,
@@ -150,7 +150,7 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<(SessionRecord, Vec<MessageRecord>)>> {
         let tenant = Tenant::within(within);
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             let found = database.tenant(tenant, sql::SESSION_OF_TENANT, &[&session_id])?.first(session)?;
             let Some(session) = found else { return Ok(None) };

@@ -23,7 +23,7 @@ use crate::rows;
 impl TurnStore for Sqlite {
     fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
         let scope = scope.clone();
-        self.step(move |transaction| step(transaction, &scope, &write))
+        self.change(move |transaction| step(transaction, &scope, &write))
     }
 
     fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
@@ -63,7 +63,7 @@ impl TurnStore for Sqlite {
     fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>> {
         let Some(stem) = Stem::of(response_id) else { return Box::pin(async { Ok(None) }) };
         let (tenant, id) = (Tenant::of(admin), response_id.to_owned());
-        self.look_at([stem], move |transaction| transcripts::turn(transaction.database, tenant, stem, &id))
+        self.read(move |transaction| transcripts::turn(transaction.database, tenant, stem, &id))
     }
 }
 
