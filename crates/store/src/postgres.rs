@@ -45,7 +45,7 @@ use amalgam_core::{BoxFuture, Store, StoreError, store::Stored};
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::warn;
 
-use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, tls::Tls, writer::Writers};
+use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, writer::Writers};
 use crate::{
     bells::Bells,
     leaving::Leaving,
@@ -189,7 +189,7 @@ async fn connector(url: &str, options: &Options) -> Result<(Arc<Address>, Connec
     let address = Arc::new(Address::parse(url)?);
     let (trust, roots) = (address.trust, address.roots.clone());
     // Hundreds of files, or one long one: not a job for the threads that serve.
-    let tls = spawn_blocking(move || Tls::load(trust, roots.as_deref())).await;
+    let tls = spawn_blocking(move || tls::connector(trust, roots.as_deref())).await;
     let tls = tls.map_err(io::Error::other).flatten().map_err(OpenError::Authorities)?;
     Ok((Arc::clone(&address), Connector::new(address, tls, options.wait, options.statement)))
 }
