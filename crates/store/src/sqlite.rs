@@ -18,7 +18,6 @@ mod job;
 mod journal;
 mod knowledge;
 mod legacy_redo_log;
-mod line;
 mod modes;
 mod opening;
 mod places;
@@ -29,6 +28,7 @@ mod queue;
 mod reader;
 mod responses;
 mod schema;
+mod session_queue;
 mod sessions;
 mod sql;
 #[cfg(test)]
@@ -58,9 +58,9 @@ use self::{
     writer::Writer,
 };
 use crate::{
-    bells::Bells,
-    leaving::Leaving,
     migrate::{MigrationError, MigrationStatus},
+    notifications::Notifications,
+    pending_release::PendingReleases,
 };
 use amalgam_core::{BoxFuture, Operator, Store, store::Stored};
 
@@ -148,8 +148,8 @@ pub struct Sqlite {
     /// Whether the disk had no room when the store was opened, and nothing was committed since: the writer alone has a
     /// connection.
     read_only: Arc<AtomicBool>,
-    bells: Arc<Bells>,
-    leaving: Leaving,
+    notifications: Arc<Notifications>,
+    pending_releases: PendingReleases,
     checkpointer: Arc<Checkpointer>,
     threads: Vec<JoinHandle<()>>,
     serving: Mutex<Option<File>>,
@@ -166,8 +166,8 @@ impl Sqlite {
             writes: Arc::new(Queue::new(options.queue)),
             reads: Arc::new(Queue::new(options.queue)),
             read_only: Arc::default(),
-            bells: Arc::default(),
-            leaving: Leaving::default(),
+            notifications: Arc::default(),
+            pending_releases: PendingReleases::default(),
             checkpointer: Arc::clone(&checkpointer),
             threads: Vec::new(),
             serving: Mutex::default(),
@@ -176,7 +176,7 @@ impl Sqlite {
             path: path.clone(),
             max_bytes: options.max_bytes,
             jobs: Arc::clone(&store.writes),
-            bells: Arc::clone(&store.bells),
+            notifications: Arc::clone(&store.notifications),
             checkpointer: Arc::clone(&checkpointer),
             read_only: Arc::clone(&store.read_only),
         };
@@ -237,7 +237,7 @@ impl Sqlite {
 
 impl Store for Sqlite {
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()> {
-        self.bells.wait(response_id)
+        self.notifications.wait(response_id)
     }
 
     fn ping(&self) -> Stored<'_, ()> {

@@ -36,21 +36,21 @@ pub(super) trait Job: Send {
 /// The transaction that a job runs in, and the notifications to send once it is committed.
 pub(super) struct Transaction<'c> {
     pub(super) database: Database<'c>,
-    rings: RefCell<Vec<String>>,
+    topics: RefCell<Vec<String>>,
 }
 
 impl<'c> Transaction<'c> {
     pub(super) fn new(database: Database<'c>) -> Self {
-        Self { database, rings: RefCell::default() }
+        Self { database, topics: RefCell::default() }
     }
 
     /// Notifies those who wait for news of this response, or of queued turns.
-    pub(super) fn ring(&self, name: impl Into<String>) {
-        self.rings.borrow_mut().push(name.into());
+    pub(super) fn notify(&self, name: impl Into<String>) {
+        self.topics.borrow_mut().push(name.into());
     }
 
-    pub(super) fn into_rings(self) -> Vec<String> {
-        self.rings.into_inner()
+    pub(super) fn into_topics(self) -> Vec<String> {
+        self.topics.into_inner()
     }
 }
 

@@ -10,9 +10,9 @@ use super::{
     Sqlite, claims,
     failure::Failure,
     job::Transaction,
-    journal, line, prune,
+    journal, prune,
     query::{Tenant, bytes, int, owner_of, uint},
-    sql,
+    session_queue, sql,
     turns::process_bytes,
 };
 
@@ -25,7 +25,7 @@ impl ProcessStore for Sqlite {
         Box::pin(async move {
             beaten.await?;
             // It lives in any case; the next time will do.
-            let _ = self.tidy_lines().await;
+            let _ = self.retry_releases().await;
             Ok(())
         })
     }
@@ -68,8 +68,8 @@ impl ProcessStore for Sqlite {
             for id in &ids {
                 let given = transaction.database.operator(operator, sql::GIVE_BACK, &[&&process[..], id])?.run()?;
                 if given == 1 {
-                    transaction.ring(id);
-                    transaction.ring("");
+                    transaction.notify(id);
+                    transaction.notify("");
                 }
             }
             Ok(())
@@ -133,13 +133,13 @@ fn bury(
         }
     }
     claims::release(transaction, operator, process, None)?;
-    line::bury(transaction, operator, process, error)?;
+    session_queue::release_all_of(transaction, operator, process, error)?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     if buried.queued > 0 {
-        transaction.ring("");
+        transaction.notify("");
     }
     for id in queued.into_iter().chain(failed.into_iter().map(|(_, _, id)| id)) {
-        transaction.ring(id);
+        transaction.notify(id);
     }
     Ok(Some(buried))
 }

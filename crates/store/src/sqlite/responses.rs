@@ -12,10 +12,10 @@ use super::{
     Sqlite, execute,
     failure::Failure,
     job::Transaction,
-    journal, line,
+    journal,
     places::{self, Place},
     query::{Database, bytes, int, optional_text, optional_uint, text, uint},
-    sql, transcripts,
+    session_queue, sql, transcripts,
 };
 use crate::{assistant, rows};
 
@@ -192,8 +192,8 @@ fn cancel(
         )?
         .run()?;
     database.user(scope, sql::END_ITEMS, &[&int(response.place.position)?, &rows::NO_ITEMS])?.run()?;
-    line::free(transaction, scope, id, assistant::ended(Status::Cancelled).as_ref())?;
-    transaction.ring(id);
+    session_queue::release(transaction, scope, id, assistant::ended(Status::Cancelled).as_ref())?;
+    transaction.notify(id);
     Ok(self::response(database, scope, stem, id)?.map(|response| Cancelled::Ended(Box::new(response))))
 }
 
@@ -204,9 +204,9 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
     let Some(place) = place else { return Ok(false) };
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
     journal::forget(database, scope, id)?;
-    line::free(transaction, scope, id, Some(&assistant::deleted()))?;
+    session_queue::release(transaction, scope, id, Some(&assistant::deleted()))?;
     execute::leave(database, scope, id)?;
-    transaction.ring(id);
+    transaction.notify(id);
 
     // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
     // own calls.

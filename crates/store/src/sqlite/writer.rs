@@ -22,7 +22,7 @@ use super::{
     query::Database,
     queue::Queue,
 };
-use crate::bells::Bells;
+use crate::notifications::Notifications;
 
 /// So many jobs share a commit at most: the first of them waits until the last has run.
 const GROUP: usize = 256;
@@ -31,7 +31,7 @@ pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) max_bytes: Option<u64>,
     pub(super) jobs: Arc<Queue<Box<dyn Job>>>,
-    pub(super) bells: Arc<Bells>,
+    pub(super) notifications: Arc<Notifications>,
     pub(super) checkpointer: Arc<Checkpointer>,
     /// Whether the store was opened on a disk without room, and nothing was committed since.
     pub(super) read_only: Arc<AtomicBool>,
@@ -111,18 +111,18 @@ impl Writer {
         if self.checkpointer.state() == WalState::TooLong {
             return Err(Failure::Refused("its write-ahead log is full, because another process reads without end"));
         }
-        let rings = roll_back_on_failure(slot, |slot| {
+        let topics = roll_back_on_failure(slot, |slot| {
             let database = Database::new(&self.connect_to_write(slot)?.connection);
             database.begin()?;
             let transaction = Transaction::new(database);
             self.run_jobs(&transaction, group, joining)?;
             database.commit()?;
-            Ok(transaction.into_rings())
+            Ok(transaction.into_topics())
         })?;
         if self.read_only.swap(false, Ordering::AcqRel) {
             info!("the disk has room: the store takes writes again");
         }
-        self.bells.ring(rings.iter().map(String::as_str));
+        self.notifications.notify(topics.iter().map(String::as_str));
         group.drain(..).for_each(|job| job.answer(Ok(())));
         Ok(())
     }
