@@ -82,7 +82,7 @@ async fn on_sqlite(stage: &Stage<'_>, raw: &Route, started_at: Instant) -> anyho
         let bytes = fs::metadata(&file).with_context(|| format!("looking at {}", file.display()))?.len();
         sizes.push(SizeRow { scenario: name, bytes_per_response: bytes as f64 / f64::from(responses) });
     }
-    Ok(StoredRows { engine, durability: "flushed in the redo log".to_owned(), cpu, latency, chain, sizes })
+    Ok(StoredRows { engine, durability: "flushed by SQLite at every commit".to_owned(), cpu, latency, chain, sizes })
 }
 
 async fn on_postgres(

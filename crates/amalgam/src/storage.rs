@@ -45,11 +45,11 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result
                 For::Serving | For::Command => sqlite::Migrations::Run,
                 For::Looking => sqlite::Migrations::Require,
             };
-            let acknowledge = match purpose {
-                For::Serving => sqlite::Acknowledge::Ahead,
-                For::Command | For::Looking => sqlite::Acknowledge::Settled,
+            let full_disk = match purpose {
+                For::Serving => sqlite::FullDisk::Read,
+                For::Command | For::Looking => sqlite::FullDisk::Refuse,
             };
-            let options = sqlite::Options { migrations, acknowledge, ..sqlite::Options::default() };
+            let options = sqlite::Options { migrations, full_disk, ..sqlite::Options::default() };
             let path = path.clone();
             let open = move || Sqlite::open(path, options);
             let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
@@ -164,6 +164,10 @@ pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
             "run the amalgam that this schema is from, or restore a backup; 'amalgam migrate --status' lists the migrations"
         }
         Some(MigrationError::Pending { .. }) => "run 'amalgam migrate'; make a backup first",
+        None if matches!(sqlite, Some(sqlite::OpenError::RedoLog { .. })) => {
+            "the redo log of an older version has turns that the database lacks: do what the message says, \
+             or see 'Upgrading' in docs/durability.md"
+        }
         None if sqlite.is_some_and(sqlite::OpenError::is_corrupt) => {
             "the file is damaged or no SQLite database: stop the server, keep a copy, and restore a backup; without one, \
              'sqlite3 FILE .recover' may save a part, and moving the file away makes the next start begin with an empty store"

@@ -15,7 +15,7 @@ use amalgam_core::{
 use amalgam_protocol::{Json, Provenance, Status, Usage};
 use amalgam_store::{
     postgres::{self, Postgres},
-    sqlite::{Acknowledge, Options, Sqlite},
+    sqlite::{Options, Sqlite},
 };
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -35,10 +35,7 @@ fn main() {
         Some(url) => Arc::new(
             runtime.block_on(Postgres::open(&url, postgres::Options::default())).expect("the database can be used"),
         ),
-        None => {
-            let options = Options { acknowledge: Acknowledge::Ahead, ..Options::default() };
-            Arc::new(Sqlite::open(&path, options).expect("the database can be made"))
-        }
+        None => Arc::new(Sqlite::open(&path, Options::default()).expect("the database can be made")),
     };
 
     let (begun, cpu) = (Instant::now(), cpu_time());

@@ -10,8 +10,8 @@ use amalgam_protocol::{ErrorObject, Json, Status, Writer};
 
 use crate::rows::json;
 
-/// The numbers of the user's message and of its answer, which the number of a place in the line says: so those of a thread
-/// are in order, and known before anything is said.
+/// The numbers of the user's message and of its answer, derived from the number of the queue entry: so those of a session
+/// are in order, and known before anything is written.
 pub(crate) fn message_ids(number: i64) -> (i64, i64) {
     (2 * number - 1, 2 * number)
 }
@@ -56,13 +56,14 @@ pub(crate) fn history(said: Vec<Said>) -> (Vec<(String, String)>, Option<String>
     (said.into_iter().rev().map(|said| (said.role, said.content)).collect(), answered_by)
 }
 
-/// How a place in a line stands.
-pub(crate) enum Standing {
+/// Where an entry is in the queue of its session.
+pub(crate) enum QueuePosition {
+    /// It is not there any more.
     Gone,
     First,
-    /// Somebody else is first.
-    Behind,
-    /// The turn of whoever is first has ended without giving the place up.
+    /// Another entry is first.
+    Waiting,
+    /// The turn of the first entry has ended without releasing it.
     BehindEnded {
         response_id: String,
         status: Status,

@@ -5,11 +5,11 @@
 
 mod assistant;
 mod bank;
-mod bells;
 mod execute;
 mod knowledge;
-mod leaving;
 pub mod migrate;
+mod notifications;
+mod pending_release;
 pub mod postgres;
 mod rows;
 mod seal;

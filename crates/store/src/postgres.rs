@@ -17,7 +17,6 @@ mod files;
 mod job;
 mod journal;
 mod knowledge;
-mod line;
 mod listener;
 mod modes;
 mod pipeline;
@@ -26,6 +25,7 @@ mod processes;
 mod prune;
 mod responses;
 mod schema;
+mod session_queue;
 mod sessions;
 mod sql;
 #[cfg(test)]
@@ -45,11 +45,11 @@ use amalgam_core::{BoxFuture, Store, StoreError, store::Stored};
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::warn;
 
-use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, tls::Tls, writer::Writers};
+use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, writer::Writers};
 use crate::{
-    bells::Bells,
-    leaving::Leaving,
     migrate::{MigrationError, MigrationStatus},
+    notifications::Notifications,
+    pending_release::PendingReleases,
 };
 
 pub use crate::migrate::Migrations;
@@ -125,8 +125,8 @@ pub enum OpenError {
 pub struct Postgres {
     pool: Pool,
     writers: Writers,
-    bells: Arc<Bells>,
-    leaving: Leaving,
+    notifications: Arc<Notifications>,
+    pending_releases: PendingReleases,
     warnings: Vec<String>,
     /// Marks of turns that were perhaps taken: `processes.rs`.
     unsettled: Mutex<Vec<i64>>,
@@ -149,15 +149,16 @@ impl Postgres {
             warn!("{warning}");
         }
 
-        let bells = Arc::new(Bells::default());
+        let notifications = Arc::new(Notifications::default());
         let mut tasks = JoinSet::new();
-        let writers = Writers::start(&options, &connector, &bells, &mut tasks);
-        let listener = Listener::open(connector.clone(), Arc::clone(&bells)).await.map_err(OpenError::Database)?;
+        let writers = Writers::start(&options, &connector, &notifications, &mut tasks);
+        let listener =
+            Listener::open(connector.clone(), Arc::clone(&notifications)).await.map_err(OpenError::Database)?;
         tasks.spawn(listener.listen());
         // As many callers may wait for a connection as writes may wait for theirs.
         let pool = Pool::new(connector, options.connections.max(1), options.queue, options.wait, options.deadline);
-        let (leaving, unsettled) = (Leaving::default(), Mutex::default());
-        Ok(Self { pool, writers, bells, leaving, warnings, unsettled, _tasks: tasks })
+        let (pending_releases, unsettled) = (PendingReleases::default(), Mutex::default());
+        Ok(Self { pool, writers, notifications, pending_releases, warnings, unsettled, _tasks: tasks })
     }
 
     /// What the database has and lacks. Changes nothing.
@@ -177,7 +178,7 @@ impl Postgres {
 
 impl Store for Postgres {
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()> {
-        self.bells.wait(response_id)
+        self.notifications.wait(response_id)
     }
 
     fn ping(&self) -> Stored<'_, ()> {
@@ -189,7 +190,7 @@ async fn connector(url: &str, options: &Options) -> Result<(Arc<Address>, Connec
     let address = Arc::new(Address::parse(url)?);
     let (trust, roots) = (address.trust, address.roots.clone());
     // Hundreds of files, or one long one: not a job for the threads that serve.
-    let tls = spawn_blocking(move || Tls::load(trust, roots.as_deref())).await;
+    let tls = spawn_blocking(move || tls::connector(trust, roots.as_deref())).await;
     let tls = tls.map_err(io::Error::other).flatten().map_err(OpenError::Authorities)?;
     Ok((Arc::clone(&address), Connector::new(address, tls, options.wait, options.statement)))
 }

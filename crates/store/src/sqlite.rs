@@ -4,7 +4,6 @@
 //! here is what opens the file and owns the threads.
 
 mod agents;
-mod ahead;
 mod approvals;
 mod bank;
 mod checkpoint;
@@ -18,7 +17,7 @@ mod files;
 mod job;
 mod journal;
 mod knowledge;
-mod line;
+mod legacy_redo_log;
 mod modes;
 mod opening;
 mod places;
@@ -26,9 +25,10 @@ mod processes;
 mod prune;
 mod query;
 mod queue;
-mod redo;
+mod reader;
 mod responses;
 mod schema;
+mod session_queue;
 mod sessions;
 mod sql;
 #[cfg(test)]
@@ -50,21 +50,21 @@ use std::{
 };
 
 use self::{
-    ahead::Ahead,
-    checkpoint::Log,
+    checkpoint::Checkpointer,
     failure::Failure,
-    job::{Done, Job, Transaction, submit},
+    job::{Access, Job, Transaction, submit},
     queue::Queue,
-    writer::{Reader, Writer},
+    reader::Reader,
+    writer::Writer,
 };
 use crate::{
-    bells::Bells,
-    leaving::Leaving,
     migrate::{MigrationError, MigrationStatus},
+    notifications::Notifications,
+    pending_release::PendingReleases,
 };
-use amalgam_core::{BoxFuture, Operator, Stem, Store, StoreError, store::Stored};
+use amalgam_core::{BoxFuture, Operator, Store, store::Stored};
 
-pub use self::file::LockError;
+pub use self::{file::LockError, legacy_redo_log::RedoLogError};
 pub use crate::migrate::Migrations;
 
 /// How a database is used.
@@ -79,30 +79,23 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
-    /// When steps of turns are acknowledged.
-    pub acknowledge: Acknowledge,
+    /// What to do on a disk without room.
+    pub full_disk: FullDisk,
 }
 
-/// When a step of a turn is acknowledged. Either way it is on disk by then.
+/// How a database is opened on a disk without room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Acknowledge {
-    /// When the database has it, and whoever opens the file beside this process sees it.
+pub enum FullDisk {
+    /// Not at all.
     #[default]
-    Settled,
-    /// When the redo log beside the database has it, which costs less. The database follows within milliseconds; whoever
-    /// reads through this store waits for it. One process at a time does this.
-    Ahead,
+    Refuse,
+    /// To be read, if its schema is up to date. Writes are refused until there is room.
+    Read,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            readers: 2,
-            queue: 1024,
-            max_bytes: None,
-            migrations: Migrations::Run,
-            acknowledge: Acknowledge::Settled,
-        }
+        Self { readers: 2, queue: 1024, max_bytes: None, migrations: Migrations::Run, full_disk: FullDisk::Refuse }
     }
 }
 
@@ -127,14 +120,14 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
-    /// What was acknowledged, and is in the redo log alone, cannot be put into the database.
-    #[error("could not put what `{}` holds into its database", path.display())]
-    Redo {
+    /// The redo log that an older server left cannot be applied.
+    #[error("could not apply `{}`, the redo log of an older server", path.display())]
+    RedoLog {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// Why, and what to do.
         #[source]
-        source: StoreError,
+        source: RedoLogError,
     },
     /// Its schema does not fit.
     #[error("`{}` cannot be used", path.display())]
@@ -152,34 +145,30 @@ pub struct Sqlite {
     path: PathBuf,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
-    ahead: Arc<Ahead>,
     /// Whether the disk had no room when the store was opened, and nothing was committed since: the writer alone has a
     /// connection.
     read_only: Arc<AtomicBool>,
-    bells: Arc<Bells>,
-    leaving: Leaving,
-    log: Arc<Log>,
+    notifications: Arc<Notifications>,
+    pending_releases: PendingReleases,
+    checkpointer: Arc<Checkpointer>,
     threads: Vec<JoinHandle<()>>,
     serving: Mutex<Option<File>>,
 }
 
 impl Sqlite {
-    /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none. On a disk
-    /// without room, a database with an up-to-date schema opens with [`Acknowledge::Ahead`] all the same; writes are refused
-    /// until there is room.
+    /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let path = file::create(path).map_err(|source| OpenError::File { path: path.to_path_buf(), source })?;
-        let log = Arc::new(Log::new());
+        let checkpointer = Arc::new(Checkpointer::new());
         let mut store = Self {
             path: path.clone(),
             writes: Arc::new(Queue::new(options.queue)),
             reads: Arc::new(Queue::new(options.queue)),
-            ahead: Arc::default(),
             read_only: Arc::default(),
-            bells: Arc::default(),
-            leaving: Leaving::default(),
-            log: Arc::clone(&log),
+            notifications: Arc::default(),
+            pending_releases: PendingReleases::default(),
+            checkpointer: Arc::clone(&checkpointer),
             threads: Vec::new(),
             serving: Mutex::default(),
         };
@@ -187,9 +176,8 @@ impl Sqlite {
             path: path.clone(),
             max_bytes: options.max_bytes,
             jobs: Arc::clone(&store.writes),
-            bells: Arc::clone(&store.bells),
-            log: Arc::clone(&log),
-            ahead: Arc::clone(&store.ahead),
+            notifications: Arc::clone(&store.notifications),
+            checkpointer: Arc::clone(&checkpointer),
             read_only: Arc::clone(&store.read_only),
         };
         let opened = opening::open(&work, &options)?;
@@ -199,7 +187,7 @@ impl Sqlite {
             store.start("store-reader", move || work.run(connection))?;
         }
         // The last one: see `Drop`.
-        store.start("store-log", move || log.run(path, opened.checkpointer))?;
+        store.start("store-checkpoint", move || checkpointer.run(&path, opened.checkpointer))?;
         Ok(store)
     }
 
@@ -227,73 +215,36 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Work that changes something.
+    /// Work that changes something. Done when it is committed and flushed.
     fn change<'a, T: Send + 'static>(
         &self,
         work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Stored<'a, T> {
-        submit(&self.writes, Done::Settled, work)
-    }
-
-    /// A step of a turn.
-    fn step<'a, T: Send + 'static>(
-        &self,
-        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-    ) -> Stored<'a, T> {
-        submit(&self.writes, Done::Ahead, work)
+        submit(&self.writes, Access::Write, work)
     }
 
     /// Work that changes nothing. It sees everything that was acknowledged before.
-    fn look<'a, T: Send + 'static>(
-        &self,
-        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-    ) -> Stored<'a, T> {
-        self.read(self.ahead.holds_any(), work)
-    }
-
-    /// The same for what concerns these responses alone, their items and what they continue. A response is never continued
-    /// before it is acknowledged, so that whoever finds one in the database finds what it continues there too.
-    fn look_at<'a, T: Send + 'static>(
-        &self,
-        stems: impl IntoIterator<Item = Stem>,
-        work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-    ) -> Stored<'a, T> {
-        self.read(self.ahead.holds(stems), work)
-    }
-
     fn read<'a, T: Send + 'static>(
         &self,
-        is_behind: bool,
         work: impl FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Stored<'a, T> {
-        if self.read_only.load(Ordering::Acquire) {
-            return submit(&self.writes, Done::Inside, work);
+        match self.read_only.load(Ordering::Acquire) {
+            true => submit(&self.writes, Access::Read, work),
+            false => submit(&self.reads, Access::Read, work),
         }
-        if !is_behind {
-            return submit(&self.reads, Done::Caught, work);
-        }
-        let caught_up = submit(&self.writes, Done::Caught, |_| Ok(()));
-        let (reads, writes) = (Arc::clone(&self.reads), Arc::clone(&self.writes));
-        Box::pin(async move {
-            match caught_up.await {
-                Ok(()) => submit(&reads, Done::Caught, work).await,
-                // The disk may be full. Whoever writes has it in hand.
-                Err(_) => submit(&writes, Done::Inside, work).await,
-            }
-        })
     }
 }
 
 impl Store for Sqlite {
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()> {
-        self.bells.wait(response_id)
+        self.notifications.wait(response_id)
     }
 
     fn ping(&self) -> Stored<'_, ()> {
         let look = |transaction: &Transaction<'_>| {
             transaction.database.operator(Operator::of_this_process(), sql::PING, &[])?.exists().map(drop)
         };
-        let (written, read) = (self.change(look), self.look(look));
+        let (written, read) = (self.change(look), self.read(look));
         Box::pin(async move {
             written.await?;
             read.await
@@ -302,14 +253,14 @@ impl Store for Sqlite {
 }
 
 impl Drop for Sqlite {
-    /// What was accepted is still written.
+    /// Jobs that were accepted are still run.
     fn drop(&mut self) {
-        // A thread that panicked has nothing left to say.
+        // There is nothing to do about a thread that panicked.
         let join = |thread: JoinHandle<()>| drop(thread.join());
         self.reads.close();
-        self.log.close();
-        // The writer was started first and goes last: whoever closes the file last folds the log into it, and two who
-        // close it at once each take the other for the last.
+        self.checkpointer.close();
+        // The writer was started first and goes last: SQLite checkpoints and removes the write-ahead log when the last
+        // connection is closed, and two that close at once each take the other for the last.
         self.threads.split_off(self.threads.len().min(1)).into_iter().for_each(join);
         self.writes.close();
         self.threads.drain(..).for_each(join);

@@ -19,8 +19,9 @@ use self::columns::{Key, Told, text_of};
 use super::{
     connection::{Connection, Failure, FailureKind, Param},
     job::{Job, process_bytes, signed},
-    journal, line,
+    journal,
     pipeline::Pipeline,
+    session_queue,
     sql::{Sql, statements},
 };
 use crate::rows::{self, items_with_ids};
@@ -195,19 +196,19 @@ pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Wri
     let changed = changed(jobs);
     let single = needed.len() == 1 && !look && appended.is_empty() && changed.is_empty();
 
-    let mut line = Line { connection, pipeline: Pipeline::default() };
+    let mut batch = BatchPipeline { connection, pipeline: Pipeline::default() };
     if !single {
-        line.simple("BEGIN");
+        batch.simple("BEGIN");
     }
-    let held = line.hold(jobs);
-    line.rest(jobs);
+    let held = batch.hold(jobs);
+    batch.rest(jobs);
     if !look {
-        line.finish(appended, changed, single);
-        let answers = line.pipeline.run().await?;
+        batch.finish(appended, changed, single);
+        let answers = batch.pipeline.run().await?;
         return held.written(&answers, jobs);
     }
 
-    let answers = match line.pipeline.run().await {
+    let answers = match batch.pipeline.run().await {
         Ok(answers) => answers,
         Err(failure) => {
             if failure.kind() != FailureKind::Cut {
@@ -216,10 +217,10 @@ pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Wri
             return Err(failure);
         }
     };
-    let mut line = Line { connection, pipeline: Pipeline::default() };
+    let mut batch = BatchPipeline { connection, pipeline: Pipeline::default() };
     let ended = jobs.iter().zip(&held.each).filter_map(|(job, at)| appended_at_end(answers.get((*at)?)?.first()?, job));
-    line.finish(appended.into_iter().chain(ended).collect(), changed, false);
-    line.pipeline.run().await?;
+    batch.finish(appended.into_iter().chain(ended).collect(), changed, false);
+    batch.pipeline.run().await?;
     held.written(&answers, jobs)
 }
 
@@ -347,19 +348,19 @@ fn needed(jobs: &[Job]) -> Vec<&'static Sql> {
         needed.extend((job.write.events.is_some() && !job.is_events_only()).then_some(&EVENTS));
         let answer = job.write.answer.as_ref().map(|(_, answer)| if answer.is_some() { &ANSWER } else { &GIVE_BACK });
         needed.extend(answer);
-        needed.extend(line::needed(job));
+        needed.extend(session_queue::needed(job));
         needed.extend(job.write.raw_answer.is_some().then_some(&KEEP_RAW_ANSWER));
     }
     needed
 }
 
 /// Statements on their way.
-struct Line<'a> {
+struct BatchPipeline<'a> {
     connection: &'a Connection,
     pipeline: Pipeline<'a>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> BatchPipeline<'a> {
     fn simple(&mut self, text: &'static str) {
         let client = self.connection.client();
         self.pipeline.push(async move { client.batch_execute(text).await.map(|()| Vec::new()) });
@@ -445,13 +446,15 @@ impl<'a> Line<'a> {
 
     /// What turns say last in their threads, in the order of these, so that nobody waits in a circle.
     fn threads(&mut self, jobs: &'a [Job]) {
-        let mut ends: Vec<_> =
-            jobs.iter().filter_map(|job| Some((job, job.write.session.as_deref()?, line::needed(job)?))).collect();
+        let mut ends: Vec<_> = jobs
+            .iter()
+            .filter_map(|job| Some((job, job.write.session.as_deref()?, session_queue::needed(job)?)))
+            .collect();
         ends.sort_by_key(|(_, end, _)| end.ticket.session_id);
         for (job, end, sql) in ends {
             let client = self.connection.client();
             let statement = self.statement(sql);
-            self.pipeline.push(async move { line::end(client, &statement, job, end).await });
+            self.pipeline.push(async move { session_queue::end(client, &statement, job, end).await });
         }
     }
 

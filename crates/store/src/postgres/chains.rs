@@ -8,8 +8,9 @@ use amalgam_core::StoreError;
 
 use super::{
     connection::{Connection, Failure},
-    execute, journal, line,
+    execute, journal,
     pool::{Lease, Pool},
+    session_queue,
     sql::statements,
 };
 use crate::assistant;
@@ -82,7 +83,7 @@ async fn delete_within(connection: &Connection, doomed: Doomed<'_>) -> Result<bo
     let (chain, position): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
     connection.execute(&DELETE_EVENTS, &[&tenant_id, &user, &id]).await?;
     journal::forget(connection, tenant_id, user, id).await?;
-    line::free(connection, tenant_id, user, id, Some(&assistant::deleted())).await?;
+    session_queue::release(connection, tenant_id, user, id, Some(&assistant::deleted())).await?;
     execute::leave(connection, tenant_id, user, id).await?;
     connection.row(&LOCK_CHAIN, &[&chain]).await?;
     connection.row(&LOCK_ROW, &[&tenant_id, &user, &chain, &position]).await?;

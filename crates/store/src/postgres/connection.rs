@@ -16,12 +16,9 @@ use tokio_postgres::{
     error::SqlState,
     types::{ToSql, Type},
 };
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{
-    address::Address,
-    sql::Sql,
-    tls::{Session, Tls},
-};
+use super::{address::Address, sql::Sql, tls::Session};
 
 /// A value for a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
@@ -30,7 +27,7 @@ pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 #[derive(Clone)]
 pub(super) struct Connector {
     address: Arc<Address>,
-    tls: Tls,
+    tls: MakeRustlsConnect,
     wait: Duration,
     statement_ms: String,
     idle_ms: String,
@@ -58,7 +55,7 @@ const DEADLINES: &str = "SELECT set_config('statement_timeout', $1, false),
 
 impl Connector {
     /// `wait` bounds how long a connection takes, `statement` how long the server works on one statement.
-    pub(super) fn new(address: Arc<Address>, tls: Tls, wait: Duration, statement: Duration) -> Self {
+    pub(super) fn new(address: Arc<Address>, tls: MakeRustlsConnect, wait: Duration, statement: Duration) -> Self {
         let (statement_ms, idle_ms) = (statement.as_millis().to_string(), (2 * statement.as_millis()).to_string());
         Self { address, tls, wait, statement_ms, idle_ms }
     }

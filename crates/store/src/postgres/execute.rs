@@ -18,7 +18,7 @@ use super::{
 use crate::{
     assistant,
     execute::{self, Known, OtherTurn, Verdict, Write},
-    leaving::LeftPlace,
+    pending_release::Reservation,
     rows,
 };
 
@@ -192,8 +192,9 @@ impl ExecuteStore for Postgres {
     fn take_step<'a>(&'a self, scope: &'a Scope, step: NewStep) -> Stored<'a, TakenStep> {
         Box::pin(async move {
             let (step, tried) = (&step, &AtomicBool::new(false));
-            let place = LeftPlace::Step { session_id: step.session_id.clone(), response_id: step.response_id.clone() };
-            let unsure = self.leaving.unsure(scope, place);
+            let reservation =
+                Reservation::Step { session_id: step.session_id.clone(), response_id: step.response_id.clone() };
+            let guard = self.pending_releases.guard(scope, reservation);
             let taken = self.pool.repeatably(move |mut connection: Lease| async move {
                 let again = tried.swap(true, Ordering::Relaxed);
                 connection.begin().await?;
@@ -203,7 +204,7 @@ impl ExecuteStore for Postgres {
             let taken = taken.await;
             // Without a connection nothing was begun.
             if taken.is_ok() || !tried.load(Ordering::Relaxed) {
-                unsure.settle();
+                guard.disarm();
             }
             taken
         })
@@ -211,7 +212,7 @@ impl ExecuteStore for Postgres {
 
     fn drop_step<'a>(&'a self, scope: &'a Scope, session_id: &'a str, response_id: &'a str) -> Stored<'a, ()> {
         let (session_id, response_id) = (session_id.to_owned(), response_id.to_owned());
-        self.surely(scope, LeftPlace::Step { session_id, response_id })
+        self.release_entry(scope, Reservation::Step { session_id, response_id })
     }
 
     fn change_mode<'a>(&'a self, scope: &'a Scope, session_id: &'a str, change: ModeChange) -> Stored<'a, bool> {

@@ -1,4 +1,4 @@
-//! Hears what other processes have changed: one connection that listens, for as long as the store lives.
+//! Receives the notifications of other processes: one connection that listens, for as long as the store lives.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
     connection::{Connector, Failure},
     tls::Session,
 };
-use crate::bells::Bells;
+use crate::notifications::Notifications;
 
 /// Between two attempts to reach a server that went away.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -21,26 +21,26 @@ const CHECK: Duration = Duration::from_secs(10);
 /// A connection that is told of changes.
 pub(super) struct Listener {
     connector: Connector,
-    bells: Arc<Bells>,
+    notifications: Arc<Notifications>,
     client: Client,
     connection: Connection<Socket, Session>,
 }
 
 impl Listener {
     /// Begins to listen: nothing that happens from now on is missed.
-    pub(super) async fn open(connector: Connector, bells: Arc<Bells>) -> Result<Self, StoreError> {
+    pub(super) async fn open(connector: Connector, notifications: Arc<Notifications>) -> Result<Self, StoreError> {
         let (client, mut connection) = connector.open().await.map_err(|failure| connector.unavailable(failure))?;
         let begun = async {
             tokio::select! {
                 begun = client.batch_execute("LISTEN amalgam_changed") => begun,
-                ended = hear(&mut connection, &bells) => ended,
+                ended = hear(&mut connection, &notifications) => ended,
             }
         };
         match time::timeout(CHECK, begun).await {
             Ok(begun) => begun.map_err(Failure::from)?,
             Err(_) => return Err(Failure::overdue().into()),
         }
-        Ok(Self { connector, bells, client, connection })
+        Ok(Self { connector, notifications, client, connection })
     }
 
     /// Listens until it is dropped. A connection that broke is replaced, and then everybody is woken: who knows what was
@@ -48,7 +48,7 @@ impl Listener {
     pub(super) async fn listen(mut self) {
         loop {
             let ended = tokio::select! {
-                ended = hear(&mut self.connection, &self.bells) => ended,
+                ended = hear(&mut self.connection, &self.notifications) => ended,
                 ended = stay(&self.client) => ended,
             };
             match ended {
@@ -56,13 +56,13 @@ impl Listener {
                 Err(error) => warn!("changes in other processes are not heard for now: {}", Failure::from(error)),
             }
             self = self.again().await;
-            self.bells.ring_all();
+            self.notifications.notify_all();
         }
     }
 
     async fn again(self) -> Self {
         loop {
-            match Self::open(self.connector.clone(), Arc::clone(&self.bells)).await {
+            match Self::open(self.connector.clone(), Arc::clone(&self.notifications)).await {
                 Ok(listener) => return listener,
                 Err(_) => time::sleep(PAUSE).await,
             }
@@ -70,11 +70,11 @@ impl Listener {
     }
 }
 
-/// Moves bytes and rings for every change, until the connection ends.
-async fn hear(connection: &mut Connection<Socket, Session>, bells: &Bells) -> Result<(), Error> {
+/// Drives the connection and passes on a notification for every change, until the connection ends.
+async fn hear(connection: &mut Connection<Socket, Session>, notifications: &Notifications) -> Result<(), Error> {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(changed) = message? {
-            bells.ring([changed.payload()]);
+            notifications.notify([changed.payload()]);
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! A few connections for everything but the writes of turns.
 //!
-//! Whoever wants one waits for a bounded time, in a line of bounded length. A connection that broke is not used again.
+//! Whoever wants one waits for a bounded time, in a queue of bounded length. A connection that broke is not used again.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -36,20 +36,20 @@ pub(super) struct Pool {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
-    line: usize,
+    queue: usize,
     wait: Duration,
     deadline: Duration,
 }
 
 impl Pool {
-    /// `size` connections, `line` callers that wait for one for `wait`; what they do with it ends at `deadline`.
-    pub(super) fn new(connector: Connector, size: usize, line: usize, wait: Duration, deadline: Duration) -> Self {
+    /// `size` connections, `queue` callers that wait for one for `wait`; what they do with it ends at `deadline`.
+    pub(super) fn new(connector: Connector, size: usize, queue: usize, wait: Duration, deadline: Duration) -> Self {
         Self {
             connector,
             idle: Arc::default(),
             permits: Arc::new(Semaphore::new(size)),
             waiting: AtomicUsize::new(0),
-            line,
+            queue,
             wait,
             deadline,
         }
@@ -134,7 +134,7 @@ impl Pool {
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _place = Place(&self.waiting);
-        if before >= self.line {
+        if before >= self.queue {
             return Err(StoreError::Busy);
         }
         match time::timeout(self.wait, Arc::clone(&self.permits).acquire_owned()).await {

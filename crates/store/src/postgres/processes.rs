@@ -13,9 +13,9 @@ use super::{
     Postgres,
     connection::{Connection, Failure, FailureKind},
     job::{process_bytes, process_from, signed, unsigned},
-    journal, line,
+    journal,
     pool::Lease,
-    prune,
+    prune, session_queue,
     sql::statements,
 };
 use crate::rows;
@@ -83,7 +83,7 @@ impl ProcessStore for Postgres {
             });
             beaten.await?;
             // It lives in any case; the next time will do.
-            let _ = self.tidy_lines().await;
+            let _ = self.retry_releases().await;
             Ok(())
         })
     }
@@ -110,7 +110,7 @@ impl ProcessStore for Postgres {
                 connection.end(buried).await
             });
             let Some((buried, changed)) = buried.await? else { return Ok(None) };
-            self.bells.ring(changed.iter().map(String::as_str));
+            self.notifications.notify(changed.iter().map(String::as_str));
             Ok(Some(buried))
         })
     }
@@ -167,7 +167,7 @@ impl ProcessStore for Postgres {
                 connection.end(given).await
             });
             let changed = given.await?;
-            self.bells.ring(changed.iter().map(String::as_str));
+            self.notifications.notify(changed.iter().map(String::as_str));
             Ok(())
         })
     }
@@ -200,7 +200,7 @@ impl ProcessStore for Postgres {
                 connection.end(released).await
             });
             let changed = released.await?;
-            self.bells.ring(changed.iter().map(String::as_str));
+            self.notifications.notify(changed.iter().map(String::as_str));
             Ok(())
         })
     }
@@ -212,7 +212,7 @@ impl ProcessStore for Postgres {
     fn reset(&self, _operator: Operator, what: Reset) -> Stored<'_, ()> {
         Box::pin(async move {
             prune::reset(&self.pool, what).await?;
-            self.bells.ring_all();
+            self.notifications.notify_all();
             Ok(())
         })
     }
@@ -258,7 +258,7 @@ async fn bury(
     name_tools(connection, &failed, error).await?;
     let failed = ids_from(&failed)?;
     let released = release(connection, dead, None).await?;
-    let threads = line::bury(connection, dead, error).await?;
+    let threads = session_queue::release_all_of(connection, dead, error).await?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     let waits = (!queued.is_empty()).then(String::new);
     let changed: Vec<String> = [queued, failed, released, threads].into_iter().flatten().chain(waits).collect();

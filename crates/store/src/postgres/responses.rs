@@ -15,8 +15,8 @@ use super::{
     chains::{self, Doomed},
     connection::{Failure, Param},
     job::{signed, unsigned},
-    line,
     pool::Lease,
+    session_queue,
     sql::statements,
 };
 use crate::{assistant, rows};
@@ -155,7 +155,7 @@ impl ResponseStore for Postgres {
             let doomed = Doomed { tenant_id: scope.tenant_id(), user: scope.user(), stem: stem.as_str(), id };
             let deleted = chains::delete(&self.pool, doomed).await?;
             if deleted {
-                self.bells.ring([id]);
+                self.notifications.notify([id]);
             }
             Ok(deleted)
         })
@@ -171,7 +171,7 @@ impl ResponseStore for Postgres {
                 let response = row.as_ref().map(response_from).transpose()?;
                 if let Some(ended) = response.as_ref().filter(|response| response.background) {
                     let error = assistant::ended(ended.status.status);
-                    line::free(&connection, tenant_id, user, id, error.as_ref()).await?;
+                    session_queue::release(&connection, tenant_id, user, id, error.as_ref()).await?;
                 }
                 Ok(response)
             });
@@ -179,7 +179,7 @@ impl ResponseStore for Postgres {
             if !response.background {
                 return Ok(Some(Cancelled::Foreground));
             }
-            self.bells.ring([id]);
+            self.notifications.notify([id]);
             Ok(Some(Cancelled::Ended(Box::new(response))))
         })
     }

@@ -1,4 +1,4 @@
-//! Threads: their line, and what was said in them.
+//! Sessions of assistants: their queue and their messages.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use super::{
     connection::{Connection, Failure, Param},
     execute,
     job::{most, unsigned},
-    line,
     pool::Lease,
+    session_queue,
     sql::statements,
 };
 use crate::{
-    assistant::{self, Standing},
-    leaving::{Left, LeftPlace},
+    assistant::{self, QueuePosition},
+    pending_release::{PendingRelease, Reservation},
 };
 
 statements! {
@@ -74,35 +74,36 @@ impl SessionStore for Postgres {
         now_ms: u64,
     ) -> Stored<'a, Ticket> {
         Box::pin(async move {
-            // While places cannot be given up no more are taken: else they would become more and more.
-            self.tidy_lines().await?;
+            // While entries cannot be released no more are made: otherwise they would accumulate.
+            self.retry_releases().await?;
             let (mark, profile) = (rand::random::<i64>(), assistant::profile_column(profile));
-            let unsure = self.leaving.unsure(scope, LeftPlace::Marked(mark));
+            let guard = self.pending_releases.guard(scope, Reservation::Marked(mark));
             let taken = self.pool.repeatably(move |connection: Lease| async move {
-                line::up(&connection, scope, profile, process, mark, now_ms).await
+                session_queue::join(&connection, scope, profile, process, mark, now_ms).await
             });
             let ticket = taken.await?;
-            unsure.settle();
+            guard.disarm();
             Ok(ticket)
         })
     }
 
     fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>> {
         Box::pin(async move {
-            // Whoever waits looks again: what cannot be done now can be done then.
-            let _ = self.tidy_lines().await;
+            // The caller asks again while it waits: what fails now is retried then.
+            let _ = self.retry_releases().await;
             loop {
-                let standing = self.pool.repeatably(move |connection: Lease| async move {
-                    line::standing(&connection, scope, ticket).await
+                let position = self.pool.repeatably(move |connection: Lease| async move {
+                    session_queue::position(&connection, scope, ticket).await
                 });
-                match standing.await? {
-                    Standing::Gone => return Ok(None),
-                    Standing::First => return Ok(Some(true)),
-                    Standing::Behind => return Ok(Some(false)),
-                    Standing::BehindEnded { response_id, status } => {
+                match position.await? {
+                    QueuePosition::Gone => return Ok(None),
+                    QueuePosition::First => return Ok(Some(true)),
+                    QueuePosition::Waiting => return Ok(Some(false)),
+                    QueuePosition::BehindEnded { response_id, status } => {
                         let (id, error) = (response_id.as_str(), &assistant::ended(status));
                         let freed = self.pool.repeatably(move |connection: Lease| async move {
-                            line::free(&connection, scope.tenant_id(), scope.user(), id, error.as_ref()).await
+                            session_queue::release(&connection, scope.tenant_id(), scope.user(), id, error.as_ref())
+                                .await
                         });
                         freed.await?;
                     }
@@ -112,14 +113,14 @@ impl SessionStore for Postgres {
     }
 
     fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
-        self.surely(scope, LeftPlace::At(ticket, error))
+        self.release_entry(scope, Reservation::Entry(ticket, error))
     }
 
     fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
         Box::pin(async move {
             let words = &words;
             let spoken = self.pool.repeatably(move |connection: Lease| async move {
-                line::speak(&connection, scope, ticket, words).await
+                session_queue::append(&connection, scope, ticket, words).await
             });
             spoken.await
         })
@@ -219,49 +220,51 @@ impl SessionStore for Postgres {
 }
 
 impl Postgres {
-    /// Gives places up that nobody else knows of. An error means that it cannot be done now; it is tried again.
-    pub(super) async fn tidy_lines(&self) -> Result<(), StoreError> {
-        for _ in 0..self.leaving.count() {
-            let Some(unsure) = self.leaving.next() else { break };
-            match self.give_up(&unsure.left()).await {
-                Ok(found) => unsure.looked_for(found),
-                // Nor will it be any other time.
-                Err(StoreError::Broken(_)) => unsure.settle(),
+    /// Retries the pending releases. An error means that the store cannot be used now; the rest stays pending.
+    pub(super) async fn retry_releases(&self) -> Result<(), StoreError> {
+        for _ in 0..self.pending_releases.count() {
+            let Some(guard) = self.pending_releases.next() else { break };
+            match self.try_release(&guard.pending()).await {
+                Ok(found) => guard.searched(found),
+                // Trying again would fail in the same way.
+                Err(StoreError::Broken(_)) => guard.disarm(),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Gives something up, now or at the next sign of life.
-    pub(super) fn surely<'a>(&'a self, scope: &'a Scope, place: LeftPlace) -> Stored<'a, ()> {
+    /// Releases a reservation, now or when the store can be used again.
+    pub(super) fn release_entry<'a>(&'a self, scope: &'a Scope, reservation: Reservation) -> Stored<'a, ()> {
         Box::pin(async move {
-            let unsure = self.leaving.unsure(scope, place);
-            self.give_up(&unsure.left()).await?;
-            unsure.settle();
+            let guard = self.pending_releases.guard(scope, reservation);
+            self.try_release(&guard.pending()).await?;
+            guard.disarm();
             Ok(())
         })
     }
 
-    /// Gives a place up, or a step; whether there was one.
-    async fn give_up(&self, left: &Left) -> Result<bool, StoreError> {
+    /// Releases an entry or a step; whether there was one.
+    async fn try_release(&self, release: &PendingRelease) -> Result<bool, StoreError> {
         let given_up = self.pool.repeatably(move |mut connection: Lease| async move {
-            Ok(match &left.place {
-                LeftPlace::Marked(mark) => line::leave_marked(&connection, &left.scope, *mark).await?.map(session_bell),
-                LeftPlace::At(ticket, error) => {
-                    let found = line::leave(&connection, &left.scope, *ticket, error.as_ref()).await?;
+            Ok(match &release.reservation {
+                Reservation::Marked(mark) => {
+                    session_queue::leave_marked(&connection, &release.scope, *mark).await?.map(session_bell)
+                }
+                Reservation::Entry(ticket, error) => {
+                    let found = session_queue::leave(&connection, &release.scope, *ticket, error.as_ref()).await?;
                     found.then(|| session_bell(ticket.session_id))
                 }
-                LeftPlace::Step { session_id, response_id } => {
+                Reservation::Step { session_id, response_id } => {
                     connection.begin().await?;
-                    let found = execute::drop_step(&connection, &left.scope, session_id, response_id).await;
+                    let found = execute::drop_step(&connection, &release.scope, session_id, response_id).await;
                     connection.end(found).await?.then(|| response_id.clone())
                 }
             })
         });
-        let bell = given_up.await?;
-        self.bells.ring(bell.as_deref());
-        Ok(bell.is_some())
+        let topic = given_up.await?;
+        self.notifications.notify(topic.as_deref());
+        Ok(topic.is_some())
     }
 }
 

@@ -80,7 +80,7 @@ impl TurnStore for Postgres {
                 .pool
                 .repeatably(move |connection: Lease| async move { batch::add_unfinished(&connection, job).await });
             added.await?;
-            self.bells.ring([job.write.response_id.as_str()]);
+            self.notifications.notify([job.write.response_id.as_str()]);
             Ok(())
         })
     }
@@ -131,7 +131,7 @@ impl TurnStore for Postgres {
                 connection.row(&SETTLE, &params).await
             });
             if let Some(row) = settled.await? {
-                self.bells.ring([row.try_get::<_, &str>(0).unwrap_or_default()]);
+                self.notifications.notify([row.try_get::<_, &str>(0).unwrap_or_default()]);
             }
             Ok(())
         })

@@ -1,7 +1,7 @@
 //! Tasks that write what turns say, many at once.
 //!
-//! Each task has a line of its own, of bounded length and size, and a connection of its own. All writes of one response
-//! stand in the same line, so they happen in the order in which they were asked for. While one batch is on its way the
+//! Each task has a queue of its own, of bounded length and size, and a connection of its own. All writes of one response
+//! go to the same queue, so they happen in the order in which they were asked for. While one batch is on its way the
 //! next one gathers: the more there is to write, the less a write costs.
 
 use std::{
@@ -30,7 +30,7 @@ use super::{
     connection::{Connection, Connector, Failure, FailureKind},
     job::Job,
 };
-use crate::bells::Bells;
+use crate::notifications::Notifications;
 
 /// At most this many writes, or about this many bytes, go in one transaction.
 const BATCH: usize = 64;
@@ -44,47 +44,52 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Where writes are handed in.
 pub(super) struct Writers {
-    lines: Vec<mpsc::Sender<Job>>,
+    queues: Vec<mpsc::Sender<Job>>,
     bytes: Arc<AtomicUsize>,
     most_bytes: usize,
 }
 
 impl Writers {
     /// Starts the tasks; they end with `tasks`.
-    pub(super) fn start(options: &Options, connector: &Connector, bells: &Arc<Bells>, tasks: &mut JoinSet<()>) -> Self {
+    pub(super) fn start(
+        options: &Options,
+        connector: &Connector,
+        notifications: &Arc<Notifications>,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
         let bytes = Arc::new(AtomicUsize::new(0));
-        let lines = (0..options.writers.max(1)).map(|_| {
-            // A full line is answered at once: the store is busy.
-            let (line, jobs) = mpsc::channel(options.queue.div_ceil(options.writers.max(1)));
+        let queues = (0..options.writers.max(1)).map(|_| {
+            // A full queue is answered at once: the store is busy.
+            let (queue, jobs) = mpsc::channel(options.queue.div_ceil(options.writers.max(1)));
             let writer = Writer {
                 jobs,
                 bytes: Arc::clone(&bytes),
                 connector: connector.clone(),
                 connection: None,
-                bells: Arc::clone(bells),
+                notifications: Arc::clone(notifications),
                 unsettled: HashSet::new(),
                 wait: options.wait,
                 deadline: options.deadline,
             };
             tasks.spawn(writer.run());
-            line
+            queue
         });
-        Self { lines: lines.collect(), bytes, most_bytes: options.queue_bytes }
+        Self { queues: queues.collect(), bytes, most_bytes: options.queue_bytes }
     }
 
     /// Hands a write in and waits for what became of it.
     pub(super) async fn write(&self, scope: &Scope, stem: Stem, write: Arc<TurnWrite>) -> Result<Written, StoreError> {
         let mut hasher = DefaultHasher::new();
         write.response_id.hash(&mut hasher);
-        let at = usize::try_from(hasher.finish() % self.lines.len().max(1) as u64).unwrap_or_default();
-        let line = self.lines.get(at).ok_or(StoreError::Busy)?;
+        let at = usize::try_from(hasher.finish() % self.queues.len().max(1) as u64).unwrap_or_default();
+        let queue = self.queues.get(at).ok_or(StoreError::Busy)?;
         let (answer, told) = oneshot::channel();
         let job = Job::new(scope, stem, write, answer);
         let bytes = job.bytes;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         // A write that is larger than everything that may wait goes through when nothing waits.
         let fits = before == 0 || before + bytes <= self.most_bytes;
-        if !fits || line.try_send(job).is_err() {
+        if !fits || queue.try_send(job).is_err() {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return Err(StoreError::Busy);
         }
@@ -97,7 +102,7 @@ struct Writer {
     bytes: Arc<AtomicUsize>,
     connector: Connector,
     connection: Option<Connection>,
-    bells: Arc<Bells>,
+    notifications: Arc<Notifications>,
     /// Marks of writes that nobody could tell the outcome of.
     unsettled: HashSet<i64>,
     wait: Duration,
@@ -224,7 +229,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Tells the outcome, and rings for those who wait in this process.
+    /// Answers the job and notifies the tasks of this process that wait for the change.
     async fn settle(&mut self, job: &mut Job, outcome: Result<Written, Failure>) {
         let refused = is_refused(&outcome);
         let mut told = outcome.map_err(StoreError::from);
@@ -247,7 +252,7 @@ impl Writer {
         if matches!(told, Ok(Written::Kept)) {
             let session = job.session_bell();
             let others = job.is_queued().then_some("").into_iter().chain(session.as_deref());
-            self.bells.ring([job.write.response_id.as_str()].into_iter().chain(others));
+            self.notifications.notify([job.write.response_id.as_str()].into_iter().chain(others));
         }
         job.tell(told);
     }

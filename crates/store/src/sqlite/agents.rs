@@ -41,12 +41,12 @@ impl AgentStore for Sqlite {
 
     fn profile<'a>(&'a self, scope: &'a Scope, slug: &'a str) -> Stored<'a, Option<AgentProfile>> {
         let (tenant, slug) = (Tenant::of_caller(scope), slug.to_owned());
-        self.look(move |transaction| get(transaction.database, tenant, &slug))
+        self.read(move |transaction| get(transaction.database, tenant, &slug))
     }
 
     fn active_profiles<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<AgentProfile>> {
         let tenant = Tenant::of_caller(scope);
-        self.look(move |transaction| transaction.database.tenant(tenant, sql::ACTIVE_PROFILES, &[])?.all(profile))
+        self.read(move |transaction| transaction.database.tenant(tenant, sql::ACTIVE_PROFILES, &[])?.all(profile))
     }
 
     fn profiles_within<'a>(
@@ -56,7 +56,7 @@ impl AgentStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Vec<AgentProfile>> {
         let (tenant, after) = (Tenant::within(within), after.unwrap_or_default().to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.tenant(tenant, sql::PROFILES, &[&after, &most(limit)])?.all(profile)
         })
     }
@@ -89,7 +89,7 @@ impl AgentStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Vec<AgentProfile>> {
         let (tenant, slug) = (Tenant::within(within), slug.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let before = before.map_or(Ok(i64::MAX), int)?;
             transaction.database.tenant(tenant, sql::VERSIONS, &[&slug, &before, &most(limit)])?.all(profile)
         })
@@ -98,7 +98,7 @@ impl AgentStore for Sqlite {
 
 impl Sqlite {
     fn config_of<'a>(&self, tenant: Tenant) -> Stored<'a, Option<AgentConfig>> {
-        self.look(move |transaction| transaction.database.tenant(tenant, sql::CONFIG, &[])?.first(config))
+        self.read(move |transaction| transaction.database.tenant(tenant, sql::CONFIG, &[])?.first(config))
     }
 }
 

@@ -22,7 +22,7 @@ impl BankStore for Sqlite {
     fn tools_for<'a>(&'a self, scope: &'a Scope, names: Option<&'a [String]>) -> Stored<'a, Vec<BankTool>> {
         let tenant = Tenant::of_caller(scope);
         let keys: Option<BTreeSet<String>> = names.map(|names| names.iter().map(|name| bank::key(name)).collect());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let mut tools = Vec::new();
             for tenant in [Tenant::COMMON, tenant] {
                 match &keys {
@@ -40,12 +40,12 @@ impl BankStore for Sqlite {
 
     fn tools<'a>(&'a self, of: BankOf<'a>, after: Option<&'a str>, limit: usize) -> Stored<'a, Vec<BankTool>> {
         let (tenant, after) = (Tenant::of_bank(of), after.map(bank::key).unwrap_or_default());
-        self.look(move |transaction| page(transaction.database, tenant, &after, most(limit)))
+        self.read(move |transaction| page(transaction.database, tenant, &after, most(limit)))
     }
 
     fn tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, Option<BankTool>> {
         let (tenant, key) = (Tenant::of_bank(of), bank::key(name));
-        self.look(move |transaction| tool(transaction.database, tenant, &key))
+        self.read(move |transaction| tool(transaction.database, tenant, &key))
     }
 
     fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool) -> Stored<'a, bool> {
@@ -74,7 +74,7 @@ impl BankStore for Sqlite {
         since_ms: u64,
     ) -> Stored<'a, ToolStatistics> {
         let (tenant, label, name) = (Tenant::of(admin), label.to_owned(), name.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let found = transaction
                 .database
                 .tenant(tenant, sql::STATISTICS, &[&label, &name, &int(since_ms)?])?
@@ -85,12 +85,12 @@ impl BankStore for Sqlite {
 
     fn approval<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Approval>> {
         let (asker, id) = (Asker::Caller(scope.clone()), id.to_owned());
-        self.look(move |transaction| approvals::get(transaction.database, &asker, &id))
+        self.read(move |transaction| approvals::get(transaction.database, &asker, &id))
     }
 
     fn approval_of_tenant<'a>(&'a self, admin: Admin<'a>, id: &'a str) -> Stored<'a, Option<Approval>> {
         let (asker, id) = (Asker::Admin(Tenant::of(admin)), id.to_owned());
-        self.look(move |transaction| approvals::get(transaction.database, &asker, &id))
+        self.read(move |transaction| approvals::get(transaction.database, &asker, &id))
     }
 
     fn approvals<'a>(
@@ -103,7 +103,7 @@ impl BankStore for Sqlite {
     ) -> Stored<'a, Vec<Approval>> {
         let (tenant, after) = (Tenant::of(admin), after.map(str::to_owned));
         let pending_at_ms = pending.then_some(now_ms);
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             approvals::list(transaction.database, tenant, pending_at_ms, after.as_deref(), limit)
         })
     }

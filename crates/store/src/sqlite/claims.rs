@@ -74,7 +74,7 @@ pub(super) fn settle(
     };
     // Whoever sent the same request waits for its response.
     if let Some(response_id) = settled.first(|row| Ok(row.get::<_, String>(0)?))? {
-        transaction.ring(response_id);
+        transaction.notify(response_id);
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ impl ConversationStore for Sqlite {
 
     fn conversation<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Conversation>> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| transaction.database.user(&scope, sql::CONVERSATION, &[&id])?.first(conversation))
+        self.read(move |transaction| transaction.database.user(&scope, sql::CONVERSATION, &[&id])?.first(conversation))
     }
 
     fn update_conversation<'a>(
@@ -81,7 +81,7 @@ impl ConversationStore for Sqlite {
 
     fn list_items<'a>(&'a self, scope: &'a Scope, id: &'a str, page: &'a Page) -> Stored<'a, Option<Listing>> {
         let (scope, id, page) = (scope.clone(), id.to_owned(), page.clone());
-        self.look(move |transaction| list(transaction.database, &scope, &id, &page))
+        self.read(move |transaction| list(transaction.database, &scope, &id, &page))
     }
 
     fn conversation_item<'a>(
@@ -91,7 +91,7 @@ impl ConversationStore for Sqlite {
         item_id: &'a str,
     ) -> Stored<'a, Option<ConversationItem>> {
         let (scope, id, item_id) = (scope.clone(), id.to_owned(), item_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.user(&scope, sql::CONVERSATION_ITEM, &[&id, &item_id])?.first(item)
         })
     }
@@ -110,7 +110,7 @@ impl ConversationStore for Sqlite {
 
     fn conversation_history<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Vec<Json>>> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             if !exists(database, &scope, &id)? {
                 return Ok(None);

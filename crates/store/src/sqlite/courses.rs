@@ -37,7 +37,7 @@ impl CourseStore for Sqlite {
 
     fn course<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<Course>> {
         let tenant = Tenant::of_caller(scope);
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let found = transaction.database.tenant(tenant, sql::ANY_COURSE, &[&id])?.first(course)?;
             Ok(found.filter(|course| course.active))
         })
@@ -52,7 +52,7 @@ impl CourseStore for Sqlite {
     ) -> Stored<'a, CoursePage> {
         let tenant = Tenant::of_caller(scope);
         let question = (!words.is_empty()).then(|| Question::new(scope, &assistant::searchable(words)));
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let (database, limit) = (transaction.database, most(limit));
             // No table has so many rows.
             let offset = i64::try_from(offset).unwrap_or(i64::MAX);

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     assistant,
     execute::{self, Known, OtherTurn, Verdict, Write},
-    leaving::LeftPlace,
+    pending_release::Reservation,
     rows,
 };
 
@@ -29,7 +29,7 @@ impl ExecuteStore for Sqlite {
 
     fn agent_session<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<AgentSession>> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| get(transaction.database, &scope, &id))
+        self.read(move |transaction| get(transaction.database, &scope, &id))
     }
 
     fn agent_sessions<'a>(
@@ -39,7 +39,7 @@ impl ExecuteStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Vec<AgentSession>> {
         let (scope, after) = (scope.clone(), after.unwrap_or(rows::BEHIND_ALL).to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.user(&scope, sql::AGENT_SESSIONS, &[&after, &most(limit)])?.all(session)
         })
     }
@@ -65,7 +65,7 @@ impl ExecuteStore for Sqlite {
         turn_id: &'a str,
     ) -> Stored<'a, Option<AgentTurn>> {
         let (scope, session_id, turn_id) = (scope.clone(), session_id.to_owned(), turn_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let steps = transaction.database.user(&scope, sql::STEPS_OF_TURN, &[&session_id, &turn_id])?.all(step)?;
             Ok(execute::turns(steps).pop())
         })
@@ -79,19 +79,20 @@ impl ExecuteStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<Vec<AgentTurn>>> {
         let (scope, session_id) = (scope.clone(), session_id.to_owned());
-        self.look(move |transaction| turns(transaction.database, &scope, &session_id, before, limit))
+        self.read(move |transaction| turns(transaction.database, &scope, &session_id, before, limit))
     }
 
     fn take_step<'a>(&'a self, scope: &'a Scope, step: NewStep) -> Stored<'a, TakenStep> {
         let owner = scope.clone();
-        let place = LeftPlace::Step { session_id: step.session_id.clone(), response_id: step.response_id.clone() };
-        let unsure = self.leaving.unsure(scope, place);
+        let reservation =
+            Reservation::Step { session_id: step.session_id.clone(), response_id: step.response_id.clone() };
+        let guard = self.pending_releases.guard(scope, reservation);
         let taken = self.change(move |transaction| take(transaction.database, &owner, &step));
         Box::pin(async move {
             let taken = taken.await;
             // What was refused is not done.
             if matches!(taken, Ok(_) | Err(StoreError::Busy)) {
-                unsure.settle();
+                guard.disarm();
             }
             taken
         })
@@ -99,7 +100,7 @@ impl ExecuteStore for Sqlite {
 
     fn drop_step<'a>(&'a self, scope: &'a Scope, session_id: &'a str, response_id: &'a str) -> Stored<'a, ()> {
         let (session_id, response_id) = (session_id.to_owned(), response_id.to_owned());
-        self.surely(scope, LeftPlace::Step { session_id, response_id })
+        self.release_entry(scope, Reservation::Step { session_id, response_id })
     }
 
     fn change_mode<'a>(&'a self, scope: &'a Scope, session_id: &'a str, change: ModeChange) -> Stored<'a, bool> {
@@ -114,7 +115,7 @@ impl ExecuteStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<Vec<ModeChange>>> {
         let (scope, session_id) = (scope.clone(), session_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             if !exists(database, &scope, &session_id)? {
                 return Ok(None);
@@ -238,7 +239,7 @@ pub(super) fn drop_step(
         let none = None::<&str>;
         database.user(scope, sql::TOUCH_AGENT_SESSION, &[&session_id, &-1_i64, &none, &0_i64])?.run()?;
     }
-    transaction.ring(response_id);
+    transaction.notify(response_id);
     Ok(())
 }
 

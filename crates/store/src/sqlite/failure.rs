@@ -10,8 +10,6 @@ pub(super) enum Failure {
     Sqlite(Error),
     /// What is stored, or what was to be stored, cannot be.
     Broken(String),
-    /// The file system said no.
-    File(std::io::Error),
     /// What a shared reader of columns said.
     Told(StoreError),
     /// There is a reason of our own not to go on now.
@@ -35,7 +33,7 @@ impl Failure {
                 None => true,
             },
             Self::Broken(_) | Self::Told(_) => true,
-            Self::File(_) | Self::Refused(_) => false,
+            Self::Refused(_) => false,
         }
     }
 
@@ -77,7 +75,6 @@ impl Failure {
                 Some(_) => StoreError::Unavailable(error.to_string()),
             },
             Self::Broken(what) => StoreError::Broken(what.clone()),
-            Self::File(error) => StoreError::Unavailable(error.to_string()),
             Self::Told(error) => error.clone(),
             Self::Refused(why) => StoreError::Unavailable((*why).to_owned()),
         }
@@ -87,12 +84,6 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Sqlite(error)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::File(error)
     }
 }
 

@@ -24,11 +24,11 @@ const READER_CACHE_KIB: i64 = 2 * 1024;
 /// A log that grew beyond this is cut when it starts anew.
 const LOG_KEPT_BYTES: i64 = 32 * 1024 * 1024;
 
-/// Makes the folder and the file if they are not there, for nobody but their owner. The files that SQLite puts beside it
+/// Makes the folder and the file if they are not there, readable by their owner alone. The files that SQLite puts beside it
 /// get the same permissions.
 ///
-/// Returns the path without symbolic links: SQLite puts its log beside the file that a link leads to, and so do we with
-/// the redo log and the lock. Two links to one database are one database.
+/// Returns the path without symbolic links: SQLite puts its log beside the file that a link leads to, and the lock of the
+/// server goes there too. Two links to one database are one database.
 pub(super) fn create(path: &Path) -> io::Result<PathBuf> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -58,24 +58,17 @@ pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>) -> rusqlite::Resu
     Ok(connection)
 }
 
-/// Lets commits of this connection go on without waiting for the disk: whoever commits flushes the log by hand.
-pub(super) fn flush_by_hand(connection: &Connection, path: &Path) -> rusqlite::Result<io::Result<File>> {
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // Opening it makes the log, if it is not there; it stays for as long as somebody has the database open.
-    connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
-    Ok(open_log(path))
-}
-
-/// The log beside the database, to be flushed. SQLite keeps its locks elsewhere, so that closing this harms none.
-pub(super) fn open_log(database: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).open(beside(database, "-wal"))
-}
-
 /// The file whose name is that of the database and something more.
 pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// A file that was just made or removed stays so after a power cut only if its folder is flushed too.
+pub(super) fn flush_folder(database: &Path) -> io::Result<()> {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// A connection that reads.
@@ -85,28 +78,17 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection for a disk without room. The index of the log is kept in memory instead of in a file, as SQLite does it for
-/// the only connection of a database; and what a transaction changes stays in memory until it is rolled back.
+/// A connection that only reads, for a disk without room. The index of the write-ahead log is kept in memory instead of in
+/// a file, which SQLite does for the only connection of a database.
 pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
-    keep_in_memory(&connection)?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
     Ok(connection)
 }
 
-/// Lets a transaction write nothing before it is committed, however much it changes.
-pub(super) fn keep_in_memory(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "cache_spill", false)
-}
-
-/// Undoes [`keep_in_memory`].
-pub(super) fn write_early(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "cache_spill", true)
-}
-
-/// A connection that moves what the log holds into the database.
+/// A connection that checkpoints: it copies what the write-ahead log holds into the database.
 pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -189,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_committed_is_on_disk_before_anybody_hears_of_it() {
-        // S6: in a log, `FULL` flushes at every commit. A kill cannot show that; the settings can.
+    fn every_commit_is_flushed_before_it_is_acknowledged() {
+        // S6: with a write-ahead log, `FULL` flushes it at every commit. A kill cannot show that; the settings can.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("amalgam.db");
         create(&path).unwrap();

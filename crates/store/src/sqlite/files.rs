@@ -23,7 +23,7 @@ impl FileStore for Sqlite {
 
     fn file<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<FileRecord>> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| get(transaction.database, &scope, &id, now_ms))
+        self.read(move |transaction| get(transaction.database, &scope, &id, now_ms))
     }
 
     fn file_content<'a>(
@@ -33,7 +33,7 @@ impl FileStore for Sqlite {
         now_ms: u64,
     ) -> Stored<'a, Option<(FileRecord, Bytes)>> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             let Some(file) = get(database, &scope, &id, now_ms)? else { return Ok(None) };
             let content =
@@ -50,7 +50,7 @@ impl FileStore for Sqlite {
             Order::Descending => after.unwrap_or(rows::BEHIND_ALL),
         };
         let (scope, from, purpose) = (scope.clone(), from.to_owned(), purpose.map(str::to_owned));
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             let (now, limit) = (int(now_ms)?, most(limit));
             let found = match (order, &purpose) {

@@ -14,55 +14,49 @@ use super::{
     queue::{Queue, Refused},
 };
 
-/// When work counts as done.
+/// What a job does to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Done {
-    /// When the database has it on disk.
-    Settled,
-    /// When it is on disk, be it in the redo log alone.
-    Ahead,
-    /// It changes nothing: done when the database has everything that was acknowledged before.
-    Caught,
-    /// It changes nothing, and looks at what was acknowledged wherever that is.
-    Inside,
+pub(super) enum Access {
+    Read,
+    Write,
 }
 
 /// Work that is done on a database. It may be done again when the group that it was part of failed.
 pub(super) trait Job: Send {
-    /// When it counts as done.
-    fn done(&self) -> Done;
+    /// What it does to the database.
+    fn access(&self) -> Access;
     /// Does the work and keeps the result.
     fn run(&mut self, transaction: &Transaction<'_>) -> Result<(), Failure>;
-    /// Tells whoever waits; nobody may.
+    /// Completes the future that waits for the job. The future may have been dropped.
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
-    /// Whether nobody waits any more.
+    /// Whether the future was dropped.
     fn is_abandoned(&self) -> bool;
 }
 
-/// The transaction that work is done in, and whom to tell once it is on disk.
+/// The transaction that a job runs in, and the notifications to send once it is committed.
 pub(super) struct Transaction<'c> {
     pub(super) database: Database<'c>,
-    rings: RefCell<Vec<String>>,
+    topics: RefCell<Vec<String>>,
 }
 
 impl<'c> Transaction<'c> {
     pub(super) fn new(database: Database<'c>) -> Self {
-        Self { database, rings: RefCell::default() }
+        Self { database, topics: RefCell::default() }
     }
 
-    /// Somebody may wait for news of this response, or of queued turns.
-    pub(super) fn ring(&self, name: impl Into<String>) {
-        self.rings.borrow_mut().push(name.into());
+    /// Notifies those who wait for news of this response, or of queued turns.
+    pub(super) fn notify(&self, name: impl Into<String>) {
+        self.topics.borrow_mut().push(name.into());
     }
 
-    pub(super) fn into_rings(self) -> Vec<String> {
-        self.rings.into_inner()
+    pub(super) fn into_topics(self) -> Vec<String> {
+        self.topics.into_inner()
     }
 }
 
 struct Task<T, F> {
     work: F,
-    counts: Done,
+    access: Access,
     result: Option<T>,
     answer: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -72,12 +66,12 @@ where
     T: Send,
     F: FnMut(&Transaction<'_>) -> Result<T, Failure> + Send,
 {
-    fn done(&self) -> Done {
-        self.counts
+    fn access(&self) -> Access {
+        self.access
     }
 
     fn run(&mut self, transaction: &Transaction<'_>) -> Result<(), Failure> {
-        // A fault of ours in one piece of work must not take the thread, and with it the store, away from the others.
+        // A fault of ours in one job must not take the thread, and with it the store, away from the others.
         let done = catch_unwind(AssertUnwindSafe(|| (self.work)(transaction)));
         self.result = Some(done.unwrap_or_else(|_| Err(Failure::Broken("a piece of work panicked".into())))?);
         Ok(())
@@ -85,9 +79,8 @@ where
 
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>) {
         let Self { result, answer, work, .. } = *self;
-        // What the work was done with goes first: the last one who holds it frees it, best where it was made.
+        // What the work was done with goes first: its last owner frees it, best the thread that made it.
         drop(work);
-        // Nobody listens when the future was dropped; the work is done all the same.
         drop(answer.send(outcome.and_then(|()| result.ok_or_else(closed))));
     }
 
@@ -97,13 +90,13 @@ where
 }
 
 /// Hands `work` to the threads behind `queue` and waits for its result.
-pub(super) fn submit<'a, T, F>(queue: &Queue<Box<dyn Job>>, counts: Done, work: F) -> Stored<'a, T>
+pub(super) fn submit<'a, T, F>(queue: &Queue<Box<dyn Job>>, access: Access, work: F) -> Stored<'a, T>
 where
     T: Send + 'static,
     F: FnMut(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
 {
     let (answer, answered) = oneshot::channel();
-    let queued = queue.push(Box::new(Task { work, counts, result: None, answer }));
+    let queued = queue.push(Box::new(Task { work, access, result: None, answer }));
     Box::pin(async move {
         match queued {
             Ok(()) => answered.await.unwrap_or_else(|_| Err(closed())),

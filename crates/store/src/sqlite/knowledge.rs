@@ -49,7 +49,7 @@ impl KnowledgeStore for Sqlite {
         let (tenant, collection) = (Tenant::within(within), collection.to_owned());
         let source = listing.source.map(str::to_owned);
         let after = listing.after.map(|(source, path)| (source.to_owned(), path.to_owned())).unwrap_or_default();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             let Some((number, _)) = get(database, tenant, &collection)? else { return Ok(Vec::new()) };
             let limit = most(listing.limit);
@@ -143,13 +143,13 @@ impl KnowledgeStore for Sqlite {
 
     fn search_knowledge<'a>(&'a self, scope: &'a Scope, query: KnowledgeQuery<'a>) -> Stored<'a, Vec<FoundChunk>> {
         let (tenant, query) = (Tenant::of_caller(scope), OwnedQuery::of(&query));
-        self.look(move |transaction| find(transaction.database, tenant, &query.borrowed()))
+        self.read(move |transaction| find(transaction.database, tenant, &query.borrowed()))
     }
 }
 
 impl Sqlite {
     fn collections_of<'a>(&self, tenant: Tenant) -> Stored<'a, Vec<Collection>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.tenant(tenant, sql::COLLECTIONS, &[])?.all(|row| {
                 Ok(Collection {
                     name: row.get(0)?,

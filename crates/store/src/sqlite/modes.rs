@@ -56,7 +56,7 @@ impl ModeStore for Sqlite {
 
 impl Sqlite {
     fn modes_of<'a>(&self, tenant: Tenant) -> Stored<'a, Vec<Mode>> {
-        self.look(move |transaction| transaction.database.tenant(tenant, sql::MODES, &[])?.all(mode))
+        self.read(move |transaction| transaction.database.tenant(tenant, sql::MODES, &[])?.all(mode))
     }
 }
 

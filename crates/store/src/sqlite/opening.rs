@@ -1,8 +1,8 @@
 //! Opens the connections of a store: all of them, or on a disk without room the one that can still read.
 //!
-//! A database cannot be opened in the usual way on a full disk: SQLite makes an index of the log beside it, and what only
-//! the redo log has is put into the database. A server that starts then reads through the writer's connection, which keeps
-//! both in memory, and refuses writes. With the first commit that succeeds the store is as usual (`writer.rs`).
+//! A database cannot be opened in the usual way on a full disk, because SQLite makes an index of the write-ahead log beside
+//! it. A server that starts then reads through the writer's connection, which keeps the index in memory, and refuses
+//! writes. With the first commit that succeeds the store is as usual (`writer.rs`).
 
 use std::{io, path::Path, sync::atomic::Ordering};
 
@@ -10,25 +10,23 @@ use rusqlite::{Connection, ErrorCode};
 use tracing::warn;
 
 use super::{
-    Acknowledge, OpenError, Options,
+    FullDisk, OpenError, Options,
     failure::Failure,
-    file,
-    redo::{self, RedoFile},
-    schema,
-    writer::{Start, Writer},
+    file, legacy_redo_log, schema,
+    writer::{Writer, WriterConnection},
 };
 
 /// What the threads of a store begin with. A connection that is missing is made when it is needed.
 pub(super) struct Opened {
-    pub(super) writer: Start,
+    pub(super) writer: WriterConnection,
     pub(super) readers: Vec<Option<Connection>>,
     pub(super) checkpointer: Option<Connection>,
 }
 
-/// Opens what `writer` works on. A store that is served from opens without room on the disk too, to be read.
+/// Opens what `writer` works on.
 pub(super) fn open(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
     match fully(writer, options) {
-        Err(error) if options.acknowledge == Acknowledge::Ahead && may_mean_no_room(&error) => {
+        Err(error) if options.full_disk == FullDisk::Read && may_mean_no_room(&error) => {
             let Ok(opened) = to_read(writer, options) else { return Err(error) };
             warn!("the disk has no room: the store can be read, and writes are refused until there is some ({error})");
             Ok(opened)
@@ -39,53 +37,23 @@ pub(super) fn open(writer: &Writer, options: &Options) -> Result<Opened, OpenErr
 
 fn fully(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
     let path = &writer.path;
-    let redo = redo_file(path, options.acknowledge)?;
+    legacy_redo_log::apply(path).map_err(|source| OpenError::RedoLog { path: legacy_redo_log::path(path), source })?;
     schema::prepare(path, options.migrations)?;
     let database = |source| OpenError::Database { path: path.clone(), source };
     let checkpointer = file::open_checkpointer(path).map_err(database)?;
     let reader = |_| file::open_reader(path).map(Some);
     let readers = (0..options.readers.max(1)).map(reader).collect::<Result<_, _>>().map_err(database)?;
-    let writer = writer.start(redo).map_err(|failure| OpenError::of(path, failure))?;
+    let writer = writer.open().map_err(|failure| OpenError::of(path, failure))?;
     Ok(Opened { writer, readers, checkpointer: Some(checkpointer) })
 }
 
 fn to_read(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
     let path = &writer.path;
-    let file_error = |source| OpenError::File { path: redo::path(path), source };
-    let redo = match redo::path(path).try_exists().map_err(file_error)? {
-        false => None,
-        true => match RedoFile::take(path).map_err(file_error)? {
-            None => return Err(file_error(io::ErrorKind::WouldBlock.into())),
-            taken => taken,
-        },
-    };
-    let start = writer.start_to_read(redo).map_err(|failure| OpenError::of(path, failure))?;
-    schema::require(path, start.connection())?;
+    let opened = writer.open_to_read().map_err(|failure| OpenError::of(path, failure))?;
+    schema::require(path, opened.connection())?;
     writer.read_only.store(true, Ordering::Release);
     let readers = (0..options.readers.max(1)).map(|_| None).collect();
-    Ok(Opened { writer: start, readers, checkpointer: None })
-}
-
-/// The redo log of the database at `path`, once the database has everything that is in it; nothing where there is none, or
-/// where it belongs to another owner.
-fn redo_file(path: &Path, acknowledge: Acknowledge) -> Result<Option<RedoFile>, OpenError> {
-    let found = match acknowledge {
-        Acknowledge::Settled => RedoFile::find(path),
-        Acknowledge::Ahead => RedoFile::take(path),
-    };
-    let found = found.map_err(|source| OpenError::File { path: redo::path(path), source })?;
-    if let Some(file) = &found {
-        redo::recover(path, file).map_err(|failure| OpenError::of(path, failure))?;
-    }
-    match acknowledge {
-        Acknowledge::Settled => Ok(None),
-        Acknowledge::Ahead => {
-            if found.is_none() {
-                warn!("another process has the store's redo log, so that every write waits for the database");
-            }
-            Ok(found)
-        }
-    }
+    Ok(Opened { writer: opened, readers, checkpointer: None })
 }
 
 impl OpenError {
@@ -98,10 +66,10 @@ impl OpenError {
 
     /// Why the database at `path` could not be used.
     fn of(path: &Path, failure: Failure) -> Self {
+        let path = path.to_path_buf();
         match failure {
-            Failure::Sqlite(source) => Self::Database { path: path.to_path_buf(), source },
-            Failure::File(source) => Self::File { path: path.to_path_buf(), source },
-            other => Self::Redo { path: redo::path(path), source: other.to_error() },
+            Failure::Sqlite(source) => Self::Database { path, source },
+            other => Self::File { path, source: io::Error::other(other.to_error()) },
         }
     }
 }
@@ -118,6 +86,7 @@ fn may_mean_no_room(error: &OpenError) -> bool {
             source.sqlite_error_code(),
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
         ),
-        OpenError::Redo { .. } | OpenError::Schema { .. } => false,
+        // What only the redo log has could not be read.
+        OpenError::RedoLog { .. } | OpenError::Schema { .. } => false,
     }
 }

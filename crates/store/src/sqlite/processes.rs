@@ -10,9 +10,9 @@ use super::{
     Sqlite, claims,
     failure::Failure,
     job::Transaction,
-    journal, line, prune,
+    journal, prune,
     query::{Tenant, bytes, int, owner_of, uint},
-    sql,
+    session_queue, sql,
     turns::process_bytes,
 };
 
@@ -25,13 +25,13 @@ impl ProcessStore for Sqlite {
         Box::pin(async move {
             beaten.await?;
             // It lives in any case; the next time will do.
-            let _ = self.tidy_lines().await;
+            let _ = self.retry_releases().await;
             Ok(())
         })
     }
 
     fn processes(&self, operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.operator(operator, sql::PROCESSES, &[])?.all(|row| {
                 let id: [u8; 16] = row.get(0)?;
                 Ok((ProcessId(u128::from_be_bytes(id)), uint(row, 1)?))
@@ -55,7 +55,7 @@ impl ProcessStore for Sqlite {
     }
 
     fn count_queued(&self, operator: Operator, tenant_id: i64) -> Stored<'_, (u64, u64)> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let counted = transaction.database.operator(operator, sql::COUNT_QUEUED, &[&tenant_id])?;
             Ok(counted.first(|row| Ok((uint(row, 0)?, uint(row, 1)?)))?.unwrap_or_default())
         })
@@ -68,8 +68,8 @@ impl ProcessStore for Sqlite {
             for id in &ids {
                 let given = transaction.database.operator(operator, sql::GIVE_BACK, &[&&process[..], id])?.run()?;
                 if given == 1 {
-                    transaction.ring(id);
-                    transaction.ring("");
+                    transaction.notify(id);
+                    transaction.notify("");
                 }
             }
             Ok(())
@@ -77,7 +77,7 @@ impl ProcessStore for Sqlite {
     }
 
     fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction
                 .database
                 .operator(operator, sql::HELD, &[&&process_bytes(process)[..]])?
@@ -86,7 +86,7 @@ impl ProcessStore for Sqlite {
     }
 
     fn claims(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction
                 .database
                 .operator(operator, sql::CLAIMS_HELD, &[&&process_bytes(process)[..]])?
@@ -133,13 +133,13 @@ fn bury(
         }
     }
     claims::release(transaction, operator, process, None)?;
-    line::bury(transaction, operator, process, error)?;
+    session_queue::release_all_of(transaction, operator, process, error)?;
     let buried = Buried { failed: failed.len() as u64, queued: queued.len() as u64 };
     if buried.queued > 0 {
-        transaction.ring("");
+        transaction.notify("");
     }
     for id in queued.into_iter().chain(failed.into_iter().map(|(_, _, id)| id)) {
-        transaction.ring(id);
+        transaction.notify(id);
     }
     Ok(Some(buried))
 }

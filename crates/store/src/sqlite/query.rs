@@ -1,24 +1,17 @@
 //! The only way to a statement: one of `sql.rs`, with a scope that fits it.
 //!
 //! A statement about what callers have takes the tenant as `?1` and the user as `?2` from the scope itself; whoever asks
-//! gives the rest. So there is no such statement without a scope, and no text that was put together. What a step of a turn
-//! changes is noted on the way, for the redo log; only what was noted is ever run as text.
-
-use std::cell::RefCell;
+//! gives the rest. So there is no such statement without a scope, and no text that was put together.
 
 use amalgam_core::{
     Admin, Operator, Rights, Scope,
     store::{BankOf, Within},
 };
-use rusqlite::{
-    CachedStatement, Connection, Row, ToSql,
-    types::{ToSqlOutput, ValueRef},
-};
+use rusqlite::{CachedStatement, Connection, Row, ToSql, types::ValueRef};
 
 use super::{
     failure::Failure,
-    redo::{Again, Batch, Known, Sequence, Statement},
-    sql::{self, OperatorSql, TenantSql, UserSql},
+    sql::{OperatorSql, TenantSql, UserSql},
 };
 use crate::{bank, rows};
 
@@ -29,18 +22,11 @@ pub(super) type Params<'a> = &'a [&'a dyn ToSql];
 #[derive(Clone, Copy)]
 pub(super) struct Database<'c> {
     connection: &'c Connection,
-    /// What changes something is noted here, to be run again if it gets lost.
-    batch: Option<&'c RefCell<Batch>>,
 }
 
 impl<'c> Database<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, batch: None }
-    }
-
-    /// The same, where everything that is changed is noted in `batch`.
-    pub(super) fn noting(connection: &'c Connection, batch: &'c RefCell<Batch>) -> Self {
-        Self { connection, batch: Some(batch) }
+        Self { connection }
     }
 
     /// The number of the row that was added last.
@@ -65,18 +51,16 @@ impl<'c> Database<'c> {
 
     fn bind(self, text: &'static str, scope: Params<'_>, params: Params<'_>) -> Result<Bound<'c>, Failure> {
         let mut statement = self.connection.prepare_cached(text)?;
-        let batch = self.batch.filter(|_| !statement.readonly());
-        let mut notes = batch.map(RefCell::borrow_mut);
-        let mut note = notes.as_mut().map(|batch| batch.statement(text));
         for (index, param) in scope.iter().chain(params).enumerate() {
-            let value = param.to_sql()?;
-            if let Some(note) = &mut note {
-                note.value(&value);
-            }
-            statement.raw_bind_parameter(index + 1, value)?;
+            statement.raw_bind_parameter(index + 1, param)?;
         }
-        let noted = batch.zip(note.as_ref().map(Statement::place));
-        Ok(Bound { statement, noted })
+        Ok(Bound { statement })
+    }
+
+    /// Begins a transaction that reads.
+    pub(super) fn begin_to_read(self) -> Result<(), Failure> {
+        self.connection.prepare_cached("BEGIN")?.execute([])?;
+        Ok(())
     }
 
     /// Begins a transaction that writes.
@@ -89,41 +73,6 @@ impl<'c> Database<'c> {
     pub(super) fn commit(self) -> Result<(), Failure> {
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
-    }
-
-    /// What the database knows about its redo log; nothing where it has none yet.
-    pub(super) fn redo(self) -> Result<Option<Known>, Failure> {
-        let operator = Operator::of_this_process();
-        if !self.operator(operator, sql::HAS_REDO, &[])?.exists()? {
-            return Ok(None);
-        }
-        let known = |row: &Row<'_>| Ok(Known { identity: row.get(0)?, applied: row.get(1)? });
-        self.operator(operator, sql::REDO, &[])?.first(known)
-    }
-
-    /// Everything up to this batch is in the database once the transaction is.
-    pub(super) fn mark(self, applied: Sequence) -> Result<(), Failure> {
-        self.operator(Operator::of_this_process(), sql::MARK_REDO, &[&applied])?.run().map(drop)
-    }
-
-    /// Runs a statement as it was run before.
-    pub(super) fn again(self, noted: &Again<'_>) -> Result<(), Failure> {
-        let mut statement = self.connection.prepare_cached(noted.text)?;
-        for (index, value) in noted.values.iter().enumerate() {
-            statement.raw_bind_parameter(index + 1, ToSqlOutput::Borrowed(*value))?;
-        }
-        let Some(expected) = noted.changed else {
-            let mut rows = statement.raw_query();
-            while rows.next()?.is_some() {}
-            return Ok(());
-        };
-        match statement.raw_execute()? as u64 {
-            changed if changed == expected => Ok(()),
-            changed => Err(Failure::Broken(format!(
-                "a statement changed {changed} rows and not the {expected} of the first time: {}",
-                noted.text
-            ))),
-        }
     }
 }
 
@@ -167,18 +116,12 @@ impl Tenant {
 /// A statement with everything that it needs.
 pub(super) struct Bound<'c> {
     statement: CachedStatement<'c>,
-    /// Where it was noted.
-    noted: Option<(&'c RefCell<Batch>, usize)>,
 }
 
 impl Bound<'_> {
     /// Runs it; how many rows it changed.
     pub(super) fn run(mut self) -> Result<u64, Failure> {
-        let changed = self.statement.raw_execute()? as u64;
-        if let Some((batch, place)) = self.noted {
-            batch.borrow_mut().changed(place, changed);
-        }
-        Ok(changed)
+        Ok(self.statement.raw_execute()? as u64)
     }
 
     /// The first row, if there is one.

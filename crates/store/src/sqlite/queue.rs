@@ -1,32 +1,20 @@
-//! A queue with a bound, between many who ask and a few threads that work.
+//! A bounded queue of jobs, between callers and the threads of the store.
 
 use std::{
     collections::VecDeque,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Instant,
 };
 
 /// Why something was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// As many wait as may wait.
+    /// As many jobs wait as may wait.
     Full,
-    /// Nobody works any more.
+    /// The store is being closed.
     Closed,
 }
 
-/// What came of waiting for something to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// There is something.
-    Something,
-    /// Nothing came in time.
-    Nothing,
-    /// Nothing will come any more.
-    Closed,
-}
-
-/// Whoever asks is refused at once when it is full; whoever works waits when it is empty.
+/// A push into a full queue is refused at once; a worker waits while it is empty.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -37,7 +25,7 @@ pub(super) struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<T>,
-    /// Workers that wait. Waking costs a call of the system even where nobody sleeps.
+    /// Workers that wait. Waking costs a system call even when no worker sleeps.
     idle: usize,
     closed: bool,
 }
@@ -74,26 +62,19 @@ impl<T> Queue<T> {
     }
 
     /// Waits until there is something and moves at most `limit` of it behind `taken`. When the queue is closed, what was
-    /// accepted is handed out first.
-    pub(super) fn take(&self, taken: &mut Vec<T>, limit: usize, until: Option<Instant>) -> Taken {
+    /// accepted is handed out first; then this returns `false`.
+    pub(super) fn take(&self, taken: &mut Vec<T>, limit: usize) -> bool {
         let mut state = self.lock();
         while state.waiting.is_empty() {
             if state.closed {
-                return Taken::Closed;
-            }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Taken::Nothing;
+                return false;
             }
             state.idle += 1;
-            state = match left {
-                None => self.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(left) => self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
         }
         state.hand_out(taken, limit);
-        Taken::Something
+        true
     }
 
     /// Moves at most `limit` of what is there behind `taken`, without waiting.
@@ -122,27 +103,22 @@ mod tests {
         let queue = Queue::new(2);
         assert_eq!([queue.push(1), queue.push(2), queue.push(3)], [Ok(()), Ok(()), Err(Refused::Full)]);
         let mut taken = Vec::new();
-        assert_eq!(queue.take(&mut taken, 1, None), Taken::Something);
+        assert!(queue.take(&mut taken, 1));
         assert_eq!(queue.push(4), Ok(()));
         queue.close();
         assert_eq!(queue.push(5), Err(Refused::Closed));
-        assert_eq!(queue.take(&mut taken, 8, None), Taken::Something);
+        assert!(queue.take(&mut taken, 8));
         assert_eq!(taken, [1, 2, 4]);
-        assert_eq!(queue.take(&mut taken, 8, None), Taken::Closed);
+        assert!(!queue.take(&mut taken, 8));
     }
 
     #[test]
-    fn whoever_waits_until_a_moment_waits_no_longer() {
-        let queue = Queue::new(2);
+    fn what_waits_is_taken_up_to_a_limit_without_waiting() {
+        let queue = Queue::new(4);
         let mut taken = Vec::new();
-        assert_eq!(queue.take(&mut taken, 8, Some(Instant::now())), Taken::Nothing);
-        queue.push(1).unwrap();
-        assert_eq!(queue.take(&mut taken, 8, Some(Instant::now())), Taken::Something);
         queue.take_waiting(&mut taken, 8);
-        assert_eq!(taken, [1]);
-        queue.push(2).unwrap();
-        queue.push(3).unwrap();
-        queue.take_waiting(&mut taken, 1);
+        (1..=3).for_each(|job| queue.push(job).unwrap());
+        queue.take_waiting(&mut taken, 2);
         assert_eq!(taken, [1, 2]);
     }
 }

@@ -12,10 +12,10 @@ use super::{
     Sqlite, execute,
     failure::Failure,
     job::Transaction,
-    journal, line,
+    journal,
     places::{self, Place},
     query::{Database, bytes, int, optional_text, optional_uint, text, uint},
-    sql, transcripts,
+    session_queue, sql, transcripts,
 };
 use crate::{assistant, rows};
 
@@ -23,19 +23,19 @@ impl ResponseStore for Sqlite {
     fn response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<StoredResponse>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| response(transaction.database, &scope, stem, &id))
+        self.read(move |transaction| response(transaction.database, &scope, stem, &id))
     }
 
     fn lineage<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Lineage>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| lineage(transaction.database, &scope, stem, &id))
+        self.read(move |transaction| lineage(transaction.database, &scope, stem, &id))
     }
 
     fn raw_answer<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<RawAnswer>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| {
+        self.read(move |transaction| {
             let stored = transaction.database.user(&scope, sql::RAW_ANSWER, &[&stem.as_str(), &id])?;
             let stored = stored.first(|row| Ok(optional_text(row, 0)?.map(rows::raw_answer)))?;
             Ok(stored.flatten())
@@ -44,8 +44,7 @@ impl ResponseStore for Sqlite {
 
     fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
         let (scope, ids) = (scope.clone(), ids.to_vec());
-        let stems: Vec<Stem> = ids.iter().filter_map(|id| Stem::of(id)).collect();
-        self.look_at(stems, move |transaction| ids.iter().map(|id| item(transaction.database, &scope, id)).collect())
+        self.read(move |transaction| ids.iter().map(|id| item(transaction.database, &scope, id)).collect())
     }
 
     fn delete_response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool> {
@@ -69,7 +68,7 @@ impl ResponseStore for Sqlite {
     ) -> Stored<'a, Option<EventTail>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.look_at([stem], move |transaction| events(transaction.database, &scope, stem, &id, after, bytes))
+        self.read(move |transaction| events(transaction.database, &scope, stem, &id, after, bytes))
     }
 }
 
@@ -193,8 +192,8 @@ fn cancel(
         )?
         .run()?;
     database.user(scope, sql::END_ITEMS, &[&int(response.place.position)?, &rows::NO_ITEMS])?.run()?;
-    line::free(transaction, scope, id, assistant::ended(Status::Cancelled).as_ref())?;
-    transaction.ring(id);
+    session_queue::release(transaction, scope, id, assistant::ended(Status::Cancelled).as_ref())?;
+    transaction.notify(id);
     Ok(self::response(database, scope, stem, id)?.map(|response| Cancelled::Ended(Box::new(response))))
 }
 
@@ -205,9 +204,9 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
     let Some(place) = place else { return Ok(false) };
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
     journal::forget(database, scope, id)?;
-    line::free(transaction, scope, id, Some(&assistant::deleted()))?;
+    session_queue::release(transaction, scope, id, Some(&assistant::deleted()))?;
     execute::leave(database, scope, id)?;
-    transaction.ring(id);
+    transaction.notify(id);
 
     // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
     // own calls.

@@ -1,4 +1,4 @@
-//! Threads: their line, and what was said in them.
+//! Sessions of assistants: their queue and their messages.
 
 use amalgam_core::{
     Scope, StoreError,
@@ -11,13 +11,12 @@ use rusqlite::Row;
 use super::{
     Sqlite, execute,
     failure::Failure,
-    line,
     query::{Database, Tenant, most, text, uint},
-    sql,
+    session_queue, sql,
 };
 use crate::{
-    assistant::{self, Standing},
-    leaving::{Left, LeftPlace},
+    assistant::{self, QueuePosition},
+    pending_release::{PendingRelease, Reservation},
 };
 
 impl SessionStore for Sqlite {
@@ -29,34 +28,37 @@ impl SessionStore for Sqlite {
         now_ms: u64,
     ) -> Stored<'a, Ticket> {
         Box::pin(async move {
-            // While places cannot be given up no more are taken: else they would become more and more.
-            self.tidy_lines().await?;
+            // While entries cannot be released no more are made: otherwise they would accumulate.
+            self.retry_releases().await?;
             let (mark, owner) = (rand::random::<i64>(), scope.clone());
             let profile = assistant::profile_column(profile).to_owned();
-            let unsure = self.leaving.unsure(scope, LeftPlace::Marked(mark));
-            let taken =
-                self.change(move |transaction| line::up(transaction.database, &owner, &profile, process, mark, now_ms));
+            let guard = self.pending_releases.guard(scope, Reservation::Marked(mark));
+            let taken = self.change(move |transaction| {
+                session_queue::join(transaction.database, &owner, &profile, process, mark, now_ms)
+            });
             let ticket = taken.await?;
-            unsure.settle();
+            guard.disarm();
             Ok(ticket)
         })
     }
 
     fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>> {
         Box::pin(async move {
-            // Whoever waits looks again: what cannot be done now can be done then.
-            let _ = self.tidy_lines().await;
+            // The caller asks again while it waits: what fails now is retried then.
+            let _ = self.retry_releases().await;
             loop {
                 let owner = scope.clone();
-                let standing = self.look(move |transaction| line::standing(transaction.database, &owner, ticket));
-                match standing.await? {
-                    Standing::Gone => return Ok(None),
-                    Standing::First => return Ok(Some(true)),
-                    Standing::Behind => return Ok(Some(false)),
-                    Standing::BehindEnded { response_id, status } => {
+                let position =
+                    self.read(move |transaction| session_queue::position(transaction.database, &owner, ticket));
+                match position.await? {
+                    QueuePosition::Gone => return Ok(None),
+                    QueuePosition::First => return Ok(Some(true)),
+                    QueuePosition::Waiting => return Ok(Some(false)),
+                    QueuePosition::BehindEnded { response_id, status } => {
                         let (owner, error) = (scope.clone(), assistant::ended(status));
-                        let freed = self
-                            .change(move |transaction| line::free(transaction, &owner, &response_id, error.as_ref()));
+                        let freed = self.change(move |transaction| {
+                            session_queue::release(transaction, &owner, &response_id, error.as_ref())
+                        });
                         freed.await?;
                     }
                 }
@@ -65,17 +67,17 @@ impl SessionStore for Sqlite {
     }
 
     fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
-        self.surely(scope, LeftPlace::At(ticket, error))
+        self.release_entry(scope, Reservation::Entry(ticket, error))
     }
 
     fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
         let scope = scope.clone();
-        self.change(move |transaction| line::speak(transaction.database, &scope, ticket, &words))
+        self.change(move |transaction| session_queue::append(transaction.database, &scope, ticket, &words))
     }
 
     fn sessions<'a>(&'a self, scope: &'a Scope, after: Option<i64>, limit: usize) -> Stored<'a, Vec<SessionRecord>> {
         let scope = scope.clone();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let params: [&dyn rusqlite::ToSql; 2] = [&behind(after), &most(limit)];
             transaction.database.user(&scope, sql::SESSIONS, &params)?.all(session)
         })
@@ -89,7 +91,7 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<Vec<MessageRecord>>> {
         let scope = scope.clone();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             if !database.user(&scope, sql::SESSION, &[&session_id])?.exists()? {
                 return Ok(None);
@@ -101,7 +103,7 @@ impl SessionStore for Sqlite {
 
     fn message<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<MessageRecord>> {
         let scope = scope.clone();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             let found = database.user(&scope, sql::MESSAGE, &[&id])?.first(message)?;
             found.map(|message| with_metadata(database, Tenant::of_caller(&scope), message)).transpose()
@@ -110,7 +112,7 @@ impl SessionStore for Sqlite {
 
     fn response_of_answer<'a>(&'a self, scope: &'a Scope, provider_id: &'a str) -> Stored<'a, Option<String>> {
         let (scope, provider_id) = (scope.clone(), provider_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let found = transaction.database.user(&scope, sql::RESPONSE_OF_ANSWER, &[&provider_id])?;
             found.first(|row| Ok(row.get(0)?))
         })
@@ -118,7 +120,7 @@ impl SessionStore for Sqlite {
 
     fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>> {
         let (tenant, provider_id) = (Tenant::within(within), provider_id.to_owned());
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             // Responses of earlier versions do not have it; the answers of assistants do.
             for statement in [sql::RESPONSE_OF_PROVIDER, sql::RESPONSE_OF_ANSWER_WITHIN] {
@@ -139,7 +141,7 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Vec<SessionRecord>> {
         let (tenant, user) = (Tenant::within(within), user.map(str::to_owned));
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let (database, after, limit) = (transaction.database, behind(after), most(limit));
             match &user {
                 None => database.tenant(tenant, sql::SESSIONS_OF_TENANT, &[&after, &limit])?,
@@ -157,7 +159,7 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Option<(SessionRecord, Vec<MessageRecord>)>> {
         let tenant = Tenant::within(within);
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             let found = database.tenant(tenant, sql::SESSION_OF_TENANT, &[&session_id])?.first(session)?;
             let Some(session) = found else { return Ok(None) };
@@ -171,38 +173,40 @@ impl SessionStore for Sqlite {
 }
 
 impl Sqlite {
-    /// Gives places up that nobody else knows of. An error means that it cannot be done now; it is tried again.
-    pub(super) async fn tidy_lines(&self) -> Result<(), StoreError> {
-        for _ in 0..self.leaving.count() {
-            let Some(unsure) = self.leaving.next() else { break };
-            match self.give_up(unsure.left()).await {
-                // What was asked for before is done before: one that is not there now never comes.
-                Ok(()) => unsure.settle(),
-                // Nor will it be any other time.
-                Err(StoreError::Broken(_)) => unsure.settle(),
+    /// Retries the pending releases. An error means that the store cannot be used now; the rest stays pending.
+    pub(super) async fn retry_releases(&self) -> Result<(), StoreError> {
+        for _ in 0..self.pending_releases.count() {
+            let Some(guard) = self.pending_releases.next() else { break };
+            match self.try_release(guard.pending()).await {
+                // Jobs run in order: an entry that is not there now was never made.
+                Ok(()) => guard.disarm(),
+                // Trying again would fail in the same way.
+                Err(StoreError::Broken(_)) => guard.disarm(),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Gives something up, now or at the next sign of life.
-    pub(super) fn surely<'a>(&'a self, scope: &'a Scope, place: LeftPlace) -> Stored<'a, ()> {
-        let unsure = self.leaving.unsure(scope, place);
-        let left = self.give_up(unsure.left());
+    /// Releases a reservation, now or when the store can be used again.
+    pub(super) fn release_entry<'a>(&'a self, scope: &'a Scope, reservation: Reservation) -> Stored<'a, ()> {
+        let guard = self.pending_releases.guard(scope, reservation);
+        let left = self.try_release(guard.pending());
         Box::pin(async move {
             left.await?;
-            unsure.settle();
+            guard.disarm();
             Ok(())
         })
     }
 
-    fn give_up(&self, left: Left) -> Stored<'static, ()> {
-        self.change(move |transaction| match &left.place {
-            LeftPlace::Marked(mark) => line::leave_marked(transaction, &left.scope, *mark),
-            LeftPlace::At(ticket, error) => line::leave(transaction, &left.scope, *ticket, error.as_ref()),
-            LeftPlace::Step { session_id, response_id } => {
-                execute::drop_step(transaction, &left.scope, session_id, response_id)
+    fn try_release(&self, release: PendingRelease) -> Stored<'static, ()> {
+        self.change(move |transaction| match &release.reservation {
+            Reservation::Marked(mark) => session_queue::leave_marked(transaction, &release.scope, *mark),
+            Reservation::Entry(ticket, error) => {
+                session_queue::leave(transaction, &release.scope, *ticket, error.as_ref())
+            }
+            Reservation::Step { session_id, response_id } => {
+                execute::drop_step(transaction, &release.scope, session_id, response_id)
             }
         })
     }

@@ -332,11 +332,6 @@ statements! {
     OperatorSql {
         PING = "SELECT 1 FROM memory LIMIT 1";
 
-        // The redo log.
-        HAS_REDO = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'redo'";
-        REDO = "SELECT identity, applied FROM redo";
-        MARK_REDO = "UPDATE redo SET applied = ?1";
-
         // Tenants and keys.
         ADD_TENANT = "
             INSERT INTO tenants (id, name, state, ai_agent_enabled, created_at) VALUES (?1, ?2, ?3, 1, ?4)

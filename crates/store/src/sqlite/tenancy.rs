@@ -36,13 +36,13 @@ impl TenancyStore for Sqlite {
 
     fn tenants(&self, operator: Operator, after: Option<i64>, limit: usize) -> Stored<'_, Vec<TenantRecord>> {
         let (after, limit) = (after.unwrap_or(i64::MIN), most(limit));
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.operator(operator, sql::TENANTS, &[&after, &limit])?.all(|row| tenant(row, 0))
         })
     }
 
     fn tenant(&self, operator: Operator, id: i64) -> Stored<'_, Option<TenantRecord>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.operator(operator, sql::TENANT, &[&id])?.first(|row| tenant(row, 0))
         })
     }
@@ -92,7 +92,7 @@ impl TenancyStore for Sqlite {
         limit: usize,
     ) -> Stored<'a, Vec<KeyRecord>> {
         let (after, limit) = (after.unwrap_or_default().to_owned(), most(limit));
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             let database = transaction.database;
             match tenant_id {
                 None => database.operator(operator, sql::KEYS, &[&after, &limit])?,
@@ -116,7 +116,7 @@ impl TenancyStore for Sqlite {
     }
 
     fn key_by_hash(&self, operator: Operator, hash: [u8; 32]) -> Stored<'_, Option<(KeyRecord, TenantRecord)>> {
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction
                 .database
                 .operator(operator, sql::KEY_BY_HASH, &[&&hash[..]])?
@@ -135,7 +135,7 @@ impl TenancyStore for Sqlite {
 
     fn remembered<'a>(&'a self, operator: Operator, name: &'a str) -> Stored<'a, Option<String>> {
         let name = name.to_owned();
-        self.look(move |transaction| {
+        self.read(move |transaction| {
             transaction.database.operator(operator, sql::REMEMBERED, &[&name])?.first(|row| Ok(row.get(0)?))
         })
     }

@@ -14,16 +14,16 @@ use super::{
     Sqlite, claims, conversations,
     failure::Failure,
     job::Transaction,
-    journal, line, places,
+    journal, places,
     query::{Database, Params, Tenant, int, optional_int, text},
-    responses, sql, transcripts,
+    responses, session_queue, sql, transcripts,
 };
 use crate::rows;
 
 impl TurnStore for Sqlite {
     fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
         let scope = scope.clone();
-        self.step(move |transaction| step(transaction, &scope, &write))
+        self.change(move |transaction| step(transaction, &scope, &write))
     }
 
     fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
@@ -63,7 +63,7 @@ impl TurnStore for Sqlite {
     fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>> {
         let Some(stem) = Stem::of(response_id) else { return Box::pin(async { Ok(None) }) };
         let (tenant, id) = (Tenant::of(admin), response_id.to_owned());
-        self.look_at([stem], move |transaction| transcripts::turn(transaction.database, tenant, stem, &id))
+        self.read(move |transaction| transcripts::turn(transaction.database, tenant, stem, &id))
     }
 }
 
@@ -94,7 +94,7 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
     }
     journal::add(database, scope, write)?;
     if let Some(session) = &write.session {
-        line::end(transaction, scope, id, session)?;
+        session_queue::end(transaction, scope, id, session)?;
     }
     if let (Some(conversation), Some(end)) = (conversation, end)
         && matches!(end.told.status, Status::Completed | Status::Incomplete)
@@ -105,9 +105,9 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
         claims::settle(transaction, scope, keyed, id, answer.as_ref())?;
     }
     if write.begin.as_ref().is_some_and(|begin| begin.status == Status::Queued) && end.is_none() {
-        transaction.ring("");
+        transaction.notify("");
     }
-    transaction.ring(id);
+    transaction.notify(id);
     Ok(Written::Kept)
 }
 
@@ -289,7 +289,7 @@ fn complete_cancelled(transaction: &Transaction<'_>, scope: &Scope, lost: &TurnW
     let place = database.user(scope, sql::HEAD, &[&stem.as_str(), &id])?.first(|row| Ok(row.get::<_, i64>(2)?))?;
     if let (1.., Some(place)) = (completed, place) {
         database.user(scope, sql::END_ITEMS, &[&place, &end.output.raw().text()])?.run()?;
-        transaction.ring(id);
+        transaction.notify(id);
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! The embedded engine: the contract, and what only a file can do.
 
-mod ahead;
 mod crash;
 mod faults;
 mod files;
+mod legacy_redo_log;
 mod steps;
 mod threads;
+mod write_ahead_log;
 
 use std::sync::Arc;
 
@@ -50,6 +51,16 @@ impl Home {
     /// Looks at the file behind the store's back.
     fn look(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.path()).unwrap()
+    }
+
+    /// What a crash would leave: the database and its write-ahead log, without the index of the log.
+    fn copy_files(&self) -> Self {
+        let copy = Self::new();
+        std::fs::create_dir_all(copy.path().parent().unwrap()).unwrap();
+        for name in ["amalgam.db", "amalgam.db-wal"] {
+            std::fs::copy(self.path().with_file_name(name), copy.path().with_file_name(name)).unwrap();
+        }
+        copy
     }
 
     fn count(&self, table: &str) -> i64 {

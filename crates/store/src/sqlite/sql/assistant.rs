@@ -11,33 +11,33 @@ statements! {
                 AND json_extract(value, '$.response_id') = ?3
             ORDER BY number DESC LIMIT 1";
 
-        // The line of a thread.
+        // The queue of a session.
         ACTIVE_SESSION = "
             SELECT id FROM sessions WHERE tenant_id = ?1 AND user_id = ?2 AND profile = ?3 AND active = 1";
         ADD_SESSION = "
             INSERT INTO sessions (tenant_id, user_id, profile, active, messages, created_at, updated_at)
             VALUES (?1, ?2, ?3, 1, 0, ?4, ?4)
             RETURNING id";
-        ADD_PLACE = "
+        ADD_ENTRY = "
             INSERT INTO session_line (tenant_id, user_id, session_id, process, mark) VALUES (?1, ?2, ?3, ?4, ?5)
             RETURNING number";
-        FIRST_PLACE = "
+        FIRST_ENTRY = "
             SELECT number, response_id FROM session_line
             WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 ORDER BY number LIMIT 1";
-        PLACE = "
+        ENTRY = "
             SELECT 1 FROM session_line WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4";
-        SPEAK = "
+        START_ENTRY = "
             UPDATE session_line SET response_id = ?5
             WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4";
-        LEAVE_PLACE = "
+        REMOVE_ENTRY = "
             DELETE FROM session_line WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4
             RETURNING response_id";
-        LEAVE_MARKED = "
+        REMOVE_MARKED_ENTRY = "
             DELETE FROM session_line WHERE tenant_id = ?1 AND user_id = ?2 AND mark = ?3 RETURNING session_id";
-        END_PLACE = "
+        END_ENTRY = "
             DELETE FROM session_line
             WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4 AND response_id = ?5";
-        FREE_PLACE = "
+        RELEASE_ENTRY = "
             DELETE FROM session_line WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3
             RETURNING session_id, number";
 
@@ -169,14 +169,14 @@ statements! {
 
     OperatorSql {
         // What a dead process has in lines.
-        PLACES_HELD = "
+        ENTRIES_HELD = "
             DELETE FROM session_line WHERE process = ?1 RETURNING session_id, number, tenant_id, user_id, response_id";
 
         // Everything.
         RESET_SESSIONS = "DELETE FROM sessions";
         RESET_SESSIONS_OF = "DELETE FROM sessions WHERE tenant_id = ?1";
-        RESET_LINES = "DELETE FROM session_line";
-        RESET_LINES_OF = "DELETE FROM session_line WHERE tenant_id = ?1";
+        RESET_QUEUES = "DELETE FROM session_line";
+        RESET_QUEUES_OF = "DELETE FROM session_line WHERE tenant_id = ?1";
         RESET_MESSAGES = "DELETE FROM messages";
         RESET_MESSAGES_OF = "DELETE FROM messages WHERE tenant_id = ?1";
         RESET_METADATA = "DELETE FROM message_metadata";

@@ -6,27 +6,17 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use amalgam_store::sqlite::{Acknowledge, Options, Sqlite};
+use amalgam_store::sqlite::{Options, Sqlite};
 use tokio::task::JoinSet;
 
 use super::{Home, runtime};
 use crate::given::*;
 
 const DATABASE: &str = "AMALGAM_TEST_KILLED_DATABASE";
-const AHEAD: &str = "AMALGAM_TEST_KILLED_AHEAD";
 const ROUNDS: usize = 5;
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
-    kill_again_and_again(Acknowledge::Settled);
-}
-
-#[test]
-fn nothing_acknowledged_ahead_of_the_database_is_lost_when_the_process_is_killed() {
-    kill_again_and_again(Acknowledge::Ahead);
-}
-
-fn kill_again_and_again(acknowledge: Acknowledge) {
     let home = Home::new();
     drop(home.open(Options::default()));
     let mut acknowledged = Vec::new();
@@ -34,7 +24,6 @@ fn kill_again_and_again(acknowledge: Acknowledge) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "sqlite::crash::writes_until_it_is_killed", "--ignored", "--nocapture"])
             .env(DATABASE, home.path())
-            .env(AHEAD, format!("{}", acknowledge == Acknowledge::Ahead))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -68,18 +57,13 @@ fn kill_again_and_again(acknowledge: Acknowledge) {
     assert!(acknowledged.len() >= ROUNDS * 40);
 }
 
-/// Run by the tests above, in a process that is killed: eight chains, an acknowledgement on each line.
+/// Run by the test above, in a process that is killed: eight chains, an acknowledgement on each line.
 #[test]
-#[ignore = "run by the tests above"]
+#[ignore = "run by the test above"]
 fn writes_until_it_is_killed() {
     #[expect(clippy::disallowed_methods, reason = "the test above says where the database is")]
     let Some(path) = std::env::var_os(DATABASE) else { return };
-    #[expect(clippy::disallowed_methods, reason = "the test above says how it is written")]
-    let acknowledge = match std::env::var(AHEAD).as_deref() {
-        Ok("true") => Acknowledge::Ahead,
-        _ => Acknowledge::Settled,
-    };
-    let store: Engine = Arc::new(Sqlite::open(path, Options { acknowledge, ..Options::default() }).unwrap());
+    let store: Engine = Arc::new(Sqlite::open(path, Options::default()).unwrap());
     let output = Arc::new(Mutex::new(std::io::stdout()));
     runtime().block_on(async {
         let mut writers = JoinSet::new();

@@ -8,7 +8,6 @@ use std::{
 use amalgam_core::{StoreError, store::Written};
 use amalgam_store::sqlite::Options;
 use rusqlite::TransactionBehavior;
-use tokio::task::JoinSet;
 
 use super::{Home, runtime};
 use crate::given::*;
@@ -169,30 +168,4 @@ fn a_damaged_file_is_told_and_never_answered_from() {
     assert!(matches!(&outcome, Err(StoreError::Broken(why)) if why.contains("odd")), "{outcome:?}");
     home.look().execute("UPDATE responses SET status = 'completed'", []).unwrap();
     assert!(runtime.block_on(store.response(&anna(), &turn.id)).unwrap().is_some());
-}
-
-#[test]
-fn the_log_stays_short_under_a_steady_stream_of_writes() {
-    let home = Home::new();
-    let store = home.open(Options::default());
-    let log = home.path().with_file_name("amalgam.db-wal");
-    runtime().block_on(async {
-        let mut racing = JoinSet::new();
-        // About 320 MiB go through the log.
-        for _ in 0..8 {
-            let store = store.clone();
-            racing.spawn(async move {
-                for _ in 0..40 {
-                    let turn = Turn::new(&"z".repeat(500_000));
-                    keep(&store, &anna(), turn.whole(None)).await;
-                    assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
-                }
-            });
-        }
-        while let Some(done) = racing.join_next().await {
-            done.unwrap();
-        }
-    });
-    let length = log.metadata().unwrap().len();
-    assert!(length < 160 << 20, "the log has {length} bytes");
 }

@@ -1,7 +1,7 @@
-//! The line of those who want to speak in a thread: how a place in it is taken, used and given up.
+//! The queue of a session: how requests join it, append to the session when they are first, and leave it.
 //!
-//! There is one writer, so that numbers are drawn in the order in which places are taken, and whoever has the smallest one
-//! speaks. Whenever a place goes, those behind it are told.
+//! There is one writer, so numbers are drawn in the order of arrival, and the entry with the smallest one is next. Whenever
+//! an entry goes, the requests behind it are notified.
 
 use amalgam_core::{
     Operator, Scope, Stem,
@@ -17,12 +17,12 @@ use super::{
     turns::process_bytes,
 };
 use crate::{
-    assistant::{self, Standing},
+    assistant::{self, QueuePosition},
     rows,
 };
 
-/// Gets in line in the active thread with a profile, which is made if there is none.
-pub(super) fn up(
+/// Joins the queue of the active session with a profile, which is made if there is none.
+pub(super) fn join(
     database: Database<'_>,
     scope: &Scope,
     profile: &str,
@@ -39,7 +39,7 @@ pub(super) fn up(
     };
     let process = process_bytes(process);
     let number =
-        database.user(scope, sql::ADD_PLACE, &[&session_id, &&process[..], &mark])?.first(|row| Ok(row.get(0)?))?;
+        database.user(scope, sql::ADD_ENTRY, &[&session_id, &&process[..], &mark])?.first(|row| Ok(row.get(0)?))?;
     Ok(Ticket { session_id, number: made(number)? })
 }
 
@@ -47,34 +47,34 @@ fn made(number: Option<i64>) -> Result<i64, Failure> {
     number.ok_or_else(|| Failure::Broken("a row was added and has no number".into()))
 }
 
-/// How a place stands now.
-pub(super) fn standing(database: Database<'_>, scope: &Scope, ticket: Ticket) -> Result<Standing, Failure> {
+/// Where an entry is in its queue now.
+pub(super) fn position(database: Database<'_>, scope: &Scope, ticket: Ticket) -> Result<QueuePosition, Failure> {
     let Ticket { session_id, number } = ticket;
-    let Some((first, response_id)) = first(database, scope, session_id)? else { return Ok(Standing::Gone) };
+    let Some((first, response_id)) = first(database, scope, session_id)? else { return Ok(QueuePosition::Gone) };
     if first == number {
-        return Ok(Standing::First);
+        return Ok(QueuePosition::First);
     }
-    if !database.user(scope, sql::PLACE, &[&session_id, &number])?.exists()? {
-        return Ok(Standing::Gone);
+    if !database.user(scope, sql::ENTRY, &[&session_id, &number])?.exists()? {
+        return Ok(QueuePosition::Gone);
     }
     let Some((response_id, stem)) = response_id.and_then(|id| Stem::of(&id).map(|stem| (id, stem))) else {
-        return Ok(Standing::Behind);
+        return Ok(QueuePosition::Waiting);
     };
     let status = database
         .tenant(Tenant::of_caller(scope), sql::STATUS, &[&stem.as_str(), &response_id])?
         .first(|row| Ok(rows::status(text(row, 0)?)?))?;
     Ok(match status.filter(|status| status.is_final()) {
-        Some(status) => Standing::BehindEnded { response_id, status },
-        None => Standing::Behind,
+        Some(status) => QueuePosition::BehindEnded { response_id, status },
+        None => QueuePosition::Waiting,
     })
 }
 
 fn first(database: Database<'_>, scope: &Scope, session_id: i64) -> Result<Option<(i64, Option<String>)>, Failure> {
-    database.user(scope, sql::FIRST_PLACE, &[&session_id])?.first(|row| Ok((row.get(0)?, row.get(1)?)))
+    database.user(scope, sql::FIRST_ENTRY, &[&session_id])?.first(|row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Writes what the user says, if it is the place's time.
-pub(super) fn speak(
+/// Appends the user's message, if the entry is first.
+pub(super) fn append(
     database: Database<'_>,
     scope: &Scope,
     ticket: Ticket,
@@ -84,7 +84,7 @@ pub(super) fn speak(
     let (user_message_id, assistant_message_id) = assistant::message_ids(number);
     match first(database, scope, session_id)? {
         Some((first, None)) if first == number => {
-            database.user(scope, sql::SPEAK, &[&session_id, &number, &words.response_id])?.run()?;
+            database.user(scope, sql::START_ENTRY, &[&session_id, &number, &words.response_id])?.run()?;
             let message = Message {
                 id: user_message_id,
                 role: "user",
@@ -94,10 +94,10 @@ pub(super) fn speak(
             };
             add(database, scope, session_id, &message)?;
             for record in &words.metadata {
-                know(database, scope, user_message_id, record)?;
+                add_metadata(database, scope, user_message_id, record)?;
             }
         }
-        // Said before.
+        // Appended before: the request was sent again.
         Some((first, Some(by))) if first == number && by == words.response_id => {}
         _ => return Ok(None),
     }
@@ -108,7 +108,7 @@ pub(super) fn speak(
     Ok(Some(Heard { user_message_id, assistant_message_id, history, answered_by }))
 }
 
-/// The end of a turn. Only the turn that has spoken at a place says anything more in the thread.
+/// The end of a turn. Only the turn that appended the user's message adds to the session.
 pub(super) fn end(
     transaction: &Transaction<'_>,
     scope: &Scope,
@@ -117,7 +117,7 @@ pub(super) fn end(
 ) -> Result<(), Failure> {
     let database = transaction.database;
     let Ticket { session_id, number } = end.ticket;
-    if database.user(scope, sql::END_PLACE, &[&session_id, &number, &response_id])?.run()? == 0 {
+    if database.user(scope, sql::END_ENTRY, &[&session_id, &number, &response_id])?.run()? == 0 {
         return Ok(());
     }
     let (user_message_id, assistant_message_id) = assistant::message_ids(number);
@@ -129,14 +129,14 @@ pub(super) fn end(
     }
     for (id, record) in &end.metadata {
         if *id == user_message_id || answer.is_some() && *id == assistant_message_id {
-            know(database, scope, *id, record)?;
+            add_metadata(database, scope, *id, record)?;
         }
     }
-    transaction.ring(session_bell(session_id));
+    transaction.notify(session_bell(session_id));
     Ok(())
 }
 
-/// Gives a place up; what was said there is marked with `error`.
+/// Removes an entry; the message that was appended with it gets `error`.
 pub(super) fn leave(
     transaction: &Transaction<'_>,
     scope: &Scope,
@@ -146,27 +146,27 @@ pub(super) fn leave(
     let Ticket { session_id, number } = ticket;
     let database = transaction.database;
     let left = database
-        .user(scope, sql::LEAVE_PLACE, &[&session_id, &number])?
+        .user(scope, sql::REMOVE_ENTRY, &[&session_id, &number])?
         .first(|row| Ok(row.get::<_, Option<String>>(0)?))?;
     let Some(said) = left else { return Ok(()) };
     if let (Some(_), Some(error)) = (said, error) {
-        know(database, scope, assistant::message_ids(number).0, error)?;
+        add_metadata(database, scope, assistant::message_ids(number).0, error)?;
     }
-    transaction.ring(session_bell(session_id));
+    transaction.notify(session_bell(session_id));
     Ok(())
 }
 
-/// Gives the place up that was perhaps taken under a mark.
+/// Removes the entry that was perhaps made under a mark.
 pub(super) fn leave_marked(transaction: &Transaction<'_>, scope: &Scope, mark: i64) -> Result<(), Failure> {
-    let left = transaction.database.user(scope, sql::LEAVE_MARKED, &[&mark])?.first(|row| Ok(row.get(0)?))?;
+    let left = transaction.database.user(scope, sql::REMOVE_MARKED_ENTRY, &[&mark])?.first(|row| Ok(row.get(0)?))?;
     if let Some(session_id) = left {
-        transaction.ring(session_bell(session_id));
+        transaction.notify(session_bell(session_id));
     }
     Ok(())
 }
 
-/// Frees the place of a turn that has ended or is gone; what the user said there is marked with `error`.
-pub(super) fn free(
+/// Removes the entry of a turn that has ended or is gone; the user's message gets `error`.
+pub(super) fn release(
     transaction: &Transaction<'_>,
     scope: &Scope,
     response_id: &str,
@@ -174,19 +174,19 @@ pub(super) fn free(
 ) -> Result<(), Failure> {
     let database = transaction.database;
     let freed = database
-        .user(scope, sql::FREE_PLACE, &[&response_id])?
+        .user(scope, sql::RELEASE_ENTRY, &[&response_id])?
         .all(|row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
     for (session_id, number) in freed {
         if let Some(error) = error {
-            know(database, scope, assistant::message_ids(number).0, error)?;
+            add_metadata(database, scope, assistant::message_ids(number).0, error)?;
         }
-        transaction.ring(session_bell(session_id));
+        transaction.notify(session_bell(session_id));
     }
     Ok(())
 }
 
-/// Frees every place of a dead process; what was said there is marked with `error`.
-pub(super) fn bury(
+/// Removes every entry of a dead process; messages that were appended with them get `error`.
+pub(super) fn release_all_of(
     transaction: &Transaction<'_>,
     operator: Operator,
     process: ProcessId,
@@ -194,19 +194,19 @@ pub(super) fn bury(
 ) -> Result<(), Failure> {
     let database = transaction.database;
     let dead = process_bytes(process);
-    let places = database.operator(operator, sql::PLACES_HELD, &[&&dead[..]])?.all(|row| {
+    let entries = database.operator(operator, sql::ENTRIES_HELD, &[&&dead[..]])?.all(|row| {
         let ticket = Ticket { session_id: row.get(0)?, number: row.get(1)? };
         let tenant_id: i64 = row.get(2)?;
         let scope = owner_of(tenant_id, row.get(3)?, None)?;
         Ok((ticket, Tenant::of_row(operator, tenant_id), scope, row.get::<_, Option<String>>(4)?))
     })?;
-    for (ticket, tenant, scope, response_id) in places {
+    for (ticket, tenant, scope, response_id) in entries {
         if let Some(id) = response_id {
             let tools = journal::unknown(database, tenant, &id)?;
             let (user_message_id, _) = assistant::message_ids(ticket.number);
-            know(database, &scope, user_message_id, &assistant::failure(&error(&tools)))?;
+            add_metadata(database, &scope, user_message_id, &assistant::failure(&error(&tools)))?;
         }
-        transaction.ring(session_bell(ticket.session_id));
+        transaction.notify(session_bell(ticket.session_id));
     }
     Ok(())
 }
@@ -227,7 +227,12 @@ fn add(database: Database<'_>, scope: &Scope, session_id: i64, message: &Message
     Ok(())
 }
 
-fn know(database: Database<'_>, scope: &Scope, message_id: i64, record: &MetadataRecord) -> Result<(), Failure> {
+fn add_metadata(
+    database: Database<'_>,
+    scope: &Scope,
+    message_id: i64,
+    record: &MetadataRecord,
+) -> Result<(), Failure> {
     database.user(scope, sql::ADD_METADATA, &[&message_id, &record.kind, &record.value.raw().text()])?.run()?;
     Ok(())
 }
