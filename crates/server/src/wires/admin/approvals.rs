@@ -33,39 +33,39 @@ use crate::{
 /// What a missing approval is called.
 const APPROVAL: &str = "Approval";
 
-/// A call of a tool that waits, or waited, for somebody to agree.
+/// A tool call that requires, or required, an approval.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Approval")]
 pub(super) struct ApprovalView<'a> {
-    /// The id of the item that asks.
+    /// The id of the approval request item.
     id: &'a str,
     object: ApprovalKind,
     #[schemars(extend("enum" = ["pending", "approved", "denied", "expired", "used"]))]
     status: &'static str,
-    /// The response that it was asked in.
+    /// The response that requested the approval.
     response_id: &'a str,
-    /// Whose turn it is.
+    /// The user who owns the turn.
     user: &'a str,
-    /// The model's id for the call.
+    /// The model's id of the call.
     call_id: &'a str,
     tool: ToolReference<'a>,
-    /// The exact text that the model sent.
+    /// The arguments exactly as the model sent them.
     arguments: &'a str,
     /// Who may decide; an administrator always may.
     decider: Word<Decider>,
     asked_at: UnixSeconds,
     expires_at: UnixSeconds,
     decision: Option<DecisionView<'a>>,
-    /// The response that has acted on it.
+    /// The response that used the decision.
     used_by: Option<&'a str>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct ToolReference<'a> {
-    /// Whose tool it is.
+    /// The origin of the tool.
     label: &'a str,
-    /// Its own name there.
+    /// The name of the tool at its origin.
     name: &'a str,
 }
 
@@ -73,19 +73,19 @@ struct ToolReference<'a> {
 #[schemars(inline)]
 struct DecisionView<'a> {
     approve: bool,
-    /// Why.
+    /// The reason.
     reason: Option<&'a str>,
     /// The user who decided.
     by: &'a str,
     at: UnixSeconds,
 }
 
-/// What is decided.
+/// A decision about an approval.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Decide {
     decision: Word<Verdict>,
-    /// Why; the model is told of a refusal's.
+    /// The reason; the model receives it if the call is denied.
     reason: Option<Prose<2_000>>,
 }
 

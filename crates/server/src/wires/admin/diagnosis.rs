@@ -34,21 +34,21 @@ struct Findings {
     feature_enabled: bool,
 }
 
-/// What was found.
+/// The result of a diagnosis.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Diagnosis<'a> {
     object: DiagnosisKind,
-    /// The profile; null where none was named.
+    /// The profile; null if none was named.
     agent: Option<&'a AgentFinding>,
-    /// The tool; null where none was named.
+    /// The tool; null if none was named.
     tool: Option<&'a ToolFinding>,
     /// The key for the upstream.
     key: &'a KeyFinding,
-    /// The model that would be asked.
+    /// The model that would be called.
     model: ModelFinding<'a>,
-    /// Whether the tenant has an assistant at all.
+    /// Whether the assistant is enabled for the tenant.
     feature_enabled: bool,
-    /// What is wrong, and what to do about it.
+    /// What is wrong and how to fix it.
     #[schemars(length(min = 1))]
     verdict: Vec<String>,
 }
@@ -56,35 +56,35 @@ pub(super) struct Diagnosis<'a> {
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct AgentFinding {
-    /// Its slug.
+    /// The slug of the profile.
     slug: String,
-    /// Whether the tenant has it.
+    /// Whether the tenant has the profile.
     exists: bool,
-    /// Whether it may be asked for.
+    /// Whether the profile can be used.
     active: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct ToolFinding {
-    /// Its name.
+    /// The name.
     name: String,
-    /// Whether the tenant's bank or the common one has it.
+    /// Whether the tenant's tool bank or the common one has the tool.
     in_bank: bool,
-    /// Whether it may be used.
+    /// Whether the tool can be used.
     active: bool,
-    /// Whether the profile has it; null without a profile.
+    /// Whether the profile has the tool; null without a profile.
     assigned: Option<bool>,
-    /// Whether something here can run it.
+    /// Whether the server can run the tool.
     handler_registered: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct KeyFinding {
-    /// Whether there is one that can be used.
+    /// Whether a usable key exists.
     configured: bool,
-    /// The tenant's, the installation's, or the one that the upstream is configured with.
+    /// The tenant's key, the installation's, or the one in the upstream's configuration.
     #[schemars(extend("enum" = ["config", "settings", "upstream", null]))]
     origin: Option<&'static str>,
     // The variable that should hold it.
@@ -98,9 +98,9 @@ struct KeyFinding {
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct ModelFinding<'a> {
-    /// Its name.
+    /// The name.
     name: &'a str,
-    /// Whether an upstream answers to it.
+    /// Whether an upstream serves the model.
     known: bool,
 }
 

@@ -307,7 +307,7 @@ impl From<&Json> for Object {
     }
 }
 
-/// Changes nothing.
+/// Accepted and ignored.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, transparent)]
 pub(super) struct Ignored(#[schemars(with = "serde_json::Value")] ());
@@ -318,7 +318,7 @@ impl<'de> Deserialize<'de> for Ignored {
     }
 }
 
-/// Seconds since 1970.
+/// Unix time in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline, transparent)]
 #[serde(transparent)]

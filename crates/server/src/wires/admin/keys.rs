@@ -30,23 +30,23 @@ use crate::{
 /// What a missing key is called.
 const KEY: &str = "API key";
 
-/// A key, without itself.
+/// An API key, without its secret.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Key<'a> {
-    /// Names the key; not secret.
+    /// The id of the key; not secret.
     id: &'a str,
     object: ApiKeyKind,
     #[serde(flatten)]
     rest: KeyFields<'a>,
 }
 
-/// A key that was just made.
+/// A newly created API key.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct NewKey<'a> {
-    /// Names the key; not secret.
+    /// The id of the key; not secret.
     id: &'a str,
     object: ApiKeyKind,
-    /// The key itself. Keep it: nobody can say it again.
+    /// The secret key. It is only returned once.
     key: &'a str,
     #[serde(flatten)]
     rest: KeyFields<'a>,
@@ -56,35 +56,35 @@ pub(super) struct NewKey<'a> {
 struct KeyFields<'a> {
     #[schemars(range(min = 1))]
     tenant_id: i64,
-    /// How the key begins.
+    /// The first characters of the key.
     prefix: &'a str,
-    /// What people call it.
+    /// A display name.
     label: Option<&'a str>,
     scopes: KeyScopes,
-    /// The only user on whose behalf it acts.
+    /// The only user that the key acts for.
     user: Option<&'a str>,
     created_at: UnixSeconds,
-    /// Seconds since 1970; null for ever.
+    /// Unix time in seconds; null if the key never expires.
     expires_at: Option<UnixSeconds>,
-    /// Seconds since 1970; null while it is good.
+    /// Unix time in seconds; null if not revoked.
     revoked_at: Option<UnixSeconds>,
-    /// Seconds since 1970, a minute more or less; null when never.
+    /// Unix time in seconds, accurate to about a minute; null if never used.
     last_used_at: Option<UnixSeconds>,
 }
 
-/// A key to be made. Null counts as not said.
+/// A key to create. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateKey {
-    /// The caller's own tenant unless an operator names another.
+    /// The caller's own tenant by default; operators may name another.
     tenant_id: Option<Positive>,
-    /// `use` where nothing is said.
+    /// The default is `use`.
     scopes: Option<KeyScopes>,
-    /// The only user on whose behalf it acts. Without one it is a service key: `X-Amalgam-User` names the user.
+    /// The only user that the key acts for. Without one it is a service key: `X-Amalgam-User` names the user.
     user: Option<Line<256>>,
-    /// What people call it.
+    /// A display name.
     label: Option<Line<200>>,
-    /// Seconds since 1970; for ever where nothing is said.
+    /// Unix time in seconds; never expires by default.
     #[schemars(with = "Option<i64>")]
     expires_at: Option<Positive>,
 }

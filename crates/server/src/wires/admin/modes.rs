@@ -123,31 +123,31 @@ impl Modes<'_> {
     }
 }
 
-/// What an agent is for a while.
+/// A temporary role of an agent, with its own prompt and tools.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Mode")]
 pub(super) struct ModeView<'a> {
-    /// Unique in its tenant, whatever its case.
+    /// Unique within its tenant, ignoring case.
     name: &'a str,
     object: ModeKind,
-    /// For people.
+    /// For humans.
     display_name: &'a str,
-    /// What the model is told.
+    /// The system prompt of the mode.
     system_prompt: &'a str,
-    /// The names of its tools besides those of the profile.
+    /// Names of tools in addition to those of the profile.
     tools: &'a [String],
-    /// The tool that the model has to call first in each turn.
+    /// The tool that the model must call first in each turn.
     tool_choice: Option<&'a str>,
-    /// What is looked up in turns that bring no scope. All conditions hold at once.
+    /// Retrieval conditions for turns that send none. All of them must match.
     #[schemars(with = "Vec<ScopeCondition>")]
     rag_scope: Verbatim,
-    /// Whether it is as every tenant has it.
+    /// Whether this is the built-in mode, unchanged by the tenant.
     seeded: bool,
-    /// Tools that no bank has; they are left out of turns.
+    /// Tools that no tool bank has; turns ignore them.
     unknown_tools: &'a [String],
-    /// Seconds since 1970; null for a seeded mode.
+    /// Unix time in seconds; null for a built-in mode.
     created_at: Option<UnixSeconds>,
-    /// Seconds since 1970; null for a seeded mode.
+    /// Unix time in seconds; null for a built-in mode.
     updated_at: Option<UnixSeconds>,
 }
 

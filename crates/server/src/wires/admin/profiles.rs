@@ -41,28 +41,28 @@ const PROFILE: &str = "Profile";
 /// What a missing version is called.
 const VERSION: &str = "Version";
 
-/// Who an assistant is for one purpose.
+/// An assistant's configuration for one purpose.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Profile<'a> {
-    /// What callers ask for; unique in its tenant.
+    /// The identifier that callers send; unique within its tenant.
     slug: &'a str,
     object: ProfileKind,
-    /// What it is told to be, after the tenant's own words.
+    /// The profile's prompt, which follows the tenant's system prompt.
     prompt: &'a str,
-    /// The names of its tools.
+    /// The names of the profile's tools.
     tools: &'a [String],
-    /// The model that it wants, instead of the tenant's.
+    /// The model to use instead of the tenant's.
     model: Option<&'a str>,
-    /// The tool that the model has to call first in each turn.
+    /// The tool that the model must call first in each turn.
     tool_choice: Option<&'a str>,
-    /// Whether it may be asked for.
+    /// Whether the profile can be used.
     active: bool,
-    /// Grows with every change.
+    /// Incremented with every change.
     #[schemars(range(min = 1))]
     version: u64,
-    /// SHA-256 of the whole prompt, with the tenant's own words as they are now; what answers show as `prompt.hash`.
+    /// SHA-256 of the complete prompt, including the tenant's current system prompt; the `prompt.hash` of answers.
     prompt_hash: String,
-    /// Tools that no bank has; they are left out of turns.
+    /// Tools that no tool bank has; turns ignore them.
     unknown_tools: Vec<&'a str>,
     created_at: UnixSeconds,
     updated_at: UnixSeconds,

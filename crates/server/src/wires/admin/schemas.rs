@@ -9,16 +9,16 @@ use crate::knowledge::{CollectionView, DocumentView};
 /// Every derived shape, by name.
 pub(crate) fn schemas() -> Map<String, Value> {
     let mut answers = settings().for_serialize().into_generator();
-    list::<tenants::Tenant<'_>, i64>(&mut answers, "TenantList", "Tenants by number.");
-    list::<keys::Key<'_>, &str>(&mut answers, "KeyList", "Keys by id.");
-    list::<tool_bank::ToolView<'_>, &str>(&mut answers, "ToolList", "Tools by name.");
-    list::<approvals::ApprovalView<'_>, &str>(&mut answers, "ApprovalList", "Approvals, the newest first.");
-    list::<profiles::Profile<'_>, &str>(&mut answers, "ProfileList", "Profiles by slug.");
-    list::<profiles::Profile<'_>, i64>(&mut answers, "ProfileVersionList", "Versions of a profile, the newest first.");
-    list::<modes::ModeView<'_>, &str>(&mut answers, "ModeList", "Modes by name.");
-    list::<sessions::SessionHead<'_>, i64>(&mut answers, "SessionList", "Threads, the newest first.");
-    list::<CollectionView<'_>, &str>(&mut answers, "KnowledgeCollectionList", "Collections by name.");
-    list::<DocumentView<'_>, &str>(&mut answers, "KnowledgeDocumentList", "Documents by source and path.");
+    list::<tenants::Tenant<'_>, i64>(&mut answers, "TenantList", "Tenants, ordered by number.");
+    list::<keys::Key<'_>, &str>(&mut answers, "KeyList", "Keys, ordered by id.");
+    list::<tool_bank::ToolView<'_>, &str>(&mut answers, "ToolList", "Tools, ordered by name.");
+    list::<approvals::ApprovalView<'_>, &str>(&mut answers, "ApprovalList", "Approvals, newest first.");
+    list::<profiles::Profile<'_>, &str>(&mut answers, "ProfileList", "Profiles, ordered by slug.");
+    list::<profiles::Profile<'_>, i64>(&mut answers, "ProfileVersionList", "Versions of a profile, newest first.");
+    list::<modes::ModeView<'_>, &str>(&mut answers, "ModeList", "Modes, ordered by name.");
+    list::<sessions::SessionHead<'_>, i64>(&mut answers, "SessionList", "Threads, newest first.");
+    list::<CollectionView<'_>, &str>(&mut answers, "KnowledgeCollectionList", "Collections, ordered by name.");
+    list::<DocumentView<'_>, &str>(&mut answers, "KnowledgeDocumentList", "Documents, ordered by source and path.");
     answers.subschema_for::<configs::AgentConfig>();
     answers.subschema_for::<keys::NewKey<'_>>();
     answers.subschema_for::<tool_bank::TrialView<'_>>();

@@ -32,15 +32,15 @@ use crate::{
 /// What a missing thread is called.
 const SESSION: &str = "Session";
 
-/// A thread of one user with one profile.
+/// A thread between one user and one profile.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SessionHead<'a> {
     #[schemars(range(min = 1))]
     id: i64,
     object: SessionKind,
-    /// Whose it is.
+    /// The owner.
     user: &'a str,
-    /// The profile; null where none was found.
+    /// The profile; null if none was found.
     profile: Option<&'a str>,
     #[schemars(extend("enum" = ["active", "closed"]))]
     status: &'static str,
@@ -49,7 +49,7 @@ pub(super) struct SessionHead<'a> {
     updated_at: UnixSeconds,
 }
 
-/// A thread of one user with one profile.
+/// A thread between one user and one profile.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Session<'a> {
     #[serde(flatten)]
@@ -61,7 +61,7 @@ pub(super) struct Session<'a> {
     has_more: bool,
 }
 
-/// Something said in a thread.
+/// A message of a thread.
 #[derive(Serialize, JsonSchema)]
 struct SessionMessage<'a> {
     #[schemars(range(min = 1))]
@@ -69,15 +69,15 @@ struct SessionMessage<'a> {
     object: SessionMessageKind,
     #[schemars(extend("enum" = ["user", "assistant", "system"]))]
     role: &'a str,
-    /// What was said.
+    /// The content.
     content: &'a str,
-    /// The turn that it belongs to.
+    /// The response of the turn.
     response_id: Option<&'a str>,
     created_at: UnixSeconds,
     metadata: Vec<MessageFact<'a>>,
 }
 
-/// Something known about a message.
+/// A record about the message.
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct MessageFact<'a> {

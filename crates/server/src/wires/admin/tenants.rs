@@ -30,42 +30,42 @@ const TENANT: &str = "Tenant";
 
 type TenantName = Line<200>;
 
-/// Somebody whose things nobody else sees.
+/// A tenant: an isolated customer of the installation.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Tenant<'a> {
     #[schemars(range(min = 1))]
     id: i64,
     object: TenantKind,
-    /// What people call it.
+    /// A display name.
     name: &'a str,
-    /// Whether its responses are kept.
+    /// Whether the tenant's responses are stored.
     state: Word<TenantState>,
-    /// Whether its assistant answers.
+    /// Whether the tenant's assistant is enabled.
     ai_agent_enabled: bool,
     created_at: UnixSeconds,
 }
 
-/// A tenant to be made. Null counts as not said.
+/// A tenant to create. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateTenant {
-    /// What people call it.
+    /// A display name.
     name: TenantName,
-    /// Its number; else the next free one.
+    /// The tenant's number; the next free one by default.
     id: Option<Positive>,
-    /// Whether its responses are kept.
+    /// Whether the tenant's responses are stored.
     state: Option<Word<TenantState>>,
     #[schemars(extend("default" = true))]
     ai_agent_enabled: Option<bool>,
 }
 
-/// What is to be changed. Null counts as not said.
+/// The fields to change. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangeTenant {
-    /// What people call it.
+    /// A display name.
     name: Option<TenantName>,
-    /// Whether its responses are kept.
+    /// Whether the tenant's responses are stored.
     state: Option<Word<TenantState>>,
     ai_agent_enabled: Option<bool>,
 }

@@ -30,11 +30,11 @@ use crate::{
 /// What a missing tool is called.
 const TOOL: &str = "Tool";
 
-/// A call to be made.
+/// A trial call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TryTool {
-    /// None at all where nothing is said.
+    /// The arguments; an empty object by default.
     arguments: Option<Object>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct TryTool {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ToolUsage {
     object: ToolUsageKind,
-    /// One text for all of them; null when none has guidance.
+    /// The combined guidance; null if none of the tools has any.
     block: Option<String>,
 }
 

@@ -16,22 +16,22 @@ pub(super) const LARGEST: usize = 1024 * 1024;
 /// The longest slug, in characters.
 const SLUG: usize = 100;
 
-/// A profile to be kept. Null counts as not said.
+/// A profile to store. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "what is shown of a profile can be sent back: some fields are accepted and not used")]
 pub(in crate::wires::admin) struct PutProfile {
-    /// The slug in the path, if it is said again.
+    /// If present, it must equal the slug in the path.
     slug: Option<Line<SLUG>>,
-    /// What it is told to be.
+    /// The prompt of the profile.
     prompt: Option<ProseOrBlank<100_000>>,
-    /// The names of its tools, in order.
+    /// The names of the tools, in order.
     tools: Option<ToolNames>,
-    /// The model that it wants, instead of the tenant's.
+    /// The model to use instead of the tenant's.
     model: Option<Line<200>>,
-    /// The tool that the model has to call first in each turn that offers it.
+    /// The tool that the model must call first in each turn that offers it.
     tool_choice: Option<ToolName>,
-    /// Whether it may be asked for.
+    /// Whether the profile can be used.
     #[schemars(extend("default" = true))]
     active: Option<bool>,
     object: Option<Ignored>,

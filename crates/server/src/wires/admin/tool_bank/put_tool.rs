@@ -19,42 +19,42 @@ use crate::wires::admin::{
     request,
 };
 
-/// A tool to be kept. Null counts as not said.
+/// A tool to store. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "what is shown of a tool can be sent back: some fields are accepted and not used")]
 pub(in crate::wires::admin) struct PutTool {
-    /// The name in the path, if it is said again.
+    /// If present, it must equal the name in the path.
     name: Option<Line<64>>,
-    /// What the model is told about it. Has to be said, unless a built-in tool says it.
+    /// The description sent to the model. Required, except for built-in tools, which have their own.
     description: Option<Prose<8_000>>,
-    /// The JSON Schema of its arguments; without one it takes none, or what the built-in tool takes.
+    /// The JSON Schema of the arguments. By default the tool takes none, or those of the built-in tool.
     parameters: Option<Object>,
-    /// A function of the server; a request to an HTTP service; a tool of an MCP server; one that the client runs.
+    /// A function of the server, a request to an HTTP service, a tool of an MCP server, or a tool that the client runs.
     kind: Word<BankKind>,
     /// `builtin`: `function`. `http`: `method`, `url`, `headers`, `body`, `result_path`. `mcp`: `server`, `tool`,
-    /// `authorization`, `headers`. A header written as `{"secret": …}` is sealed and never shown.
+    /// `authorization`, `headers`. A header written as `{"secret": …}` is stored encrypted and never returned.
     settings: Option<Object>,
-    /// When and how to use it, for the prompt.
+    /// When and how to use the tool; added to the prompt.
     guidance: Option<Prose<32_000>>,
-    /// Seconds, or a text such as `30s` or `500ms`.
+    /// Seconds, or a string such as `30s` or `500ms`.
     #[schemars(extend("type" = ["number", "string", "null"], "default" = 30))]
     timeout: Option<ToolTimeout>,
-    /// Whether the model is told of a failure and goes on, or the turn fails.
+    /// Whether the model receives the error and continues, or the turn fails.
     on_error: Option<Word<OnError>>,
-    /// Whether running it twice is as good as once.
+    /// Whether running the tool twice has the same effect as running it once.
     #[schemars(extend("default" = false))]
     idempotent: Option<bool>,
-    /// What the model is told after a call that went well.
+    /// Instruction sent to the model after a successful call.
     after_call_instruction: Option<Prose<8_000>>,
-    /// Who has to agree to a call first; `true` is `caller`.
+    /// Who must approve a call; `true` is `caller`.
     #[schemars(extend("enum" = [false, true, "caller", "admin", null], "default" = false))]
     requires_approval: Option<RequiresApproval>,
-    /// Whether it may be used.
+    /// Whether the tool can be used.
     #[schemars(extend("default" = true))]
     active: Option<bool>,
     object: Option<Ignored>,
-    /// If it is said, the bank that is asked.
+    /// If present, it must match the bank that the request addresses.
     common: Option<bool>,
     created_at: Option<Ignored>,
     updated_at: Option<Ignored>,

@@ -28,22 +28,22 @@ pub struct Trial {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct TrialError {
-    /// The name that it would be recorded under.
+    /// The error code.
     #[schemars(extend("enum" = ["unknown_tool", "invalid_arguments", "refused", "broken", "timed_out", "too_large"]))]
     pub code: &'static str,
-    /// What a model would be told.
+    /// The message that a model would receive.
     pub message: String,
-    /// What happened, for whoever looks after the tool.
+    /// Details of the error, for the tool's maintainer.
     pub detail: Option<String>,
 }
 
-/// How a call went.
+/// The outcome of a trial call.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Trial")]
 pub(in crate::wires::admin) struct TrialView<'a> {
-    /// What the tool gave: any JSON value.
+    /// The output of the tool: any JSON value.
     output: Option<Verbatim>,
-    /// Why it gave nothing.
+    /// The error; null if the call succeeded.
     error: Option<&'a TrialError>,
     duration_ms: u64,
 }
