@@ -1,4 +1,4 @@
-//! `/admin/approvals`: calls of tools that wait for somebody to agree.
+//! `/admin/approvals`: tool calls that require an approval.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What a missing approval is called.
+/// The approval in not-found errors.
 const APPROVAL: &str = "Approval";
 
 /// A tool call that requires, or required, an approval.
@@ -110,7 +110,7 @@ impl Vocabulary for Verdict {
     }
 }
 
-/// Approvals of the tenant, the newest first; with `pending=true` those that can still be decided.
+/// Approvals of the tenant, newest first; with `pending=true` those that can still be decided.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -133,7 +133,7 @@ pub(super) async fn retrieve(
     Ok(respond(&found.ok_or_else(|| missing(APPROVAL, &id))?, app.clock.now_ms()))
 }
 
-/// Decides. The same again changes nothing; anything else is too late.
+/// Decides. Repeating the same decision has no effect; the opposite is a conflict.
 pub(super) async fn decide(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -149,7 +149,7 @@ pub(super) async fn decide(
     Ok(respond(&decision_outcome(decided, &id, now_ms)?, now_ms))
 }
 
-/// The approval as it stands after an administrator has decided, or why that came to nothing.
+/// The approval after an administrator has decided, or why the decision was not accepted.
 pub fn decision_outcome(decided: Option<Decided>, id: &str, now_ms: u64) -> Result<Approval, Fault> {
     match decided {
         Some(Decided::Stands(approval)) => Ok(*approval),
@@ -173,7 +173,7 @@ pub fn show_approval(approval: &Approval, now_ms: u64) -> Json {
     json(&ApprovalView::at(approval, now_ms))
 }
 
-/// Where it stands.
+/// The status that is shown.
 pub fn approval_status(approval: &Approval, now_ms: u64) -> &'static str {
     match &approval.decision {
         _ if approval.used_by.is_some() => "used",
@@ -242,7 +242,7 @@ mod tests {
             (approval(None, None), 9, "pending"),
             (approval(None, None), 10, "expired"),
             (approval(Some(true), None), 9, "approved"),
-            // What was decided in time stays decided.
+            // A decision made in time stays valid after the deadline.
             (approval(Some(true), None), 11, "approved"),
             (approval(Some(false), None), 11, "denied"),
             (approval(Some(true), Some("resp_2")), 11, "used"),

@@ -1,6 +1,6 @@
-//! `GET /admin/diagnose`: why an assistant does not answer, or not with its tools.
+//! `GET /admin/diagnose`: why an assistant does not answer, or does not use its tools.
 //!
-//! What can be wrong is looked at in the order in which a turn meets it; nothing is changed, and no model is asked.
+//! Checks run in the order in which a turn would fail. Nothing is changed and no model is called.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
     wires::{WireError, assistant::with_default_model, query::Query, query::is_id},
 };
 
-/// What was found. RNCC-47
+/// The findings of all checks. RNCC-47
 #[derive(Debug, Default, PartialEq)]
 struct Findings {
     agent: Option<AgentFinding>,
@@ -87,10 +87,10 @@ struct KeyFinding {
     /// The tenant's key, the installation's, or the one in the upstream's configuration.
     #[schemars(extend("enum" = ["config", "settings", "upstream", null]))]
     origin: Option<&'static str>,
-    // The variable that should hold it.
+    // The environment variable that should hold the key.
     #[serde(skip)]
     variable: Option<String>,
-    // It is there, and the master key that it was sealed with is not.
+    // The key is stored, but the master key that encrypted it is missing.
     #[serde(skip)]
     unreadable: bool,
 }
@@ -104,7 +104,7 @@ struct ModelFinding<'a> {
     known: bool,
 }
 
-/// Looks at what an agent, and a tool of it, would need.
+/// Checks everything that a turn of this profile, with this tool, needs.
 pub(super) async fn diagnose(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -169,7 +169,7 @@ async fn inspect_tool(
     })
 }
 
-/// What counts, whether there is a key for it, and whether anybody has the model.
+/// The effective settings, the state of the upstream key, and whether an upstream serves the model.
 async fn inspect_model(
     app: &App,
     tenant: &Scope,
@@ -205,7 +205,7 @@ async fn inspect_model(
         _ if route.is_some() => KeyFinding { configured: true, origin: Some("upstream"), ..KeyFinding::default() },
         _ => KeyFinding::default(),
     };
-    // Without a key, nobody can be asked whether they have a model that nobody here is known for.
+    // Without a key the upstream cannot list its models, so only configured models count as known.
     let known = match (route, key.configured) {
         (Some(_), true) => true,
         (Some(_), false) => app.catalog.resolve(tenant, &resolved.model.value).await?.is_some(),

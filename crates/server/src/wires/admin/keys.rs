@@ -1,4 +1,4 @@
-//! `/admin/keys`: for the administrator of a tenant its own, for the operator all.
+//! `/admin/keys`: API keys; administrators reach those of their tenant, operators all.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// What a missing key is called.
+/// The key in not-found errors.
 const KEY: &str = "API key";
 
 /// An API key, without its secret.
@@ -89,7 +89,7 @@ pub(super) struct CreateKey {
     expires_at: Option<Positive>,
 }
 
-/// The names of at least one right.
+/// At least one scope, by name.
 struct KeyScopes(Rights);
 
 impl<'a> From<&'a KeyRecord> for Key<'a> {
@@ -114,7 +114,7 @@ impl<'a> From<&'a KeyRecord> for KeyFields<'a> {
     }
 }
 
-/// Keys in the order of their ids, those that were revoked too.
+/// Keys ordered by id, including revoked ones.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -127,7 +127,7 @@ pub(super) async fn list(
     Ok(list_page(&keys, asked.limit, |key| key.id.as_str(), Key::from))
 }
 
-/// Makes a key. Its answer is the only one that ever shows it.
+/// Creates a key. Only this response contains the secret.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -146,7 +146,7 @@ pub(super) async fn create(
     Ok(response)
 }
 
-/// Makes a key worthless, for this process at once and for others within seconds. Once more changes nothing.
+/// Revokes a key, at once in this process and within seconds in others. Repeating it has no effect.
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -164,7 +164,7 @@ pub(super) async fn revoke(
     Ok(answer(&Key::from(&key)))
 }
 
-/// The process itself asks: which tenant's keys the caller reaches was decided before.
+/// The store is called as the process; the handler has checked which tenant's keys the caller reaches.
 fn ours() -> Operator {
     Operator::of_this_process()
 }

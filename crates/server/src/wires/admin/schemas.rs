@@ -1,4 +1,4 @@
-//! Shapes of the OpenAPI document that are derived from the types of `/admin`.
+//! Schemas of the OpenAPI document that are derived from the types of `/admin`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{List, approvals, configs, diagnosis, keys, modes, profiles, sessions, tenants, tool_bank, tools, turns};
 use crate::knowledge::{CollectionView, DocumentView};
 
-/// Every derived shape, by name.
+/// Every derived schema, by name.
 pub(crate) fn schemas() -> Map<String, Value> {
     let mut answers = settings().for_serialize().into_generator();
     list::<tenants::Tenant<'_>, i64>(&mut answers, "TenantList", "Tenants, ordered by number.");
@@ -51,19 +51,19 @@ fn settings() -> SchemaSettings {
     settings.with_transform(RecursiveTransform(plain))
 }
 
-/// Leaves out what the rest of the document does not say either: Rust's number formats, and types beside a closed list.
+/// Removes what the rest of the document does not have either: Rust's number formats, and `type` beside `enum` and `const`.
 fn plain(schema: &mut Schema) {
     schema.remove("format");
     if schema.get("const").is_some() || schema.get("enum").is_some() {
         schema.remove("type");
     }
-    // Doc comments are wrapped, descriptions are not.
+    // Doc comments are wrapped; descriptions must not be.
     if let Some(Value::String(description)) = schema.get_mut("description") {
         *description = description.replace('\n', " ");
     }
 }
 
-/// Adds the list of what has the shape of `T`, and `T` itself.
+/// Adds the schema of a list of `T`, and that of `T`.
 fn list<T: JsonSchema, Id: JsonSchema>(generator: &mut SchemaGenerator, name: &str, description: &str) {
     let mut schema = List::<T, Id>::json_schema(generator);
     schema.insert("description".to_owned(), json!(description));

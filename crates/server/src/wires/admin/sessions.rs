@@ -1,4 +1,4 @@
-//! `/admin/sessions`: the threads of a tenant's users with its assistants.
+//! `/admin/sessions`: the threads between a tenant's users and its assistants.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// What a missing thread is called.
+/// The thread in not-found errors.
 const SESSION: &str = "Session";
 
 /// A thread between one user and one profile.
@@ -86,7 +86,7 @@ struct MessageFact<'a> {
     value: Object,
 }
 
-/// Threads, the newest first; with `user` those of one user.
+/// Threads, newest first; with `user` those of one user.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -100,7 +100,7 @@ pub(super) async fn list(
     Ok(list_page(&sessions, asked.limit, |session| session.id, SessionHead::from))
 }
 
-/// One thread with a page of its messages, the newest first, and all that is known about them.
+/// One thread with a page of its messages, newest first, and their records.
 pub(super) async fn retrieve(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -146,7 +146,7 @@ impl<'a> From<&'a MessageRecord> for SessionMessage<'a> {
             object: SessionMessageKind,
             role: &message.role,
             content: &message.content,
-            // What the turn asked its model, and what came back, is under this id in `/admin/turns`.
+            // `/admin/turns` has the model calls of the turn under this id.
             response_id: message.response_id.as_deref(),
             created_at: UnixSeconds::from_ms(message.created_at_ms),
             metadata: message.metadata.iter().map(fact).collect(),

@@ -1,4 +1,4 @@
-//! `GET /admin/turns/{response_id}`: a turn of the own tenant, with the exact text of every call of a model or a tool.
+//! `GET /admin/turns/{response_id}`: a turn of the caller's tenant, with the exact text of every model and tool call.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// What a missing turn is called.
+/// The turn in not-found errors.
 const TURN: &str = "Turn";
 
 /// A turn of any user of the tenant.
@@ -110,12 +110,12 @@ struct ToolRunView<'a> {
     detail: Option<&'a str>,
 }
 
-/// The shape of a response is in the part of the document that is not derived.
+/// The schema of a response is in the data files of the document.
 fn response_shape(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"$ref": "#/components/schemas/Response"})
 }
 
-/// The turn that made a response, by our id of the response or, for answers of assistants, the one of the model's server; whichever user of the tenant it belongs to.
+/// A turn of any user of the tenant, by the id of its response or, for assistants, by the provider's id of its answer.
 pub(super) async fn retrieve(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -128,7 +128,7 @@ pub(super) async fn retrieve(
     if let Some(turn) = app.store.turn(admin, &id).await.map_err(Fault::from)? {
         return Ok(answer(&Turn::from(&turn)));
     }
-    // What the assistant's door tells as `response_id` is the id that the model's server gave.
+    // The `response_id` of the assistant API is the provider's id.
     let own = app.store.response_of_answer_within(Within::Own(admin), &id).await.map_err(Fault::from)?;
     let own = own.ok_or_else(|| missing(TURN, &id))?;
     let turn = app.store.turn(admin, &own).await.map_err(Fault::from)?.ok_or_else(|| missing(TURN, &id))?;
@@ -160,7 +160,7 @@ impl<'a> From<&'a Transcript> for ModelCall<'a> {
             first_token_ms: call.first_token_ms,
             duration_ms: call.duration_ms,
             retries: call.retries.into(),
-            // As text, whatever it is: exactly what was sent and what came, also where that is no JSON.
+            // As strings, because bodies may not be JSON.
             request: String::from_utf8_lossy(&call.request),
             request_incomplete: call.base.is_some(),
             response: String::from_utf8_lossy(&call.response),

@@ -1,5 +1,5 @@
-//! A tenant's settings as administrators see them, and the published shapes of reading and changing them. Which settings
-//! there are, and what each may be, is said once: by [`Settings`].
+//! A tenant's settings as administrators see them, and the schemas for reading and changing them. [`Settings`] is the only
+//! place that names the settings and their limits.
 
 use std::borrow::Cow;
 
@@ -78,7 +78,7 @@ impl JsonSchema for ChangeConfig {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // What comes from forms is text: numbers and truths are read from it too.
+        // Forms send text, so numbers and booleans may be strings.
         let mut properties = settings(&["null", "string"]);
         let description = "The tenant's own upstream key. Stored encrypted and never returned.";
         properties.insert("api_key".to_owned(), json!({"type": ["string", "null"], "description": description}));
@@ -91,7 +91,7 @@ impl JsonSchema for ChangeConfig {
     }
 }
 
-/// The shape of every setting by its name, each of which may have these types besides its own.
+/// The schema of every setting by name. Each accepts these types in addition to its own.
 fn settings(others: &[&str]) -> Map<String, Value> {
     let types = |own: &'static str| -> Vec<&str> {
         std::iter::once(own).chain(others.iter().copied().filter(|other| *other != own)).collect()

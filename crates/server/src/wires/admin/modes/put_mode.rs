@@ -1,4 +1,4 @@
-//! A mode as it is written by its author.
+//! The body of `PUT /admin/modes/{name}`.
 
 use amalgam_core::{
     Fault,
@@ -16,10 +16,10 @@ use crate::wires::admin::{
     request::{self, mistyped, wrong},
 };
 
-/// The largest mode that is read: a prompt may be long, and written in escapes.
+/// The maximum size of a body: a prompt may be long, and every character escaped.
 pub(super) const LARGEST: usize = 1024 * 1024;
 
-/// The longest name, in characters.
+/// The maximum length of a name.
 const NAME: usize = 64;
 
 /// A mode to store. Null is the same as absent.
@@ -60,7 +60,7 @@ pub(in crate::wires::admin) struct ScopeCondition {
     values: Vec<String>,
 }
 
-/// Reads a mode of this name. What is not said is as it usually is.
+/// Reads a mode. Absent fields get their defaults.
 pub(super) fn read(body: &Bytes, in_path: Option<&str>, now_ms: u64) -> Result<Mode, Fault> {
     let put: PutMode = request::parse(body)?;
     let name = name(put.name, in_path)?;
@@ -76,7 +76,7 @@ pub(super) fn read(body: &Bytes, in_path: Option<&str>, now_ms: u64) -> Result<M
     })
 }
 
-/// The name in the path and the one in the body mean the same mode.
+/// The name; if path and body both have one, they must be the same mode.
 fn name(said: Option<Line<NAME>>, in_path: Option<&str>) -> Result<String, Fault> {
     let name = match (in_path, said) {
         (Some(name), Some(Line(said))) if !name.eq_ignore_ascii_case(&said) => {
@@ -93,7 +93,7 @@ fn name(said: Option<Line<NAME>>, in_path: Option<&str>) -> Result<String, Fault
     }
 }
 
-/// Conditions in the words that turns bring them in.
+/// Conditions in the syntax of the execute contract.
 fn rag_scope(scope: &Json) -> Result<Json, Fault> {
     if scope.raw().shape() != Shape::Array {
         return Err(mistyped("rag_scope", "a list of conditions"));

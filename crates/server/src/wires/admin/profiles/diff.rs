@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::wires::admin::fields::ProfileDiffKind;
 
-/// So many pairs of lines are compared at most. Beyond that everything between the common ends is told as replaced, which is
-/// right too, and no more than that.
+/// The maximum number of line pairs to compare. Beyond it, everything between the common start and end is reported as
+/// replaced.
 const PAIRS: usize = 4_000_000;
 
 /// The differences between two versions of a profile.
@@ -155,7 +155,7 @@ fn between<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
                 lines.push(Line::same(one));
                 (i, j) = (i + 1, j + 1);
             }
-            // What goes is told before what comes.
+            // Removed lines come before added ones.
             (Some(one), other) if other.is_none() || kept[(i + 1) * width + j] >= kept[i * width + j + 1] => {
                 lines.push(Line::removed(one));
                 i += 1;

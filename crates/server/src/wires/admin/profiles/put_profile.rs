@@ -1,4 +1,4 @@
-//! A profile as it is written by its author.
+//! The body of `PUT /admin/profiles/{slug}`.
 
 use amalgam_core::{Fault, store::AgentProfile};
 use bytes::Bytes;
@@ -10,10 +10,10 @@ use crate::wires::admin::{
     request::{self, wrong},
 };
 
-/// The largest profile that is read: a prompt may be long, and written in escapes.
+/// The maximum size of a body: a prompt may be long, and every character escaped.
 pub(super) const LARGEST: usize = 1024 * 1024;
 
-/// The longest slug, in characters.
+/// The maximum length of a slug.
 const SLUG: usize = 100;
 
 /// A profile to store. Null is the same as absent.
@@ -42,7 +42,7 @@ pub(in crate::wires::admin) struct PutProfile {
     updated_at: Option<Ignored>,
 }
 
-/// Reads a profile for this slug. What is not said is as it usually is; its version is the store's to count.
+/// Reads a profile. Absent fields get their defaults; the store assigns the version.
 pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile, Fault> {
     let put: PutProfile = request::parse(body)?;
     if !is_slug(slug) {
@@ -53,7 +53,7 @@ pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile
     }
     Ok(AgentProfile {
         slug: slug.to_owned(),
-        // A profile without words has the tenant's alone.
+        // Without a prompt, only the tenant's system prompt is used.
         prompt: put.prompt.unwrap_or_default().0,
         tools: put.tools.unwrap_or_default().0,
         model: put.model.map(|model| model.0),
@@ -65,7 +65,7 @@ pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile
     })
 }
 
-/// It may stand where the name of a model does.
+/// A slug can be sent as `model`, so it is restricted to the characters of model names.
 fn is_slug(slug: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !slug.is_empty() && slug.len() <= SLUG && slug.bytes().all(plain)

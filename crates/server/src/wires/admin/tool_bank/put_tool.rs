@@ -1,6 +1,6 @@
-//! A tool as an administrator writes it, read into one that can be kept.
+//! The body of `PUT /admin/tools/{name}`.
 //!
-//! Shapes only: what settings and schemas may be is the toolbox's to say.
+//! Checks the form only; the toolbox validates settings and schemas.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -60,19 +60,19 @@ pub(in crate::wires::admin) struct PutTool {
     updated_at: Option<Ignored>,
 }
 
-/// Seconds as a number, or a text with its unit. Milliseconds are all that is kept.
+/// Seconds as a number, or a string with a unit, in whole milliseconds.
 pub(super) struct ToolTimeout(pub(super) Duration);
 
-/// `false`, or who has to agree. `true` is the caller.
+/// `false`, or who must approve. `true` is the caller.
 pub(super) struct RequiresApproval(pub(super) Option<Decider>);
 
-/// A path of the bank has this name.
+/// A route of the tool bank has this name.
 const RESERVED: &str = "usage";
 
 /// Arguments of a tool that takes none.
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
-/// Reads a tool for one of the banks. What is not said is as it usually is; times are not set.
+/// Reads a tool. Absent fields get their defaults; times are not set.
 pub(super) fn read(
     body: &Bytes,
     name: Option<&str>,
@@ -129,7 +129,7 @@ pub(super) fn read(
     })
 }
 
-/// The name in the path and the one in the body are the same one.
+/// The name; if path and body both have one, they must be equal.
 fn name(said: Option<Line<64>>, in_path: Option<&str>) -> Result<String, Fault> {
     let name = match (in_path, said) {
         (Some(name), Some(Line(said))) if name != said => {

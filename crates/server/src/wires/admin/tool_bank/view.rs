@@ -1,4 +1,4 @@
-//! A tool as administrators see it, and how its calls went.
+//! A tool as administrators see it, and statistics of its calls.
 
 use amalgam_core::{
     Decider, OnError,
