@@ -1,4 +1,4 @@
-//! Reads and changes what a tenant has set; over HTTP, from the command line, at the first start.
+//! Reads and changes a tenant's assistant settings, for the HTTP API, the command line and seeding.
 
 use amalgam_core::{
     Fault, FaultKind, Operator, Seal, SecretText, Store,
@@ -6,44 +6,44 @@ use amalgam_core::{
     store::{AgentConfig, AgentProfile, Within},
 };
 
-/// How often a change is tried while others change the same. Each time at least one of them gets its way.
+/// The maximum number of attempts under concurrent changes. At least one of the competing changes succeeds per attempt.
 const TRIES: usize = 200;
 
-/// The settings of tenants, and those of the installation behind them.
+/// Access to the settings of tenants, with those of the installation as a fallback.
 #[derive(Clone, Copy)]
 pub struct TenantConfigs<'a> {
-    /// Keeps them.
+    /// Stores the settings.
     pub store: &'a dyn Store,
-    /// The installation's.
+    /// The settings of the installation.
     pub settings: &'a Settings,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
 
-/// What a tenant has set.
+/// The settings of a tenant, as stored.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StoredConfig {
-    /// By name, without its key.
+    /// The settings, without the upstream key.
     pub settings: Settings,
-    /// The key for its upstream, sealed.
+    /// The upstream key, encrypted.
     pub api_key: Option<String>,
-    /// Grows with every change; 0 where nothing was ever set.
+    /// Incremented with every change; 0 if nothing was ever set.
     pub revision: u64,
     /// Milliseconds since 1970.
     pub updated_at_ms: Option<u64>,
 }
 
-/// What it is to become.
+/// The settings of a tenant after a change, before they are stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigDraft {
-    /// By name, without its key.
+    /// The settings, without the upstream key.
     pub settings: Settings,
-    /// The key for its upstream, sealed.
+    /// The upstream key, encrypted.
     pub api_key: Option<String>,
 }
 
 impl TenantConfigs<'_> {
-    /// What a tenant has set.
+    /// The settings of a tenant.
     pub async fn kept(&self, within: Within<'_>) -> Result<StoredConfig, Fault> {
         match self.store.agent_config_within(within).await? {
             None => Ok(StoredConfig::default()),
@@ -51,9 +51,8 @@ impl TenantConfigs<'_> {
         }
     }
 
-    /// Changes it, and gives what is kept then with what `change` gave; nothing when there is no such tenant. Whoever changes
-    /// the same at the same time loses nothing: `change` is then asked again with what that one has set. A change that
-    /// changes nothing is not written.
+    /// Applies `change`, stores the result and returns it with what `change` returned; none if the tenant does not exist. After
+    /// a concurrent change, `change` is applied again to the new settings. A change without effect is not stored.
     pub async fn change<T>(
         &self,
         within: Within<'_>,
@@ -85,7 +84,7 @@ impl TenantConfigs<'_> {
         Err(Fault::new(FaultKind::Conflict, "Too many others change these settings; try again."))
     }
 
-    /// What counts, with whose word it is. The tenant's key is only said to be there.
+    /// The effective settings with their origins. Of the tenant's key only its presence is known.
     pub fn resolve(&self, kept: &StoredConfig, profile: Option<&AgentProfile>) -> Resolved {
         let own =
             Settings { api_key: kept.api_key.as_ref().map(|_| SecretText(String::new())), ..kept.settings.clone() };
@@ -94,7 +93,7 @@ impl TenantConfigs<'_> {
 }
 
 impl StoredConfig {
-    /// What the store keeps.
+    /// From the record of the store.
     pub fn read(config: AgentConfig) -> Result<Self, Fault> {
         let settings = Settings::from_values(config.values.raw()).map_err(|faults| {
             let names: Vec<String> = faults.into_iter().map(|fault| fault.name).collect();
@@ -104,7 +103,7 @@ impl StoredConfig {
         Ok(Self { settings, api_key, revision, updated_at_ms: Some(updated_at_ms) })
     }
 
-    /// The settings with the key opened, which is sealed for `context`, the tenant's; nothing when that cannot be done.
+    /// The settings with the upstream key decrypted for `context`, the tenant's; none if it cannot be decrypted.
     pub fn opened(&self, seal: &dyn Seal, context: &str) -> Option<Settings> {
         let mut settings = self.settings.clone();
         if let Some(sealed) = &self.api_key {

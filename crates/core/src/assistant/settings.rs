@@ -206,40 +206,40 @@ macro_rules! settings {
 }
 
 settings! {
-    /// The model that is asked.
+    /// The model to call.
     model: String, "AI_AGENT_MODEL", 200;
-    /// The operator's name of the upstream that it is asked from.
+    /// The configured name of the upstream that serves the model.
     upstream: String, "AI_AGENT_UPSTREAM", 100;
-    /// What the assistant is told before everything else.
+    /// The system prompt of the assistant.
     system_prompt: String, "AI_AGENT_SYSTEM_PROMPT", 100_000;
-    /// What is shown as the version of the prompt.
+    /// The prompt version shown in answers.
     prompt_version: String, "AI_AGENT_SYSTEM_PROMPT_VERSION", 100;
-    /// How freely the model speaks.
+    /// The sampling temperature.
     // Left to the model where it is not set: some refuse it.
     temperature: f64, "AI_AGENT_TEMPERATURE", (0.0, 2.0);
-    /// The share of likely words that the model chooses from.
+    /// The nucleus sampling threshold.
     top_p: f64, "AI_AGENT_TOP_P", (0.0, 1.0);
-    /// How long an answer may be.
+    /// The maximum number of tokens of an answer.
     max_output_tokens: u64, "AI_AGENT_MAX_OUTPUT_TOKENS", (1, 1_000_000);
-    /// Whether a history that is too long loses its oldest part, or the turn fails.
+    /// Whether a history that exceeds the context window loses its oldest part, or the turn fails.
     truncation: Truncation, "AI_AGENT_TRUNCATION", ();
-    /// Seconds that one call of the model may take.
+    /// The timeout of one model call, in seconds.
     request_timeout: Duration, "AI_AGENT_REQUEST_TIMEOUT", (1, 3_600);
     /// Whether the model may call several tools at once.
     parallel_tool_calls: bool, "AI_AGENT_PARALLEL_TOOL_CALLS", ();
-    /// How often tools run and the model is asked again.
+    /// The maximum number of tool rounds per turn.
     max_tool_iterations: u64, "AI_AGENT_MAX_TOOL_ITERATIONS", (1, 100);
-    /// The longest message of a user, in characters.
+    /// The maximum length of a user's message, in characters.
     max_input_chars: u64, "AI_AGENT_MAX_INPUT_CHARS", (1, 1_000_000);
-    /// How many earlier messages the model is reminded of.
+    /// The maximum number of earlier messages sent to the model.
     history_max_messages: u64, "AI_AGENT_HISTORY_MAX_MESSAGES", (0, 10_000);
-    /// How many characters these may have altogether.
+    /// The maximum number of characters of earlier messages sent to the model.
     history_max_chars: u64, "AI_AGENT_HISTORY_MAX_CHARS", (0, 10_000_000);
-    /// The largest metadata of a request, in bytes.
+    /// The maximum size of a request's metadata, in bytes.
     metadata_max_bytes: u64, "AI_AGENT_METADATA_MAX_BYTES", (2, 1_048_576);
-    /// Whether answers of `/api/agent/execute` show the response itself as `RawResponseJson`.
+    /// Whether responses of `/api/agent/execute` include the provider's response as `RawResponseJson`.
     expose_raw_responses: bool, "AI_AGENT_EXPOSE_RAW_RESPONSES", ();
-    /// What users are hashed with before an upstream hears of them; shown as `***`.
+    /// The salt used to hash user ids before they are sent to an upstream; shown as `***`.
     // Without it, an upstream hears nothing of them.
     safety_salt: SecretText, "AI_AGENT_SAFETY_SALT", 1_000;
 }

@@ -1,7 +1,7 @@
 //! `/admin`: tenants, keys, tools, assistants and turns, for operators and for the administrators of a tenant.
 //!
-//! Whoever gets here has a key with one of the two rights. An administrator reaches its own tenant and no other, and
-//! cannot tell which others there are; the operator reaches all. What an answer shows is listed field by field.
+//! Callers have a key with one of the scopes `admin` and `operator`. An administrator reaches its own tenant only and cannot
+//! learn which others exist; an operator reaches all tenants. Every object is a serde type that lists its fields.
 
 mod approvals;
 mod configs;
@@ -73,13 +73,13 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/turns/{response_id}", get(turns::retrieve))
 }
 
-/// The operator of all tenants, or a refusal.
+/// The caller as an operator, or a 403 fault.
 fn operator(scope: &Scope) -> Result<Operator, Fault> {
     scope.operator().ok_or_else(|| Fault::new(FaultKind::Forbidden, "Only the operator may do this."))
 }
 
-/// The tenant whose things are meant: the one that was named, else the caller's own; all of them for an operator who is
-/// no tenant's administrator. The refusal is the same whether the other tenant exists or not.
+/// The tenant that a request addresses: the named one, else the caller's own; all tenants for an operator without the scope
+/// `admin`. The fault is the same whether the other tenant exists or not.
 fn target_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault> {
     match named {
         Some(id) if id == scope.tenant_id() || scope.operator().is_some() => Ok(Some(id)),
@@ -89,7 +89,7 @@ fn target_tenant(scope: &Scope, named: Option<i64>) -> Result<Option<i64>, Fault
     }
 }
 
-/// The caller in the place of the administrator of a tenant: the one that was named, else its own.
+/// The caller's scope as an administrator of the named tenant, else of its own.
 async fn tenant_admin_scope(app: &App, scope: &Scope, named: Option<i64>) -> Result<Scope, Fault> {
     let id = target_tenant(scope, named)?.unwrap_or(scope.tenant_id());
     if id == scope.tenant_id() && scope.admin().is_some() {
@@ -105,13 +105,13 @@ fn admin_scope_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope
     Scope::authenticated(tenant_id, operator.user(), state, Rights::ADMIN)
 }
 
-/// The number in a path; what is no number is missing like any other.
+/// The number in a path. Anything else is reported as not found, like an unknown number.
 fn number_in(what: &'static str, id: Result<Path<String>, PathRejection>) -> Result<i64, Fault> {
     let text = id.map(|Path(id)| id).unwrap_or_default();
     text.parse().map_err(|_| missing(what, &text))
 }
 
-/// `after` of a list whose entries have numbers.
+/// `after` of a list whose ids are numbers.
 fn number_after(asked: &Page) -> Result<Option<i64>, Fault> {
     let read = |after: &String| after.parse().map_err(|_| request::wrong("after", "it is a number"));
     asked.after.as_ref().map(read).transpose()
@@ -128,7 +128,7 @@ fn tenant_in_query(query: &Query) -> Result<Option<i64>, Fault> {
     }
 }
 
-/// A value as it is answered.
+/// A 200 response with this value.
 fn answer(value: &impl Serialize) -> Response {
     answer::json(text(value))
 }
@@ -155,7 +155,7 @@ struct List<T, Id> {
     has_more: bool,
 }
 
-/// One page of a list that was asked for with one entry more than the page holds.
+/// A page of `limit` entries; the caller fetches one more, which tells whether there are further pages.
 fn list_page<'a, T, V: Serialize, Id: Serialize>(
     entries: &'a [T],
     limit: usize,

@@ -1,4 +1,4 @@
-//! `/admin/approvals`: calls of tools that wait for somebody to agree.
+//! `/admin/approvals`: tool calls that require an approval.
 
 use std::sync::Arc;
 
@@ -30,42 +30,42 @@ use crate::{
     },
 };
 
-/// What a missing approval is called.
+/// The approval in not-found errors.
 const APPROVAL: &str = "Approval";
 
-/// A call of a tool that waits, or waited, for somebody to agree.
+/// A tool call that requires, or required, an approval.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Approval")]
 pub(super) struct ApprovalView<'a> {
-    /// The id of the item that asks.
+    /// The id of the approval request item.
     id: &'a str,
     object: ApprovalKind,
     #[schemars(extend("enum" = ["pending", "approved", "denied", "expired", "used"]))]
     status: &'static str,
-    /// The response that it was asked in.
+    /// The response that requested the approval.
     response_id: &'a str,
-    /// Whose turn it is.
+    /// The user who owns the turn.
     user: &'a str,
-    /// The model's id for the call.
+    /// The model's id of the call.
     call_id: &'a str,
     tool: ToolReference<'a>,
-    /// The exact text that the model sent.
+    /// The arguments exactly as the model sent them.
     arguments: &'a str,
     /// Who may decide; an administrator always may.
     decider: Word<Decider>,
     asked_at: UnixSeconds,
     expires_at: UnixSeconds,
     decision: Option<DecisionView<'a>>,
-    /// The response that has acted on it.
+    /// The response that used the decision.
     used_by: Option<&'a str>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct ToolReference<'a> {
-    /// Whose tool it is.
+    /// The origin of the tool.
     label: &'a str,
-    /// Its own name there.
+    /// The name of the tool at its origin.
     name: &'a str,
 }
 
@@ -73,19 +73,19 @@ struct ToolReference<'a> {
 #[schemars(inline)]
 struct DecisionView<'a> {
     approve: bool,
-    /// Why.
+    /// The reason.
     reason: Option<&'a str>,
     /// The user who decided.
     by: &'a str,
     at: UnixSeconds,
 }
 
-/// What is decided.
+/// A decision about an approval.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Decide {
     decision: Word<Verdict>,
-    /// Why; the model is told of a refusal's.
+    /// The reason; the model receives it if the call is denied.
     reason: Option<Prose<2_000>>,
 }
 
@@ -110,7 +110,7 @@ impl Vocabulary for Verdict {
     }
 }
 
-/// Approvals of the tenant, the newest first; with `pending=true` those that can still be decided.
+/// Approvals of the tenant, newest first; with `pending=true` those that can still be decided.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -133,7 +133,7 @@ pub(super) async fn retrieve(
     Ok(respond(&found.ok_or_else(|| missing(APPROVAL, &id))?, app.clock.now_ms()))
 }
 
-/// Decides. The same again changes nothing; anything else is too late.
+/// Decides. Repeating the same decision has no effect; the opposite is a conflict.
 pub(super) async fn decide(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -149,7 +149,7 @@ pub(super) async fn decide(
     Ok(respond(&decision_outcome(decided, &id, now_ms)?, now_ms))
 }
 
-/// The approval as it stands after an administrator has decided, or why that came to nothing.
+/// The approval after an administrator has decided, or why the decision was not accepted.
 pub fn decision_outcome(decided: Option<Decided>, id: &str, now_ms: u64) -> Result<Approval, Fault> {
     match decided {
         Some(Decided::Stands(approval)) => Ok(*approval),
@@ -173,7 +173,7 @@ pub fn show_approval(approval: &Approval, now_ms: u64) -> Json {
     json(&ApprovalView::at(approval, now_ms))
 }
 
-/// Where it stands.
+/// The status that is shown.
 pub fn approval_status(approval: &Approval, now_ms: u64) -> &'static str {
     match &approval.decision {
         _ if approval.used_by.is_some() => "used",
@@ -242,7 +242,7 @@ mod tests {
             (approval(None, None), 9, "pending"),
             (approval(None, None), 10, "expired"),
             (approval(Some(true), None), 9, "approved"),
-            // What was decided in time stays decided.
+            // A decision made in time stays valid after the deadline.
             (approval(Some(true), None), 11, "approved"),
             (approval(Some(false), None), 11, "denied"),
             (approval(Some(true), Some("resp_2")), 11, "used"),

@@ -1,4 +1,4 @@
-//! `/admin/configs/{tenant_id}`: what a tenant has set about its assistant, and what counts.
+//! `/admin/configs/{tenant_id}`: a tenant's assistant settings, as set and as effective.
 
 mod view;
 
@@ -26,19 +26,19 @@ use crate::{
 
 pub(super) use view::{AgentConfig, ChangeConfig};
 
-/// What a missing tenant is called.
+/// The tenant in not-found errors.
 const TENANT: &str = "Tenant";
 
-/// The largest change: a prompt may be long, and written in escapes.
+/// The maximum size of a change: a prompt may be long, and every character escaped.
 const LARGEST: usize = 1024 * 1024;
 
-/// The longest key for an upstream.
+/// The maximum length of an upstream key.
 const LONGEST_KEY: usize = 1_000;
 
-/// What stands for a secret that is not shown.
+/// Replaces a secret in responses.
 const HIDDEN: &str = "***";
 
-/// Everything that is set, and everything that counts.
+/// The settings and their effective values.
 pub(super) async fn retrieve(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -51,7 +51,7 @@ pub(super) async fn retrieve(
     Ok(answer(&AgentConfig::of(tenant.tenant_id(), &kept, &resolved)))
 }
 
-/// Sets what is named; null unsets it. What others set at the same time stays.
+/// Sets the named settings; null unsets one. Concurrent changes of other settings are kept.
 pub(super) async fn change(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -80,7 +80,7 @@ pub(super) async fn change(
     Ok(answer(&AgentConfig::of(tenant.tenant_id(), &kept, &resolved)))
 }
 
-/// What a body asks for.
+/// The change that a body describes.
 struct Change {
     /// Settings by name.
     values: Json,
@@ -108,7 +108,7 @@ impl Change {
                         Ok(api_key) => change.api_key = api_key,
                         Err(error) => drop(fault.get_or_insert(error)),
                     },
-                    // What is shown may be sent back: a secret that comes hidden stays as it is.
+                    // A response can be sent back: a hidden secret is left unchanged.
                     "safety_salt" if value.as_str().is_some_and(|text| text.is(HIDDEN)) => {}
                     name if known.contains(&name) => writer.key_text(name).raw(value),
                     name => drop(fault.get_or_insert_with(|| request::unknown(name, &known))),
@@ -127,7 +127,7 @@ impl KeyChange {
         };
         match text.decode().trim() {
             "" => Ok(Self::Unset),
-            // It goes into a header as it is.
+            // The key is sent in a header.
             key if key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 Ok(Self::Set(SecretText(key.to_owned())))
             }
@@ -136,12 +136,12 @@ impl KeyChange {
     }
 }
 
-/// Every name that may be changed.
+/// The names of all settings.
 fn known() -> Vec<&'static str> {
     ["api_key"].into_iter().chain(Settings::KEYS.iter().map(|(key, _)| *key)).collect()
 }
 
-/// What is wrong with settings, as their author is told: the first by its name, all of them in words.
+/// Invalid settings as a fault: `param` names the first, the message all of them.
 fn refusal(faults: Vec<SettingFault>) -> Fault {
     let words: Vec<String> =
         faults.iter().map(|fault| format!("Invalid value for '{}': {}.", fault.name, fault.reason)).collect();

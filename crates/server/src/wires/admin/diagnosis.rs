@@ -1,6 +1,6 @@
-//! `GET /admin/diagnose`: why an assistant does not answer, or not with its tools.
+//! `GET /admin/diagnose`: why an assistant does not answer, or does not use its tools.
 //!
-//! What can be wrong is looked at in the order in which a turn meets it; nothing is changed, and no model is asked.
+//! Checks run in the order in which a turn would fail. Nothing is changed and no model is called.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     wires::{WireError, query::Query, query::is_id},
 };
 
-/// What was found. RNCC-47
+/// The findings of all checks. RNCC-47
 #[derive(Debug, Default, PartialEq)]
 struct Findings {
     agent: Option<AgentFinding>,
@@ -32,21 +32,21 @@ struct Findings {
     feature_enabled: bool,
 }
 
-/// What was found.
+/// The result of a diagnosis.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Diagnosis<'a> {
     object: DiagnosisKind,
-    /// The profile; null where none was named.
+    /// The profile; null if none was named.
     agent: Option<&'a AgentFinding>,
-    /// The tool; null where none was named.
+    /// The tool; null if none was named.
     tool: Option<&'a ToolFinding>,
     /// The key for the upstream.
     key: &'a KeyFinding,
-    /// The model that would be asked.
+    /// The model that would be called.
     model: ModelFinding<'a>,
-    /// Whether the tenant has an assistant at all.
+    /// Whether the assistant is enabled for the tenant.
     feature_enabled: bool,
-    /// What is wrong, and what to do about it.
+    /// What is wrong and how to fix it.
     #[schemars(length(min = 1))]
     verdict: Vec<String>,
 }
@@ -54,41 +54,41 @@ pub(super) struct Diagnosis<'a> {
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct AgentFinding {
-    /// Its slug.
+    /// The slug of the profile.
     slug: String,
-    /// Whether the tenant has it.
+    /// Whether the tenant has the profile.
     exists: bool,
-    /// Whether it may be asked for.
+    /// Whether the profile can be used.
     active: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct ToolFinding {
-    /// Its name.
+    /// The name.
     name: String,
-    /// Whether the tenant's bank or the common one has it.
+    /// Whether the tenant's tool bank or the common one has the tool.
     in_bank: bool,
-    /// Whether it may be used.
+    /// Whether the tool can be used.
     active: bool,
-    /// Whether the profile has it; null without a profile.
+    /// Whether the profile has the tool; null without a profile.
     assigned: Option<bool>,
-    /// Whether something here can run it.
+    /// Whether the server can run the tool.
     handler_registered: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct KeyFinding {
-    /// Whether there is one that can be used.
+    /// Whether a usable key exists.
     configured: bool,
-    /// The tenant's, the installation's, or the one that the upstream is configured with.
+    /// The tenant's key, the installation's, or the one in the upstream's configuration.
     #[schemars(extend("enum" = ["config", "settings", "upstream", null]))]
     origin: Option<&'static str>,
-    // The variable that should hold it.
+    // The environment variable that should hold the key.
     #[serde(skip)]
     variable: Option<String>,
-    // It is there, and the master key that it was sealed with is not.
+    // The key is stored, but the master key that encrypted it is missing.
     #[serde(skip)]
     unreadable: bool,
 }
@@ -96,13 +96,13 @@ struct KeyFinding {
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct ModelFinding<'a> {
-    /// Its name.
+    /// The name.
     name: &'a str,
-    /// Whether an upstream answers to it.
+    /// Whether an upstream serves the model.
     known: bool,
 }
 
-/// Looks at what an agent, and a tool of it, would need.
+/// Checks everything that a turn of this profile, with this tool, needs.
 pub(super) async fn diagnose(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -167,7 +167,7 @@ async fn inspect_tool(
     })
 }
 
-/// What counts, whether there is a key for it, and whether anybody has the model.
+/// The effective settings, the state of the upstream key, and whether an upstream serves the model.
 async fn inspect_model(
     app: &App,
     tenant: &Scope,
@@ -203,7 +203,7 @@ async fn inspect_model(
         _ if route.is_some() => KeyFinding { configured: true, origin: Some("upstream"), ..KeyFinding::default() },
         _ => KeyFinding::default(),
     };
-    // Without a key, nobody can be asked whether they have a model that nobody here is known for.
+    // Without a key the upstream cannot list its models, so only configured models count as known.
     let known = match (route, key.configured) {
         (Some(_), true) => true,
         (Some(_), false) => app.catalog.resolve(tenant, &resolved.model.value).await?.is_some(),

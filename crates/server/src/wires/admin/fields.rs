@@ -1,7 +1,7 @@
-//! Types of the fields that administrative requests and answers are made of. Each knows its limits, so that reading a request
-//! checks them and the published shape states them.
+//! Field types of administrative requests and responses. Each one knows its limits: reading a request checks them, and the
+//! OpenAPI document publishes them.
 //!
-//! Their comments are no doc comments: those would become descriptions in the OpenAPI document.
+//! Most comments are not doc comments, because those become descriptions in the document.
 
 use std::{borrow::Cow, fmt};
 
@@ -17,12 +17,12 @@ use serde_json::value::RawValue;
 
 use super::request::VERBATIM;
 
-// The most tools that something can have.
+// The maximum number of tools in a list.
 const TOOLS: usize = 128;
-// The longest name of a tool.
+// The maximum length of a tool name.
 const TOOL: usize = 64;
 
-// One line of visible or blank characters, not blank altogether.
+// One line of text, not blank.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, transparent, extend("maxLength" = LONGEST))]
 pub(super) struct Line<const LONGEST: usize>(pub(super) String);
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-// Names that tools could have, each once whatever its case; the bank need not have them yet.
+// Valid tool names without duplicates, ignoring case. The tools need not exist yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, transparent, extend("maxItems" = TOOLS))]
 pub(super) struct ToolNames(pub(super) Vec<String>);
@@ -159,7 +159,7 @@ impl<'de> Deserialize<'de> for ToolNames {
     }
 }
 
-// The name that a tool could have; blank counts as none.
+// A valid tool name; blank counts as none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, transparent)]
 pub(super) struct ToolName(#[schemars(with = "Line<TOOL>")] pub(super) Option<String>);
@@ -243,7 +243,7 @@ impl<T: Vocabulary> JsonSchema for Word<T> {
     }
 }
 
-// A JSON value that is kept and shown exactly as it was written.
+// A JSON value that is stored and returned exactly as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, transparent)]
 pub(super) struct Verbatim(#[schemars(with = "serde_json::Value")] pub(super) Json);
@@ -279,7 +279,7 @@ impl From<&Json> for Verbatim {
     }
 }
 
-// A JSON object that is kept and shown exactly as it was written.
+// A JSON object that is stored and returned exactly as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline, transparent)]
 #[serde(transparent)]
@@ -307,7 +307,7 @@ impl From<&Json> for Object {
     }
 }
 
-/// Changes nothing.
+/// Accepted and ignored.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, transparent)]
 pub(super) struct Ignored(#[schemars(with = "serde_json::Value")] ());
@@ -318,7 +318,7 @@ impl<'de> Deserialize<'de> for Ignored {
     }
 }
 
-/// Seconds since 1970.
+/// Unix time in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline, transparent)]
 #[serde(transparent)]
@@ -330,7 +330,7 @@ impl UnixSeconds {
     }
 }
 
-// Values of `object`, which say what kind of thing an answer is.
+// Values of the field `object`, which names the type of a response.
 macro_rules! kinds {
     ($($kind:ident = $name:literal;)*) => {$(
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]

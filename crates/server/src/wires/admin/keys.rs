@@ -1,4 +1,4 @@
-//! `/admin/keys`: for the administrator of a tenant its own, for the operator all.
+//! `/admin/keys`: API keys; administrators reach those of their tenant, operators all.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -27,26 +27,26 @@ use crate::{
     },
 };
 
-/// What a missing key is called.
+/// The key in not-found errors.
 const KEY: &str = "API key";
 
-/// A key, without itself.
+/// An API key, without its secret.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Key<'a> {
-    /// Names the key; not secret.
+    /// The id of the key; not secret.
     id: &'a str,
     object: ApiKeyKind,
     #[serde(flatten)]
     rest: KeyFields<'a>,
 }
 
-/// A key that was just made.
+/// A newly created API key.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct NewKey<'a> {
-    /// Names the key; not secret.
+    /// The id of the key; not secret.
     id: &'a str,
     object: ApiKeyKind,
-    /// The key itself. Keep it: nobody can say it again.
+    /// The secret key. It is only returned once.
     key: &'a str,
     #[serde(flatten)]
     rest: KeyFields<'a>,
@@ -56,40 +56,40 @@ pub(super) struct NewKey<'a> {
 struct KeyFields<'a> {
     #[schemars(range(min = 1))]
     tenant_id: i64,
-    /// How the key begins.
+    /// The first characters of the key.
     prefix: &'a str,
-    /// What people call it.
+    /// A display name.
     label: Option<&'a str>,
     scopes: KeyScopes,
-    /// The only user on whose behalf it acts.
+    /// The only user that the key acts for.
     user: Option<&'a str>,
     created_at: UnixSeconds,
-    /// Seconds since 1970; null for ever.
+    /// Unix time in seconds; null if the key never expires.
     expires_at: Option<UnixSeconds>,
-    /// Seconds since 1970; null while it is good.
+    /// Unix time in seconds; null if not revoked.
     revoked_at: Option<UnixSeconds>,
-    /// Seconds since 1970, a minute more or less; null when never.
+    /// Unix time in seconds, accurate to about a minute; null if never used.
     last_used_at: Option<UnixSeconds>,
 }
 
-/// A key to be made. Null counts as not said.
+/// A key to create. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateKey {
-    /// The caller's own tenant unless an operator names another.
+    /// The caller's own tenant by default; operators may name another.
     tenant_id: Option<Positive>,
-    /// `use` where nothing is said.
+    /// The default is `use`.
     scopes: Option<KeyScopes>,
-    /// The only user on whose behalf it acts. Without one it is a service key: `X-Amalgam-User` names the user.
+    /// The only user that the key acts for. Without one it is a service key: `X-Amalgam-User` names the user.
     user: Option<Line<256>>,
-    /// What people call it.
+    /// A display name.
     label: Option<Line<200>>,
-    /// Seconds since 1970; for ever where nothing is said.
+    /// Unix time in seconds; never expires by default.
     #[schemars(with = "Option<i64>")]
     expires_at: Option<Positive>,
 }
 
-/// The names of at least one right.
+/// At least one scope, by name.
 struct KeyScopes(Rights);
 
 impl<'a> From<&'a KeyRecord> for Key<'a> {
@@ -114,7 +114,7 @@ impl<'a> From<&'a KeyRecord> for KeyFields<'a> {
     }
 }
 
-/// Keys in the order of their ids, those that were revoked too.
+/// Keys ordered by id, including revoked ones.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -127,7 +127,7 @@ pub(super) async fn list(
     Ok(list_page(&keys, asked.limit, |key| key.id.as_str(), Key::from))
 }
 
-/// Makes a key. Its answer is the only one that ever shows it.
+/// Creates a key. Only this response contains the secret.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -146,7 +146,7 @@ pub(super) async fn create(
     Ok(response)
 }
 
-/// Makes a key worthless, for this process at once and for others within seconds. Once more changes nothing.
+/// Revokes a key, at once in this process and within seconds in others. Repeating it has no effect.
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -164,7 +164,7 @@ pub(super) async fn revoke(
     Ok(answer(&Key::from(&key)))
 }
 
-/// The process itself asks: which tenant's keys the caller reaches was decided before.
+/// The store is called as the process; the handler has checked which tenant's keys the caller reaches.
 fn ours() -> Operator {
     Operator::of_this_process()
 }

@@ -1,4 +1,4 @@
-//! `/admin/knowledge`: what a tenant's agents can look up. Documents are brought in on the command line.
+//! `/admin/knowledge`: a tenant's collections and documents. Documents are imported on the command line.
 
 mod views;
 
@@ -27,12 +27,12 @@ use crate::{
 pub(in crate::wires) use views::{CollectionView, DocumentView};
 pub use views::{show_collection, show_document};
 
-/// What a missing collection is called.
+/// The collection in not-found errors.
 const COLLECTION: &str = "Knowledge collection";
-/// What a missing source is called.
+/// The source in not-found errors.
 const SOURCE: &str = "Knowledge source";
 
-/// Collections by name.
+/// Collections ordered by name.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -59,7 +59,7 @@ pub(super) async fn retrieve(
     Ok(super::answer(&CollectionView::from(&collection)))
 }
 
-/// Forgets a collection with all of its documents; with `source` those of one source.
+/// Deletes a collection with all its documents; with `source` only the documents of that source.
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -83,7 +83,7 @@ pub(super) async fn delete(
     }
 }
 
-/// Documents of a collection, by source and path; with `source` those of one source.
+/// Documents of a collection ordered by source and path; with `source` only those of that source.
 pub(super) async fn documents(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -102,7 +102,7 @@ pub(super) async fn documents(
     Ok(list_page(&documents, asked.limit, document_id, DocumentView::from))
 }
 
-/// `source` of a query; what no source can be called is missing like any other.
+/// `source` of a query. An invalid name is reported as not found, like an unknown one.
 fn source_of(query: &Query) -> Result<Option<&str>, Fault> {
     match query.get("source") {
         Some(source) if !is_id(source) => Err(missing(SOURCE, source)),

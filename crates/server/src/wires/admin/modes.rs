@@ -1,4 +1,4 @@
-//! `/admin/modes`: what the agents of a tenant can be for a while, those that every tenant has among them.
+//! `/admin/modes`: the modes of a tenant's agents, including the built-in ones.
 
 mod put_mode;
 
@@ -34,30 +34,30 @@ use crate::{
 
 pub(super) use put_mode::{PutMode, ScopeCondition};
 
-/// What a missing mode is called.
+/// The mode in not-found errors.
 const MODE: &str = "Mode";
 
-/// The modes of one tenant, for whoever administers it.
+/// Access to the modes of a tenant, for its administrators.
 #[derive(Clone, Copy)]
 pub struct Modes<'a> {
-    /// Keeps those that the tenant has defined.
+    /// Stores the tenant's own modes.
     pub store: &'a dyn Store,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
 
-/// A mode, and what is told about it besides.
+/// A mode with the facts that a listing shows.
 pub struct ModeListing {
     /// The mode itself.
     pub mode: Mode,
-    /// Whether it is as every tenant has it.
+    /// Whether it is the built-in mode, unchanged by the tenant.
     pub seeded: bool,
-    /// Tools of its that no bank has.
+    /// Tools of the mode that no tool bank has.
     pub unknown_tools: Vec<String>,
 }
 
 impl Modes<'_> {
-    /// Every mode by name, whatever its case, behind `after`.
+    /// Modes ordered by name, ignoring case, after `after`.
     pub async fn list(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<ModeListing>, Fault> {
         let own = self.own(scope).await?;
         let after = after.map(str::to_ascii_lowercase);
@@ -73,8 +73,8 @@ impl Modes<'_> {
         self.one(scope, mode, &own).await
     }
 
-    /// Keeps a mode as it is written in `body`, in the place of one that has its name; whether the tenant had none of its
-    /// own. Where `name` is none, the body says it.
+    /// Creates or replaces the mode that `body` describes; true if the tenant had none of this name. Without `name`, the body
+    /// must have one.
     pub async fn put(&self, scope: &Scope, name: Option<&str>, body: &Bytes) -> Result<(ModeListing, bool), Fault> {
         let mut mode = put_mode::read(body, name, self.now_ms)?;
         let before = self.own(scope).await?.into_iter().find(|own| own.name.eq_ignore_ascii_case(&mode.name));
@@ -88,7 +88,7 @@ impl Modes<'_> {
         Ok((self.one(scope, mode, &own).await?, before.is_none()))
     }
 
-    /// Forgets a mode that the tenant has defined. A seeded one of its name is in force again; whether there is one.
+    /// Deletes a mode of the tenant. True if a built-in mode of this name is used again.
     pub async fn delete(&self, scope: &Scope, name: &str) -> Result<bool, Fault> {
         let seeded = modes::seeded(name).is_some();
         match (self.store.delete_mode(within(scope)?, name).await?, seeded) {
@@ -123,31 +123,31 @@ impl Modes<'_> {
     }
 }
 
-/// What an agent is for a while.
+/// A temporary role of an agent, with its own prompt and tools.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Mode")]
 pub(super) struct ModeView<'a> {
-    /// Unique in its tenant, whatever its case.
+    /// Unique within its tenant, ignoring case.
     name: &'a str,
     object: ModeKind,
-    /// For people.
+    /// For humans.
     display_name: &'a str,
-    /// What the model is told.
+    /// The system prompt of the mode.
     system_prompt: &'a str,
-    /// The names of its tools besides those of the profile.
+    /// Names of tools in addition to those of the profile.
     tools: &'a [String],
-    /// The tool that the model has to call first in each turn.
+    /// The tool that the model must call first in each turn.
     tool_choice: Option<&'a str>,
-    /// What is looked up in turns that bring no scope. All conditions hold at once.
+    /// Retrieval conditions for turns that send none. All of them must match.
     #[schemars(with = "Vec<ScopeCondition>")]
     rag_scope: Verbatim,
-    /// Whether it is as every tenant has it.
+    /// Whether this is the built-in mode, unchanged by the tenant.
     seeded: bool,
-    /// Tools that no bank has; they are left out of turns.
+    /// Tools that no tool bank has; turns ignore them.
     unknown_tools: &'a [String],
-    /// Seconds since 1970; null for a seeded mode.
+    /// Unix time in seconds; null for a built-in mode.
     created_at: Option<UnixSeconds>,
-    /// Seconds since 1970; null for a seeded mode.
+    /// Unix time in seconds; null for a built-in mode.
     updated_at: Option<UnixSeconds>,
 }
 
@@ -160,7 +160,7 @@ impl ModeListing {
 
 impl<'a> From<&'a ModeListing> for ModeView<'a> {
     fn from(ModeListing { mode, seeded, unknown_tools }: &'a ModeListing) -> Self {
-        // One of every tenant is as old as the program, which tells nothing.
+        // A built-in mode has no meaningful times.
         let time = |at_ms: u64| (!seeded).then(|| UnixSeconds::from_ms(at_ms));
         Self {
             name: &mode.name,
@@ -186,7 +186,7 @@ fn of(app: &App) -> Modes<'_> {
     Modes { store: &*app.store, now_ms: app.clock.now_ms() }
 }
 
-/// Modes by name, the seeded ones too.
+/// Modes ordered by name, including built-in ones.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -208,7 +208,7 @@ pub(super) async fn retrieve(
     Ok(respond(&of(&app).mode(&tenant, &id_of(MODE, name)?).await?))
 }
 
-/// Keeps a mode in the place of the one of its name.
+/// Creates or replaces a mode.
 pub(super) async fn put(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -227,7 +227,7 @@ pub(super) async fn put(
     Ok(response)
 }
 
-/// Forgets a mode of the tenant's own.
+/// Deletes a mode of the tenant.
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,

@@ -1,4 +1,4 @@
-//! `/admin/profiles`: who the assistants of a tenant are, with every version that was.
+//! `/admin/profiles`: the profiles of a tenant's assistants and their versions.
 
 mod diff;
 mod put_profile;
@@ -35,40 +35,40 @@ use crate::{
 
 pub(super) use self::{diff::ProfileDiff, put_profile::PutProfile};
 
-/// What a missing profile is called.
+/// The profile in not-found errors.
 const PROFILE: &str = "Profile";
 
-/// What a missing version is called.
+/// The version in not-found errors.
 const VERSION: &str = "Version";
 
-/// Who an assistant is for one purpose.
+/// An assistant's configuration for one purpose.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Profile<'a> {
-    /// What callers ask for; unique in its tenant.
+    /// The identifier that callers send; unique within its tenant.
     slug: &'a str,
     object: ProfileKind,
-    /// What it is told to be, after the tenant's own words.
+    /// The profile's prompt, which follows the tenant's system prompt.
     prompt: &'a str,
-    /// The names of its tools.
+    /// The names of the profile's tools.
     tools: &'a [String],
-    /// The model that it wants, instead of the tenant's.
+    /// The model to use instead of the tenant's.
     model: Option<&'a str>,
-    /// The tool that the model has to call first in each turn.
+    /// The tool that the model must call first in each turn.
     tool_choice: Option<&'a str>,
-    /// Whether it may be asked for.
+    /// Whether the profile can be used.
     active: bool,
-    /// Grows with every change.
+    /// Incremented with every change.
     #[schemars(range(min = 1))]
     version: u64,
-    /// SHA-256 of the whole prompt, with the tenant's own words as they are now; what answers show as `prompt.hash`.
+    /// SHA-256 of the complete prompt, including the tenant's current system prompt; the `prompt.hash` of answers.
     prompt_hash: String,
-    /// Tools that no bank has; they are left out of turns.
+    /// Tools that no tool bank has; turns ignore them.
     unknown_tools: Vec<&'a str>,
     created_at: UnixSeconds,
     updated_at: UnixSeconds,
 }
 
-/// Profiles by slug, those that are not active too.
+/// Profiles ordered by slug, including inactive ones.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -93,7 +93,7 @@ pub(super) async fn retrieve(
     Ok(tenant_profiles.respond(&profile).await?)
 }
 
-/// Keeps a profile in the place of the one of its slug. The version before is kept too.
+/// Creates or replaces a profile. The previous version is kept.
 pub(super) async fn put(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -115,7 +115,7 @@ pub(super) async fn put(
     Ok(response)
 }
 
-/// Forgets a profile and its versions.
+/// Deletes a profile and its versions.
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -130,7 +130,7 @@ pub(super) async fn delete(
     }
 }
 
-/// Every version of a profile, the newest first.
+/// The versions of a profile, newest first.
 pub(super) async fn versions(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -152,7 +152,7 @@ pub(super) async fn versions(
     Ok(list_page(&versions, asked.limit, |profile| profile.version, |profile| context.profile(profile)))
 }
 
-/// What a version changed, against the one before or another one.
+/// The differences between a version and the previous one, or another one.
 pub(super) async fn compare(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -168,7 +168,7 @@ pub(super) async fn compare(
     let against = query.number("against")?;
     let before = match against.or_else(|| number.checked_sub(1).filter(|before| *before > 0)) {
         Some(before) => Some(tenant_profiles.version(&slug, before).await?),
-        // Before the first version there was nothing.
+        // The first version is compared with nothing.
         None => None,
     };
     Ok(super::answer(&ProfileDiff::between(before.as_ref(), &after)))
@@ -221,15 +221,15 @@ impl<'a> TenantProfiles<'a> {
 
 /// What an answer needs to know about the tenant of a profile.
 struct ProfileContext {
-    /// The tenant's part of every prompt.
+    /// The tenant's system prompt, which starts every prompt.
     config_prompt: String,
-    /// Tools that no bank has.
+    /// Tools that no tool bank has.
     unknown: HashSet<String>,
 }
 
 impl ProfileContext {
     fn profile<'a>(&self, profile: &'a AgentProfile) -> Profile<'a> {
-        // The same as in the answers: with the tenant's own words before it.
+        // The same hash as in answers, which includes the tenant's system prompt.
         let composed = prompt::compose(&self.config_prompt, Some(&profile.prompt), None);
         let unknown = profile.tools.iter().filter(|tool| self.unknown.contains(*tool));
         Profile {

@@ -1,7 +1,6 @@
 //! The body of an administrative request: one JSON object, read into a serde type.
 //!
-//! The types deny unknown fields: a client that sends one believes that it does something. What is wrong is reported as a
-//! fault that names the field.
+//! The types deny unknown fields: a client that sends one expects it to have an effect. Faults name the field.
 
 mod deserializer;
 
@@ -39,7 +38,7 @@ pub(super) fn object(body: &Bytes) -> Result<Raw<'_>, Fault> {
     let unreadable =
         || Fault::new(FaultKind::Invalid, "We could not parse the JSON body of your request.").code("invalid_json");
     let raw = Raw::parse(body).map_err(|_| unreadable())?;
-    // Refuses what the views let pass: surrogates without their partner, numbers out of range.
+    // Rejects what the JSON views accept: unpaired surrogates and numbers out of range.
     serde_json::from_slice::<Value>(body).map_err(|_| unreadable())?;
     match raw.shape() {
         Shape::Object => Ok(raw),

@@ -1,4 +1,4 @@
-//! Shapes of the OpenAPI document that are derived from the types of `/admin`.
+//! Schemas of the OpenAPI document that are derived from the types of `/admin`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value, json};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value, json};
 use super::knowledge::{CollectionView, DocumentView};
 use super::{List, approvals, configs, diagnosis, keys, modes, profiles, sessions, tenants, tool_bank, tools, turns};
 
-/// Every derived shape, by name.
+/// Every derived schema, by name.
 pub(crate) fn schemas() -> Map<String, Value> {
     let mut answers = settings().for_serialize().into_generator();
-    list::<tenants::Tenant<'_>, i64>(&mut answers, "TenantList", "Tenants by number.");
-    list::<keys::Key<'_>, &str>(&mut answers, "KeyList", "Keys by id.");
-    list::<tool_bank::ToolView<'_>, &str>(&mut answers, "ToolList", "Tools by name.");
-    list::<approvals::ApprovalView<'_>, &str>(&mut answers, "ApprovalList", "Approvals, the newest first.");
-    list::<profiles::Profile<'_>, &str>(&mut answers, "ProfileList", "Profiles by slug.");
-    list::<profiles::Profile<'_>, i64>(&mut answers, "ProfileVersionList", "Versions of a profile, the newest first.");
-    list::<modes::ModeView<'_>, &str>(&mut answers, "ModeList", "Modes by name.");
-    list::<sessions::SessionHead<'_>, i64>(&mut answers, "SessionList", "Threads, the newest first.");
-    list::<CollectionView<'_>, &str>(&mut answers, "KnowledgeCollectionList", "Collections by name.");
-    list::<DocumentView<'_>, &str>(&mut answers, "KnowledgeDocumentList", "Documents by source and path.");
+    list::<tenants::Tenant<'_>, i64>(&mut answers, "TenantList", "Tenants, ordered by number.");
+    list::<keys::Key<'_>, &str>(&mut answers, "KeyList", "Keys, ordered by id.");
+    list::<tool_bank::ToolView<'_>, &str>(&mut answers, "ToolList", "Tools, ordered by name.");
+    list::<approvals::ApprovalView<'_>, &str>(&mut answers, "ApprovalList", "Approvals, newest first.");
+    list::<profiles::Profile<'_>, &str>(&mut answers, "ProfileList", "Profiles, ordered by slug.");
+    list::<profiles::Profile<'_>, i64>(&mut answers, "ProfileVersionList", "Versions of a profile, newest first.");
+    list::<modes::ModeView<'_>, &str>(&mut answers, "ModeList", "Modes, ordered by name.");
+    list::<sessions::SessionHead<'_>, i64>(&mut answers, "SessionList", "Threads, newest first.");
+    list::<CollectionView<'_>, &str>(&mut answers, "KnowledgeCollectionList", "Collections, ordered by name.");
+    list::<DocumentView<'_>, &str>(&mut answers, "KnowledgeDocumentList", "Documents, ordered by source and path.");
     answers.subschema_for::<configs::AgentConfig>();
     answers.subschema_for::<keys::NewKey<'_>>();
     answers.subschema_for::<tool_bank::TrialView<'_>>();
@@ -51,19 +51,19 @@ fn settings() -> SchemaSettings {
     settings.with_transform(RecursiveTransform(plain))
 }
 
-/// Leaves out what the rest of the document does not say either: Rust's number formats, and types beside a closed list.
+/// Removes what the rest of the document does not have either: Rust's number formats, and `type` beside `enum` and `const`.
 fn plain(schema: &mut Schema) {
     schema.remove("format");
     if schema.get("const").is_some() || schema.get("enum").is_some() {
         schema.remove("type");
     }
-    // Doc comments are wrapped, descriptions are not.
+    // Doc comments are wrapped; descriptions must not be.
     if let Some(Value::String(description)) = schema.get_mut("description") {
         *description = description.replace('\n', " ");
     }
 }
 
-/// Adds the list of what has the shape of `T`, and `T` itself.
+/// Adds the schema of a list of `T`, and that of `T`.
 fn list<T: JsonSchema, Id: JsonSchema>(generator: &mut SchemaGenerator, name: &str, description: &str) {
     let mut schema = List::<T, Id>::json_schema(generator);
     schema.insert("description".to_owned(), json!(description));

@@ -1,4 +1,4 @@
-//! `/admin/sessions`: the threads of a tenant's users with its assistants.
+//! `/admin/sessions`: the threads between a tenant's users and its assistants.
 
 use std::sync::Arc;
 
@@ -29,18 +29,18 @@ use crate::{
     },
 };
 
-/// What a missing thread is called.
+/// The thread in not-found errors.
 const SESSION: &str = "Session";
 
-/// A thread of one user with one profile.
+/// A thread between one user and one profile.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SessionHead<'a> {
     #[schemars(range(min = 1))]
     id: i64,
     object: SessionKind,
-    /// Whose it is.
+    /// The owner.
     user: &'a str,
-    /// The profile; null where none was found.
+    /// The profile; null if none was found.
     profile: Option<&'a str>,
     #[schemars(extend("enum" = ["active", "closed"]))]
     status: &'static str,
@@ -49,7 +49,7 @@ pub(super) struct SessionHead<'a> {
     updated_at: UnixSeconds,
 }
 
-/// A thread of one user with one profile.
+/// A thread between one user and one profile.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Session<'a> {
     #[serde(flatten)]
@@ -61,7 +61,7 @@ pub(super) struct Session<'a> {
     has_more: bool,
 }
 
-/// Something said in a thread.
+/// A message of a thread.
 #[derive(Serialize, JsonSchema)]
 struct SessionMessage<'a> {
     #[schemars(range(min = 1))]
@@ -69,15 +69,15 @@ struct SessionMessage<'a> {
     object: SessionMessageKind,
     #[schemars(extend("enum" = ["user", "assistant", "system"]))]
     role: &'a str,
-    /// What was said.
+    /// The content.
     content: &'a str,
-    /// The turn that it belongs to.
+    /// The response of the turn.
     response_id: Option<&'a str>,
     created_at: UnixSeconds,
     metadata: Vec<MessageFact<'a>>,
 }
 
-/// Something known about a message.
+/// A record about the message.
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct MessageFact<'a> {
@@ -86,7 +86,7 @@ struct MessageFact<'a> {
     value: Object,
 }
 
-/// Threads, the newest first; with `user` those of one user.
+/// Threads, newest first; with `user` those of one user.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -100,7 +100,7 @@ pub(super) async fn list(
     Ok(list_page(&sessions, asked.limit, |session| session.id, SessionHead::from))
 }
 
-/// One thread with a page of its messages, the newest first, and all that is known about them.
+/// One thread with a page of its messages, newest first, and their records.
 pub(super) async fn retrieve(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -146,7 +146,7 @@ impl<'a> From<&'a MessageRecord> for SessionMessage<'a> {
             object: SessionMessageKind,
             role: &message.role,
             content: &message.content,
-            // What the turn asked its model, and what came back, is under this id in `/admin/turns`.
+            // `/admin/turns` has the model calls of the turn under this id.
             response_id: message.response_id.as_deref(),
             created_at: UnixSeconds::from_ms(message.created_at_ms),
             metadata: message.metadata.iter().map(fact).collect(),

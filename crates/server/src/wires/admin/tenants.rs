@@ -1,4 +1,4 @@
-//! `/admin/tenants`, for the operator.
+//! `/admin/tenants`, for operators.
 
 use std::sync::Arc;
 
@@ -25,47 +25,47 @@ use crate::{
     wires::{WireError, query::Query, query::missing},
 };
 
-/// What a missing tenant is called.
+/// The tenant in not-found errors.
 const TENANT: &str = "Tenant";
 
 type TenantName = Line<200>;
 
-/// Somebody whose things nobody else sees.
+/// A tenant: an isolated customer of the installation.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Tenant<'a> {
     #[schemars(range(min = 1))]
     id: i64,
     object: TenantKind,
-    /// What people call it.
+    /// A display name.
     name: &'a str,
-    /// Whether its responses are kept.
+    /// Whether the tenant's responses are stored.
     state: Word<TenantState>,
-    /// Whether its assistant answers.
+    /// Whether the tenant's assistant is enabled.
     ai_agent_enabled: bool,
     created_at: UnixSeconds,
 }
 
-/// A tenant to be made. Null counts as not said.
+/// A tenant to create. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateTenant {
-    /// What people call it.
+    /// A display name.
     name: TenantName,
-    /// Its number; else the next free one.
+    /// The tenant's number; the next free one by default.
     id: Option<Positive>,
-    /// Whether its responses are kept.
+    /// Whether the tenant's responses are stored.
     state: Option<Word<TenantState>>,
     #[schemars(extend("default" = true))]
     ai_agent_enabled: Option<bool>,
 }
 
-/// What is to be changed. Null counts as not said.
+/// The fields to change. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangeTenant {
-    /// What people call it.
+    /// A display name.
     name: Option<TenantName>,
-    /// Whether its responses are kept.
+    /// Whether the tenant's responses are stored.
     state: Option<Word<TenantState>>,
     ai_agent_enabled: Option<bool>,
 }
@@ -83,7 +83,7 @@ impl<'a> From<&'a TenantRecord> for Tenant<'a> {
     }
 }
 
-/// Tenants by number.
+/// Tenants ordered by number.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -102,7 +102,7 @@ pub(super) async fn list(
     Ok(list_page(&tenants, asked.limit, |tenant| tenant.id, Tenant::from))
 }
 
-/// Makes a tenant.
+/// Creates a tenant.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -134,7 +134,7 @@ pub(super) async fn retrieve(
     Ok(answer(&Tenant::from(&tenant.ok_or_else(|| missing(TENANT, &text))?)))
 }
 
-/// Changes what is named and nothing else.
+/// Changes the named fields only.
 pub(super) async fn change(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -151,7 +151,7 @@ pub(super) async fn change(
     Ok(answer(&Tenant::from(&tenant)))
 }
 
-/// The number in the path, and how it was written.
+/// The number in the path, parsed and as written.
 fn number(id: Result<Path<String>, PathRejection>) -> Result<(i64, String), Fault> {
     let text = id.map(|Path(id)| id).unwrap_or_default();
     match text.parse() {

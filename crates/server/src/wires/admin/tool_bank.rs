@@ -1,7 +1,7 @@
-//! The tool bank as administrators deal with it, over HTTP and from the command line.
+//! Administration of the tool bank, for the HTTP API and the command line.
 //!
-//! Who may do what is decided here: an administrator reads its own tools and the common ones and changes its own; the
-//! common ones are the operator's to change. What another tenant has is missing.
+//! This module authorizes: an administrator reads the tenant's own tools and the common ones, and changes the tenant's own;
+//! only operators change common tools. Tools of other tenants are reported as not found.
 
 mod put_tool;
 mod trial;
@@ -26,34 +26,34 @@ pub(super) use self::{
     view::{ToolStatisticsView, ToolView},
 };
 
-/// What a missing tool is called.
+/// The tool in not-found errors.
 const TOOL: &str = "Tool";
 
-/// The largest tool that is read.
+/// The maximum size of a tool.
 pub(super) const LARGEST: usize = 256 * 1024;
 
-/// Which tools are meant.
+/// Which part of the tool bank a request addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BankScope {
-    /// The tenant's own. Where something is only read, the common ones too: those that no own tool hides.
+    /// The tenant's own tools. Reads include the common tools that no own tool hides.
     Own,
-    /// The installation's, for all tenants.
+    /// The common tools, which all tenants share.
     Common,
 }
 
-/// The bank, and what deals with its tools.
+/// Access to the tool bank.
 #[derive(Clone, Copy)]
 pub struct ToolBank<'a> {
-    /// Keeps the tools.
+    /// Stores the tools.
     pub store: &'a dyn Store,
-    /// Knows what they can be, and runs them.
+    /// Validates and runs the tools.
     pub toolbox: &'a dyn Toolbox,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
 
 impl ToolBank<'_> {
-    /// Tools by name, whatever its case, behind `after`, active or not.
+    /// Tools ordered by name, ignoring case, after `after`, including inactive ones.
     pub async fn list(
         &self,
         scope: &Scope,
@@ -84,8 +84,7 @@ impl ToolBank<'_> {
         found.ok_or_else(|| missing(TOOL, name))
     }
 
-    /// Keeps a tool as it is written in `body`, in the place of one that has its name; whether it is new. Where `name` is
-    /// none, the body says it.
+    /// Creates or replaces the tool that `body` describes; true if it is new. Without `name`, the body must have one.
     pub async fn put(
         &self,
         scope: &Scope,
@@ -98,7 +97,7 @@ impl ToolBank<'_> {
         let before = self.store.tool(of, &tool.name).await?;
         (tool.created_at_ms, tool.updated_at_ms) = match &before {
             None => (self.now_ms, self.now_ms),
-            // What is made from a tool is remembered by this moment, so that no two versions share one.
+            // Caches are keyed by this time, so that no two versions may share one.
             Some(before) => (before.created_at_ms, self.now_ms.max(before.updated_at_ms + 1)),
         };
         tool.settings = self.toolbox.seal_settings(scope, &tool, before.as_ref()).map_err(refusal)?;
@@ -107,7 +106,7 @@ impl ToolBank<'_> {
         Ok((tool, new))
     }
 
-    /// Forgets a tool.
+    /// Deletes a tool.
     pub async fn delete(&self, scope: &Scope, bank_scope: BankScope, name: &str) -> Result<(), Fault> {
         match self.store.delete_tool(writer(scope, bank_scope)?, name).await? {
             true => Ok(()),
@@ -122,7 +121,7 @@ impl ToolBank<'_> {
         trial::run(self.toolbox, scope, tool, &arguments).await
     }
 
-    /// How the calls of a tool went in the caller's tenant, since a moment in milliseconds since 1970: a JSON object.
+    /// Statistics of a tool's calls in the caller's tenant since a Unix time in milliseconds: a JSON object.
     pub async fn statistics(&self, scope: &Scope, tool: &BankTool, since_ms: u64) -> Result<Json, Fault> {
         let label = amalgam_core::BANK_LABEL;
         let found = self.store.tool_statistics(admin(scope)?, label, &tool.name, since_ms).await?;
@@ -139,12 +138,12 @@ impl ToolBank<'_> {
     }
 }
 
-/// The caller as an administrator of its tenant, or a refusal.
+/// The caller as an administrator of its tenant, or a 403 fault.
 pub(super) fn admin(scope: &Scope) -> Result<Admin<'_>, Fault> {
     scope.admin().ok_or_else(|| Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may do this."))
 }
 
-/// Those of these tools that no bank of the tenant's has, active or not.
+/// Those of these names that neither the tenant nor the common bank has, active or not.
 pub(super) async fn unknown_tools(
     store: &dyn Store,
     tenant: &Scope,
@@ -168,7 +167,7 @@ pub(super) async fn unknown_tools(
     Ok(unknown)
 }
 
-/// The process itself asks: common tools are there for everybody who gets this far.
+/// The store is called as the process: every caller of these routes may read common tools.
 fn reader() -> Operator {
     Operator::of_this_process()
 }
@@ -180,7 +179,7 @@ fn writer(scope: &Scope, bank_scope: BankScope) -> Result<BankOf<'_>, Fault> {
     })
 }
 
-/// Both lists as one. Of two tools of one name the own one is in force, and is the one that is listed.
+/// Merges both lists. An own tool hides the common one of the same name.
 fn merged(own: Vec<BankTool>, common: Vec<BankTool>, limit: usize) -> Vec<BankTool> {
     let key = |tool: &BankTool| tool.name.to_ascii_lowercase();
     let mut all: Vec<BankTool> = own.into_iter().chain(common).collect();
@@ -190,7 +189,7 @@ fn merged(own: Vec<BankTool>, common: Vec<BankTool>, limit: usize) -> Vec<BankTo
     all
 }
 
-/// What is wrong with a tool, as its author is told.
+/// An invalid tool as a fault.
 fn refusal(fault: BankFault) -> Fault {
     let message = format!("Invalid value for '{}': {}.", fault.field, fault.reason);
     Fault::invalid(fault.field, message).code("invalid_value")

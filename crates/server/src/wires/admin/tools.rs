@@ -1,4 +1,4 @@
-//! `/admin/tools`: the tool bank of the caller's tenant, and with `common=true` the installation's.
+//! `/admin/tools`: the tool bank of the caller's tenant, and with `common=true` the common tools.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ use crate::{
     },
 };
 
-/// What a missing tool is called.
+/// The tool in not-found errors.
 const TOOL: &str = "Tool";
 
-/// A call to be made.
+/// A trial call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TryTool {
-    /// None at all where nothing is said.
+    /// The arguments; an empty object by default.
     arguments: Option<Object>,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct TryTool {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ToolUsage {
     object: ToolUsageKind,
-    /// One text for all of them; null when none has guidance.
+    /// The combined guidance; null if none of the tools has any.
     block: Option<String>,
 }
 
-/// Tools by name, those that are not active too.
+/// Tools ordered by name, including inactive ones.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -69,7 +69,7 @@ pub(super) async fn retrieve(
     Ok(super::answer(&bank.view(&tool)))
 }
 
-/// Keeps a tool in the place of the one of its name.
+/// Creates or replaces a tool.
 pub(super) async fn put(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -113,7 +113,7 @@ pub(super) async fn try_out(
     Ok(super::answer(&bank.try_out(&scope, &tool, arguments.bytes()).await?.view()))
 }
 
-/// How the calls of a tool went in the caller's tenant.
+/// Statistics of a tool's calls in the caller's tenant.
 pub(super) async fn statistics(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -126,7 +126,7 @@ pub(super) async fn statistics(
     Ok(answer::json(bank.statistics(&scope, &tool, since_ms).await?.bytes().clone()))
 }
 
-/// The guidance on some tools as one block for a prompt, in the order in which they are named.
+/// The guidance on the named tools as one block for a prompt, in their order.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,

@@ -1,4 +1,4 @@
-//! `GET /admin/turns/{response_id}`: a turn of the own tenant, with the exact text of every call of a model or a tool.
+//! `GET /admin/turns/{response_id}`: a turn of the caller's tenant, with the exact text of every model and tool call.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -28,16 +28,16 @@ use crate::{
     },
 };
 
-/// What a missing turn is called.
+/// The turn in not-found errors.
 const TURN: &str = "Turn";
 
-/// A turn, whichever user of the tenant it belongs to.
+/// A turn of any user of the tenant.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Turn<'a> {
     /// The id of the response.
     id: &'a str,
     object: TurnKind,
-    /// Whose it is.
+    /// The owner.
     user: &'a str,
     #[schemars(schema_with = "response_shape")]
     response: Verbatim,
@@ -45,78 +45,77 @@ pub(super) struct Turn<'a> {
     tool_calls: Vec<ToolRunView<'a>>,
 }
 
-/// One call of a model, exactly.
+/// The exact record of one model call.
 #[derive(Serialize, JsonSchema)]
 struct ModelCall<'a> {
-    /// From 0, within the turn.
+    /// Starts at 0 within the turn.
     number: u64,
-    /// The operator's name of the upstream.
+    /// The configured name of the upstream.
     upstream: &'a str,
-    /// The model that the upstream was asked for.
+    /// The model as sent to the upstream.
     model: &'a str,
-    /// Milliseconds since 1970.
+    /// Unix time in milliseconds.
     asked_at_ms: u64,
-    /// Until the first event, if one came.
+    /// Milliseconds until the first event, if there was one.
     #[schemars(with = "Option<i64>")]
     first_token_ms: Option<u64>,
-    /// Until the end.
+    /// Milliseconds until the call ended.
     duration_ms: u64,
-    /// Further tries before the upstream accepted.
+    /// The number of retries before the upstream accepted.
     retries: u64,
-    /// The body that was sent.
+    /// The request body.
     request: Cow<'a, str>,
-    /// Whether the beginning of the request is missing, because the earlier call that had it is not kept any more.
+    /// Whether the beginning of the request is missing because the earlier call that contains it was deleted.
     request_incomplete: bool,
-    /// The body that came back, as far as it came.
+    /// The response body, as far as it was received.
     response: Cow<'a, str>,
-    /// Whether more came back than is kept.
+    /// Whether the response was longer than what is stored.
     response_cut: bool,
-    /// What it cost, in tokens.
+    /// Token usage.
     usage: Option<Object>,
-    /// What was not carried over.
+    /// Parts of the request that were not passed on.
     losses: &'a [String],
-    /// Why it failed.
+    /// The error, if the call failed.
     error: Option<&'a str>,
 }
 
-/// One call of a tool that the server ran.
+/// A tool call that the server ran.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ToolRun")]
 struct ToolRunView<'a> {
-    /// From 0, within the turn.
+    /// Starts at 0 within the turn.
     number: u64,
-    /// The item that shows it.
+    /// The item of the call.
     item_id: &'a str,
-    /// The model's id for the call.
+    /// The model's id of the call.
     call_id: &'a str,
-    /// Whose tool it is: `bank`, or the MCP server.
+    /// The origin of the tool: `bank`, or the MCP server.
     label: &'a str,
-    /// Its own name there.
+    /// The name of the tool at its origin.
     name: &'a str,
-    /// The exact text that the model sent.
+    /// The arguments exactly as the model sent them.
     arguments: &'a str,
-    /// Whether running it twice is as good as once.
+    /// Whether running the tool twice has the same effect as running it once.
     idempotent: bool,
     started_at: UnixSeconds,
-    /// Whether it is not known how it ended, or whether it ran.
+    /// Whether the outcome is unknown.
     unknown: bool,
     #[schemars(with = "Option<i64>")]
     duration_ms: Option<u64>,
-    /// What the model was told: any JSON value.
+    /// The output sent to the model: any JSON value.
     output: Option<Verbatim>,
-    /// Why it failed or was not run.
+    /// Why the call failed or was not run.
     error: Option<&'a str>,
-    /// What happened.
+    /// Details of the error, for operators.
     detail: Option<&'a str>,
 }
 
-/// The shape of a response is in the part of the document that is not derived.
+/// The schema of a response is in the data files of the document.
 fn response_shape(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"$ref": "#/components/schemas/Response"})
 }
 
-/// The turn that made a response, by our id of the response or by the one that the model's server gave its last answer, then
-/// the newest of them; whichever user of the tenant it belongs to.
+/// A turn of any user of the tenant, by the id of its response or by the provider's id of its last answer, the newest if several.
 pub(super) async fn retrieve(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,
@@ -129,7 +128,7 @@ pub(super) async fn retrieve(
     if let Some(turn) = app.store.turn(admin, &id).await.map_err(Fault::from)? {
         return Ok(answer(&Turn::from(&turn)));
     }
-    // The assistant's door tells the id of the model's server as `response_id`, and that server's own log has no other.
+    // The provider's own log, and the `response_id` of the assistant API, have only the provider's id.
     let own = app.store.response_of_answer_within(Within::Own(admin), &id).await.map_err(Fault::from)?;
     let own = own.ok_or_else(|| missing(TURN, &id))?;
     let turn = app.store.turn(admin, &own).await.map_err(Fault::from)?.ok_or_else(|| missing(TURN, &id))?;
@@ -161,7 +160,7 @@ impl<'a> From<&'a Transcript> for ModelCall<'a> {
             first_token_ms: call.first_token_ms,
             duration_ms: call.duration_ms,
             retries: call.retries.into(),
-            // As text, whatever it is: exactly what was sent and what came, also where that is no JSON.
+            // As strings, because bodies may not be JSON.
             request: String::from_utf8_lossy(&call.request),
             request_incomplete: call.base.is_some(),
             response: String::from_utf8_lossy(&call.response),

@@ -1,5 +1,5 @@
-//! A tenant's settings as administrators see them, and the published shapes of reading and changing them. Which settings
-//! there are, and what each may be, is said once: by [`Settings`].
+//! A tenant's settings as administrators see them, and the schemas for reading and changing them. [`Settings`] is the only
+//! place that names the settings and their limits.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::wires::admin::fields::{AgentConfigKind, UnixSeconds, Verbatim};
 
-/// What a tenant has set about its assistant.
+/// A tenant's assistant settings.
 #[derive(Serialize, JsonSchema)]
 pub(in crate::wires::admin) struct AgentConfig {
     #[schemars(range(min = 1))]
@@ -20,9 +20,9 @@ pub(in crate::wires::admin) struct AgentConfig {
     object: AgentConfigKind,
     #[serde(flatten)]
     settings: ShownSettings,
-    /// Whether the tenant has a key of its own for its upstream.
+    /// Whether the tenant has its own upstream key.
     has_api_key: bool,
-    /// Grows with every change; 0 where nothing was ever set.
+    /// Incremented with every change; 0 if nothing was ever set.
     revision: u64,
     updated_at: Option<UnixSeconds>,
     #[schemars(schema_with = "resolved_shape")]
@@ -78,20 +78,20 @@ impl JsonSchema for ChangeConfig {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // What comes from forms is text: numbers and truths are read from it too.
+        // Forms send text, so numbers and booleans may be strings.
         let mut properties = settings(&["null", "string"]);
-        let description = "The tenant's own key for its upstream. Kept sealed, and never shown.";
+        let description = "The tenant's own upstream key. Stored encrypted and never returned.";
         properties.insert("api_key".to_owned(), json!({"type": ["string", "null"], "description": description}));
         json_schema!({
             "type": "object",
-            "description": "Settings to be set; null unsets.",
+            "description": "Settings to change; null unsets a setting.",
             "properties": properties,
             "additionalProperties": false,
         })
     }
 }
 
-/// The shape of every setting by its name, each of which may have these types besides its own.
+/// The schema of every setting by name. Each accepts these types in addition to its own.
 fn settings(others: &[&str]) -> Map<String, Value> {
     let types = |own: &'static str| -> Vec<&str> {
         std::iter::once(own).chain(others.iter().copied().filter(|other| *other != own)).collect()
@@ -126,10 +126,10 @@ fn number(bound: f64) -> Value {
 fn resolved_shape(_: &mut SchemaGenerator) -> Schema {
     let sourced = json!({
         "type": "object",
-        "description": "A value, and whose word it is.",
+        "description": "A value and its origin.",
         "required": ["value", "origin"],
         "properties": {
-            "value": {"description": "What counts; secrets as `***`."},
+            "value": {"description": "The effective value; secrets are shown as `***`."},
             "origin": {"enum": Origin::ALL.map(Origin::name)},
         },
     });
@@ -137,7 +137,7 @@ fn resolved_shape(_: &mut SchemaGenerator) -> Schema {
     let properties: Map<String, Value> = names().map(|name| (name.to_owned(), sourced.clone())).collect();
     json_schema!({
         "type": "object",
-        "description": "What counts for a turn without a profile.",
+        "description": "The effective settings of a turn without a profile.",
         "required": names().collect::<Vec<_>>(),
         "properties": properties,
     })

@@ -13,41 +13,41 @@ use crate::wires::admin::{
     json,
 };
 
-/// Documents that belong together.
+/// A set of documents.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "KnowledgeCollection")]
 pub(crate) struct CollectionView<'a> {
-    /// What it is asked for by; unique in its tenant.
+    /// The name of the collection; unique within its tenant.
     name: &'a str,
     object: CollectionKind,
-    /// How many documents it has.
+    /// The number of documents.
     documents: u64,
-    /// How many pieces they have.
+    /// The number of chunks.
     chunks: u64,
-    /// The model that its pieces were given a place by; null where they are found by words alone.
+    /// The model that computed the embeddings; null if the collection is searched by words only.
     embedding_model: Option<&'a str>,
     created_at: UnixSeconds,
     updated_at: UnixSeconds,
 }
 
-/// A file that was brought in.
+/// An imported file.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "KnowledgeDocument")]
 pub(crate) struct DocumentView<'a> {
-    /// Source and path, with a colon between them.
+    /// Source and path, separated by a colon.
     id: String,
     object: DocumentKind,
-    /// What it was brought in with, such as one folder.
+    /// The source of the import, such as a folder.
     source: &'a str,
-    /// Where it is in its source.
+    /// The path within the source.
     path: &'a str,
-    /// By the end of its name.
+    /// Derived from the file extension.
     language: &'a str,
-    /// What else is known about it, such as `repo`; conditions of a search ask for these.
+    /// Further attributes, such as `repo`; search conditions can use them.
     #[serde(serialize_with = "as_object")]
     #[schemars(with = "BTreeMap<String, String>")]
     attributes: &'a [(String, String)],
-    /// How many pieces it has.
+    /// The number of chunks.
     chunks: u64,
     updated_at: UnixSeconds,
 }

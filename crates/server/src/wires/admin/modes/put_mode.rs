@@ -1,4 +1,4 @@
-//! A mode as it is written by its author.
+//! The body of `PUT /admin/modes/{name}`.
 
 use amalgam_core::{
     Fault,
@@ -16,28 +16,28 @@ use crate::wires::admin::{
     request::{self, mistyped, wrong},
 };
 
-/// The largest mode that is read: a prompt may be long, and written in escapes.
+/// The maximum size of a body: a prompt may be long, and every character escaped.
 pub(super) const LARGEST: usize = 1024 * 1024;
 
-/// The longest name, in characters.
+/// The maximum length of a name.
 const NAME: usize = 64;
 
-/// A mode to be kept. Null counts as not said.
+/// A mode to store. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "what is shown of a mode can be sent back: some fields are accepted and not used")]
 pub(in crate::wires::admin) struct PutMode {
-    /// The name in the path, if it is said again.
+    /// If present, it must equal the name in the path.
     name: Option<Line<NAME>>,
-    /// For people; the name, where none is said.
+    /// A display name; the name of the mode by default.
     display_name: Option<Line<200>>,
-    /// What the model is told.
+    /// The system prompt of the mode.
     system_prompt: Option<ProseOrBlank<100_000>>,
-    /// The names of its tools, in order.
+    /// The names of the tools, in order.
     tools: Option<ToolNames>,
-    /// The tool that the model has to call first in each turn that offers it, instead of the profile's.
+    /// The tool that the model must call first in each turn that offers it, instead of the profile's.
     tool_choice: Option<ToolName>,
-    /// Conditions on what is looked up in turns that bring none.
+    /// Retrieval conditions for turns that send none.
     #[schemars(with = "Option<Vec<ScopeCondition>>")]
     rag_scope: Option<Verbatim>,
     object: Option<Ignored>,
@@ -47,20 +47,20 @@ pub(in crate::wires::admin) struct PutMode {
     updated_at: Option<Ignored>,
 }
 
-/// A condition on what is looked up.
+/// A retrieval condition.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "the execute contract reads conditions; this is their shape")]
 pub(in crate::wires::admin) struct ScopeCondition {
-    /// What is compared: `path`, `language`, `repo`, or a key of the tenant's own.
+    /// The attribute to compare: `path`, `language`, `repo`, or a custom key.
     key: String,
     #[schemars(extend("enum" = Operator::ALL.map(Operator::name)))]
     operator: String,
-    /// One of them is enough for `==` and `contains`; none may match for the other two.
+    /// For `==` and `contains` one match is enough; for the other operators none may match.
     #[schemars(length(min = 1))]
     values: Vec<String>,
 }
 
-/// Reads a mode of this name. What is not said is as it usually is.
+/// Reads a mode. Absent fields get their defaults.
 pub(super) fn read(body: &Bytes, in_path: Option<&str>, now_ms: u64) -> Result<Mode, Fault> {
     let put: PutMode = request::parse(body)?;
     let name = name(put.name, in_path)?;
@@ -76,7 +76,7 @@ pub(super) fn read(body: &Bytes, in_path: Option<&str>, now_ms: u64) -> Result<M
     })
 }
 
-/// The name in the path and the one in the body mean the same mode.
+/// The name; if path and body both have one, they must be the same mode.
 fn name(said: Option<Line<NAME>>, in_path: Option<&str>) -> Result<String, Fault> {
     let name = match (in_path, said) {
         (Some(name), Some(Line(said))) if !name.eq_ignore_ascii_case(&said) => {
@@ -93,7 +93,7 @@ fn name(said: Option<Line<NAME>>, in_path: Option<&str>) -> Result<String, Fault
     }
 }
 
-/// Conditions in the words that turns bring them in.
+/// Conditions in the syntax of the execute contract.
 fn rag_scope(scope: &Json) -> Result<Json, Fault> {
     if scope.raw().shape() != Shape::Array {
         return Err(mistyped("rag_scope", "a list of conditions"));

@@ -7,11 +7,11 @@ use similar::{Algorithm, ChangeTag, capture_diff_slices};
 
 use crate::wires::admin::fields::ProfileDiffKind;
 
-/// At most so many lines are compared, since the work grows with the square of their number. Beyond that everything between the
-/// common ends is shown as replaced.
+/// The most lines to compare, since the work grows with the square of their number. Beyond it, everything between the common
+/// start and end is reported as replaced.
 const COMPARED_LINES: usize = 4000;
 
-/// What a version of a profile changed.
+/// The differences between two versions of a profile.
 #[derive(Serialize, JsonSchema)]
 pub(in crate::wires::admin) struct ProfileDiff<'a> {
     object: ProfileDiffKind,
@@ -19,29 +19,29 @@ pub(in crate::wires::admin) struct ProfileDiff<'a> {
     slug: &'a str,
     #[schemars(with = "i64")]
     version: u64,
-    /// The version that it is compared with; null before the first.
+    /// The version compared with; null for the first version.
     #[schemars(with = "Option<i64>")]
     against: Option<u64>,
     /// The lines of both prompts.
     prompt: Vec<Line<'a>>,
     /// Tools that only this version has.
     tools_added: Vec<&'a str>,
-    /// Tools that only the other one has.
+    /// Tools that only the other version has.
     tools_removed: Vec<&'a str>,
     /// The model.
     model: TextChange<'a>,
-    /// The tool that has to be called first.
+    /// The tool that must be called first.
     tool_choice: TextChange<'a>,
-    /// Whether it may be asked for.
+    /// Whether the profile can be used.
     active: ActiveChange,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct TextChange<'a> {
-    /// In the other one.
+    /// In the other version.
     before: Option<&'a str>,
-    /// In this one.
+    /// In this version.
     after: Option<&'a str>,
 }
 
@@ -52,12 +52,12 @@ struct ActiveChange {
     after: bool,
 }
 
-/// A line.
+/// A line of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct Line<'a> {
     change: Change,
-    /// Its text.
+    /// The text of the line.
     line: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! A profile as it is written by its author.
+//! The body of `PUT /admin/profiles/{slug}`.
 
 use amalgam_core::{Fault, store::AgentProfile};
 use bytes::Bytes;
@@ -10,28 +10,28 @@ use crate::wires::admin::{
     request::{self, wrong},
 };
 
-/// The largest profile that is read: a prompt may be long, and written in escapes.
+/// The maximum size of a body: a prompt may be long, and every character escaped.
 pub(super) const LARGEST: usize = 1024 * 1024;
 
-/// The longest slug, in characters.
+/// The maximum length of a slug.
 const SLUG: usize = 100;
 
-/// A profile to be kept. Null counts as not said.
+/// A profile to store. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "what is shown of a profile can be sent back: some fields are accepted and not used")]
 pub(in crate::wires::admin) struct PutProfile {
-    /// The slug in the path, if it is said again.
+    /// If present, it must equal the slug in the path.
     slug: Option<Line<SLUG>>,
-    /// What it is told to be.
+    /// The prompt of the profile.
     prompt: Option<ProseOrBlank<100_000>>,
-    /// The names of its tools, in order.
+    /// The names of the tools, in order.
     tools: Option<ToolNames>,
-    /// The model that it wants, instead of the tenant's.
+    /// The model to use instead of the tenant's.
     model: Option<Line<200>>,
-    /// The tool that the model has to call first in each turn that offers it.
+    /// The tool that the model must call first in each turn that offers it.
     tool_choice: Option<ToolName>,
-    /// Whether it may be asked for.
+    /// Whether the profile can be used.
     #[schemars(extend("default" = true))]
     active: Option<bool>,
     object: Option<Ignored>,
@@ -42,7 +42,7 @@ pub(in crate::wires::admin) struct PutProfile {
     updated_at: Option<Ignored>,
 }
 
-/// Reads a profile for this slug. What is not said is as it usually is; its version is the store's to count.
+/// Reads a profile. Absent fields get their defaults; the store assigns the version.
 pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile, Fault> {
     let put: PutProfile = request::parse(body)?;
     if !is_slug(slug) {
@@ -53,7 +53,7 @@ pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile
     }
     Ok(AgentProfile {
         slug: slug.to_owned(),
-        // A profile without words has the tenant's alone.
+        // Without a prompt, only the tenant's system prompt is used.
         prompt: put.prompt.unwrap_or_default().0,
         tools: put.tools.unwrap_or_default().0,
         model: put.model.map(|model| model.0),
@@ -65,7 +65,7 @@ pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile
     })
 }
 
-/// It may stand where the name of a model does.
+/// A slug can be sent as `model`, so it is restricted to the characters of model names.
 fn is_slug(slug: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !slug.is_empty() && slug.len() <= SLUG && slug.bytes().all(plain)

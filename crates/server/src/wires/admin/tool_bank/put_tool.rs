@@ -1,6 +1,6 @@
-//! A tool as an administrator writes it, read into one that can be kept.
+//! The body of `PUT /admin/tools/{name}`.
 //!
-//! Shapes only: what settings and schemas may be is the toolbox's to say.
+//! Checks the form only; the toolbox validates settings and schemas.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -19,60 +19,60 @@ use crate::wires::admin::{
     request,
 };
 
-/// A tool to be kept. Null counts as not said.
+/// A tool to store. Null is the same as absent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "what is shown of a tool can be sent back: some fields are accepted and not used")]
 pub(in crate::wires::admin) struct PutTool {
-    /// The name in the path, if it is said again.
+    /// If present, it must equal the name in the path.
     name: Option<Line<64>>,
-    /// What the model is told about it. Has to be said, unless a built-in tool says it.
+    /// The description sent to the model. Required, except for built-in tools, which have their own.
     description: Option<Prose<8_000>>,
-    /// The JSON Schema of its arguments; without one it takes none, or what the built-in tool takes.
+    /// The JSON Schema of the arguments. By default the tool takes none, or those of the built-in tool.
     parameters: Option<Object>,
-    /// A function of the server; a request to an HTTP service; a tool of an MCP server; one that the client runs.
+    /// A function of the server, a request to an HTTP service, a tool of an MCP server, or a tool that the client runs.
     kind: Word<BankKind>,
     /// `builtin`: `function`. `http`: `method`, `url`, `headers`, `body`, `result_path`. `mcp`: `server`, `tool`,
-    /// `authorization`, `headers`. A header written as `{"secret": …}` is sealed and never shown.
+    /// `authorization`, `headers`. A header written as `{"secret": …}` is stored encrypted and never returned.
     settings: Option<Object>,
-    /// When and how to use it, for the prompt.
+    /// When and how to use the tool; added to the prompt.
     guidance: Option<Prose<32_000>>,
-    /// Seconds, or a text such as `30s` or `500ms`.
+    /// Seconds, or a string such as `30s` or `500ms`.
     #[schemars(extend("type" = ["number", "string", "null"], "default" = 30))]
     timeout: Option<ToolTimeout>,
-    /// Whether the model is told of a failure and goes on, or the turn fails.
+    /// Whether the model receives the error and continues, or the turn fails.
     on_error: Option<Word<OnError>>,
-    /// Whether running it twice is as good as once.
+    /// Whether running the tool twice has the same effect as running it once.
     #[schemars(extend("default" = false))]
     idempotent: Option<bool>,
-    /// What the model is told after a call that went well.
+    /// Instruction sent to the model after a successful call.
     after_call_instruction: Option<Prose<8_000>>,
-    /// Who has to agree to a call first; `true` is `caller`.
+    /// Who must approve a call; `true` is `caller`.
     #[schemars(extend("enum" = [false, true, "caller", "admin", null], "default" = false))]
     requires_approval: Option<RequiresApproval>,
-    /// Whether it may be used.
+    /// Whether the tool can be used.
     #[schemars(extend("default" = true))]
     active: Option<bool>,
     object: Option<Ignored>,
-    /// If it is said, the bank that is asked.
+    /// If present, it must match the bank that the request addresses.
     common: Option<bool>,
     created_at: Option<Ignored>,
     updated_at: Option<Ignored>,
 }
 
-/// Seconds as a number, or a text with its unit. Milliseconds are all that is kept.
+/// Seconds as a number, or a string with a unit, in whole milliseconds.
 pub(super) struct ToolTimeout(pub(super) Duration);
 
-/// `false`, or who has to agree. `true` is the caller.
+/// `false`, or who must approve. `true` is the caller.
 pub(super) struct RequiresApproval(pub(super) Option<Decider>);
 
-/// A path of the bank has this name.
+/// A route of the tool bank has this name.
 const RESERVED: &str = "usage";
 
 /// Arguments of a tool that takes none.
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
-/// Reads a tool for one of the banks. What is not said is as it usually is; times are not set.
+/// Reads a tool. Absent fields get their defaults; times are not set.
 pub(super) fn read(
     body: &Bytes,
     name: Option<&str>,
@@ -129,7 +129,7 @@ pub(super) fn read(
     })
 }
 
-/// The name in the path and the one in the body are the same one.
+/// The name; if path and body both have one, they must be equal.
 fn name(said: Option<Line<64>>, in_path: Option<&str>) -> Result<String, Fault> {
     let name = match (in_path, said) {
         (Some(name), Some(Line(said))) if name != said => {

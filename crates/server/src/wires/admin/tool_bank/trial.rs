@@ -1,4 +1,4 @@
-//! One call of a tool outside of any turn: its arguments are checked, its time is bounded, and nothing is written down.
+//! A trial call of a tool outside of any turn: arguments are validated, the timeout applies, and nothing is recorded.
 
 use std::panic::AssertUnwindSafe;
 
@@ -15,35 +15,35 @@ use tokio::time::{Instant, timeout};
 
 use crate::wires::admin::{fields::Verbatim, json};
 
-/// How a call went that was made to see how it goes.
+/// The outcome of a trial call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// What came out, or why nothing did.
+    /// The output or the error.
     pub result: Result<Json, TrialError>,
-    /// Milliseconds that it took.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Why nothing came out.
+/// Why a trial call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct TrialError {
-    /// The name that it would be recorded under.
+    /// The error code.
     #[schemars(extend("enum" = ["unknown_tool", "invalid_arguments", "refused", "broken", "timed_out", "too_large"]))]
     pub code: &'static str,
-    /// What a model would be told.
+    /// The message that a model would receive.
     pub message: String,
-    /// What happened, for whoever looks after the tool.
+    /// Details of the error, for the tool's maintainer.
     pub detail: Option<String>,
 }
 
-/// How a call went.
+/// The outcome of a trial call.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Trial")]
 pub(in crate::wires::admin) struct TrialView<'a> {
-    /// What the tool gave: any JSON value.
+    /// The output of the tool: any JSON value.
     output: Option<Verbatim>,
-    /// Why it gave nothing.
+    /// The error; null if the call succeeded.
     error: Option<&'a TrialError>,
     duration_ms: u64,
 }
@@ -96,7 +96,7 @@ async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json
     }
     let id = Ids::Unguessable.make(IdKind::Trial);
     let call = ToolCall { scope, call_id: &id, key: &id, arguments: arguments.raw() };
-    // Whatever a tool does, it is the tool that fails and not the connection of whoever tries it.
+    // A panic of a tool must not end the connection of the caller.
     let running = AssertUnwindSafe(async { tool.handler.run(call).await }).catch_unwind();
     let ended = match timeout(tool.policy.timeout, running).await {
         Ok(Ok(ended)) => ended,

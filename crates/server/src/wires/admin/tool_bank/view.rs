@@ -1,4 +1,4 @@
-//! A tool as administrators see it, and how its calls went.
+//! A tool as administrators see it, and statistics of its calls.
 
 use amalgam_core::{
     Decider, OnError,
@@ -11,36 +11,36 @@ use serde::{Serialize, Serializer};
 use super::put_tool::{RequiresApproval, ToolTimeout};
 use crate::wires::admin::fields::{Object, ToolKind, ToolStatisticsKind, UnixSeconds, Word};
 
-/// A tool of the bank.
+/// A tool in the tool bank.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BankTool")]
 pub(in crate::wires::admin) struct ToolView<'a> {
-    /// The name that the model calls it by; unique in its bank whatever its case.
+    /// The name that the model uses; unique within its bank, ignoring case.
     name: &'a str,
     object: ToolKind,
-    /// Whether it is the installation's, for all tenants.
+    /// Whether the tool is shared by all tenants.
     common: bool,
-    /// Whether it may be used.
+    /// Whether the tool can be used.
     active: bool,
-    /// A function of the server; a request to an HTTP service; a tool of an MCP server; one that the client runs.
+    /// A function of the server, a request to an HTTP service, a tool of an MCP server, or a tool that the client runs.
     kind: Word<BankKind>,
-    /// What the model is told about it.
+    /// The description sent to the model.
     description: &'a str,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     parameters: Object,
-    /// What its kind needs to know; each secret as `{"secret": "***"}`.
+    /// The settings of the tool's kind; secrets are shown as `{"secret": "***"}`.
     settings: Object,
-    /// When and how to use it, for the prompt.
+    /// When and how to use the tool; added to the prompt.
     guidance: Option<&'a str>,
-    /// Seconds that one call may take.
+    /// The timeout of one call, in seconds.
     timeout: ToolTimeout,
-    /// Whether the model is told of a failure and goes on, or the turn fails.
+    /// Whether the model receives the error and continues, or the turn fails.
     on_error: Word<OnError>,
-    /// Whether running it twice is as good as once.
+    /// Whether running the tool twice has the same effect as running it once.
     idempotent: bool,
-    /// What the model is told after a call that went well.
+    /// Instruction sent to the model after a successful call.
     after_call_instruction: Option<&'a str>,
-    /// Who has to agree to a call first.
+    /// Who must approve a call.
     requires_approval: RequiresApproval,
     created_at: UnixSeconds,
     updated_at: UnixSeconds,
@@ -89,26 +89,26 @@ impl Serialize for RequiresApproval {
     }
 }
 
-/// How the calls of a tool went.
+/// Statistics of a tool's calls.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ToolStatistics")]
 pub(in crate::wires::admin) struct ToolStatisticsView<'a> {
     /// The tool.
     name: &'a str,
     object: ToolStatisticsKind,
-    /// Calls that began.
+    /// Calls that were started.
     calls: u64,
-    /// Calls that ended in an error.
+    /// Calls that failed.
     failed: u64,
-    /// Calls whose end is not known.
+    /// Calls with an unknown outcome.
     unknown: u64,
-    /// What a call took whose end is known; null without one.
+    /// The average duration of calls with a known outcome; null if there are none.
     #[schemars(with = "Option<i64>")]
     average_ms: Option<u64>,
-    /// What the longest of them took.
+    /// The duration of the longest call.
     #[schemars(with = "Option<i64>")]
     longest_ms: Option<u64>,
-    /// Seconds since 1970; null when never.
+    /// Unix time in seconds; null if never called.
     last_called_at: Option<UnixSeconds>,
 }
 
