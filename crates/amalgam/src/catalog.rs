@@ -9,7 +9,7 @@ use std::{
 };
 
 use amalgam_core::{BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, OwnTerms, Route, Scope};
-use amalgam_models::Registry;
+use amalgam_models::UpstreamRegistry;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
 use crate::config::{self, Choice as _, Config, Kind};
@@ -17,7 +17,7 @@ use default_model::DefaultModel;
 
 /// Resolves names: configured name, then `UPSTREAM/model`, then an upstream that lists it.
 pub(crate) struct Names {
-    registry: Arc<Registry>,
+    registry: Arc<UpstreamRegistry>,
     /// Upstreams in the order in which they are asked, with the wire that each speaks.
     upstreams: Vec<(String, &'static str)>,
     configured: HashMap<String, Route>,
@@ -39,7 +39,7 @@ const FALLBACK_DEPTH: usize = 8;
 
 impl Names {
     /// Joins configured names to their upstreams.
-    pub(crate) fn new(config: &Config, registry: Arc<Registry>, started_at: u64) -> Self {
+    pub(crate) fn new(config: &Config, registry: Arc<UpstreamRegistry>, started_at: u64) -> Self {
         let upstreams =
             config.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.kind().name())).collect();
         let (configured, direct) = (HashMap::new(), RwLock::default());

@@ -29,7 +29,7 @@ use crate::{
     toolset::CallKind,
 };
 use citing::Citing;
-pub use hosted::{ShownCall, ShownEnd};
+pub use hosted::{HostedCall, HostedCallResult};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
 pub use partial::PartialAnswer;
 use passing::Late;

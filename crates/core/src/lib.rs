@@ -31,7 +31,7 @@ pub mod turn;
 mod units;
 
 pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
-pub use emit::{Emitter, PartialAnswer, ShownCall, ShownEnd, Start};
+pub use emit::{Emitter, HostedCall, HostedCallResult, PartialAnswer, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{
@@ -57,9 +57,9 @@ pub use store::{Store, StoreError};
 pub use tap::{Heard, Tap};
 pub use tell::{array_of, no_items};
 pub use tool::{
-    AllowedNames, AnswerCheck, ArgumentCheck, AskedApproval, AskedSearch, AskedServer, AskedTool, BANK_LABEL,
-    BankFault, BuiltinWords, Decider, Equipped, Handler, OWN_LABEL, OnError, Policy, SecretText, ServerTool, ShownAs,
-    ToolCall, ToolError, ToolOutput, Toolbox, is_house_label,
+    AllowedNames, AnswerCheck, ApprovalRule, ArgumentCheck, BANK_LABEL, BankFault, BuiltinDescription, CallDisplay,
+    Decider, FileSearchRequest, Handler, McpServerRequest, OWN_LABEL, OnError, Policy, ResolvedTool, SecretText,
+    ServerTool, ToolCall, ToolError, ToolOutput, ToolProvider, ToolRequest, is_house_label,
 };
-pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};
+pub use toolset::{CallKind, CallMap, CallTarget, Choice, Description, Offer, Toolset, unwrap_custom, wire_name};
 pub use units::{duration_from_text, duration_to_text, leading_number};

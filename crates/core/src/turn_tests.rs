@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     ports::BoxFuture,
-    tool::{ArgumentCheck, Handler, Policy, ShownAs, ToolCall, ToolError, ToolOutput},
+    tool::{ArgumentCheck, CallDisplay, Handler, Policy, ToolCall, ToolError, ToolOutput},
 };
 
 struct Check;
@@ -36,7 +36,7 @@ fn tool(policy: Policy) -> ServerTool {
         parameters: Json::parse(&bytes::Bytes::from_static(b"{}")).unwrap(),
         guidance: None,
         policy,
-        shown: ShownAs::McpCall,
+        shown: CallDisplay::McpCall,
         check: Arc::new(Check),
         handler: Arc::new(Never),
     }

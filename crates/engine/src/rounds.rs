@@ -13,7 +13,7 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool, ShownAs, ShownCall,
+    BoxFuture, CallDisplay, Fault, FaultKind, Finish, HostedCall, IdKind, ModelEvent, ServerTool,
     store::{Approval, ToolRun},
     turn::{
         CallDecision, CallResult, Cap, Caps, RequestedCall, Step, StepOrderError, SubstituteOutput, ToolFailure, Turn,
@@ -155,18 +155,18 @@ impl Run {
                 CallDecision::Substitute(told) => CallState::Substitute(told),
                 CallDecision::Ask(_) => CallState::Waits,
             };
-            let shown_as = tool.as_ref().map_or(ShownAs::McpCall, |tool| tool.shown);
+            let shown_as = tool.as_ref().map_or(CallDisplay::McpCall, |tool| tool.shown);
             let kind = match (&fate, shown_as) {
                 (CallState::Waits, _) => IdKind::McpApprovalRequest,
-                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), ShownAs::McpCall) => {
+                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), CallDisplay::McpCall) => {
                     IdKind::McpCall
                 }
-                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), ShownAs::FileSearch { .. }) => {
+                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), CallDisplay::FileSearch { .. }) => {
                     IdKind::FileSearchCall
                 }
             };
             let call_id = self.emitter.call_id(Some(call.call_id.clone()));
-            let shown = ShownCall {
+            let shown = HostedCall {
                 id: self.emitter.make_id(kind),
                 shown: shown_as,
                 call_id,
@@ -194,9 +194,9 @@ impl Run {
                     "Not run: the tool is not offered any more.",
                 )),
             };
-            let shown = ShownCall {
+            let shown = HostedCall {
                 id: self.emitter.make_id(IdKind::McpCall),
-                shown: ShownAs::McpCall,
+                shown: CallDisplay::McpCall,
                 call_id: approval.call_id,
                 label: approval.label,
                 name: approval.name,

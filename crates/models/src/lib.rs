@@ -21,7 +21,7 @@ mod transport;
 pub use anthropic::Anthropic;
 pub use chat::Chat;
 pub use demo::Demo;
-pub use registry::Registry;
+pub use registry::UpstreamRegistry;
 pub use responses::Responses;
 pub use settings::{
     Dialect, Key, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,

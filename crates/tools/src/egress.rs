@@ -49,7 +49,7 @@ impl Default for EgressConfig {
 
 /// Where a request has to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct EgressLimits {
     /// The largest response body.
     pub bytes: usize,
     /// The longest it may take, from resolving the name to the last byte.
@@ -144,7 +144,7 @@ impl Egress {
         url: &str,
         headers: HeaderMap,
         body: Bytes,
-        limits: Limits,
+        limits: EgressLimits,
     ) -> Result<Response<Bytes>, EgressError> {
         let work = async { self.open(method, url, headers, body, limits.bytes).await?.collect().await };
         timeout(limits.timeout, work).await.map_err(|_| EgressError::Timeout(limits.timeout))?
@@ -218,7 +218,7 @@ impl Egress {
     }
 
     async fn get(&self, url: &str, limit: usize) -> Result<Fetched, EgressError> {
-        let limits = Limits { bytes: limit, timeout: self.config.timeout };
+        let limits = EgressLimits { bytes: limit, timeout: self.config.timeout };
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
         let response = self.request(Method::GET, url, headers, Bytes::new(), limits).await?;

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use amalgam_core::{
-    BoxFuture, Emitter, Fault, ServerTool, ShownCall, ShownEnd,
+    BoxFuture, Emitter, Fault, HostedCall, HostedCallResult, ServerTool,
     turn::{SubstituteOutput, ToolFailure},
 };
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -29,7 +29,7 @@ pub(crate) struct Working {
 /// A call, and what becomes of it.
 pub(super) struct Dealt {
     pub(super) tool: Option<Arc<ServerTool>>,
-    pub(super) shown: ShownCall,
+    pub(super) shown: HostedCall,
     pub(super) fate: CallState,
 }
 
@@ -95,7 +95,7 @@ impl Dealt {
     }
 
     /// How the call is shown to have ended, once it has.
-    fn end(&self) -> Option<ShownEnd> {
+    fn end(&self) -> Option<HostedCallResult> {
         let (output, failure) = match &self.fate {
             CallState::Substitute(told) => (&told.output, Some(told.failure)),
             CallState::Ran(outcome) => (&outcome.output, outcome.failure),
@@ -113,6 +113,6 @@ impl Dealt {
             Some(text) => text.decode().into_owned(),
             None => raw.text().to_owned(),
         };
-        Some(ShownEnd { output, error })
+        Some(HostedCallResult { output, error })
     }
 }

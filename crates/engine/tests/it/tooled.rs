@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    ArgumentCheck, BANK_LABEL, BoxFuture, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal, ServerTool,
-    ShownAs, ToolCall, ToolError, ToolOutput, normalise, store::Approval,
+    ArgumentCheck, BANK_LABEL, BoxFuture, CallDisplay, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal,
+    ServerTool, ToolCall, ToolError, ToolOutput, normalise, store::Approval,
 };
 use amalgam_engine::{Engine, Identity, ModelCall, Run, TurnPrompt, TurnStart, TurnStorage, TurnTools};
 use amalgam_protocol::{Effective, Json, Raw, ResponseParameters, Settings};
@@ -100,7 +100,7 @@ pub(crate) fn tool(name: &str, policy: Policy, handler: impl Handler + 'static) 
         parameters: json("{}"),
         guidance: None,
         policy,
-        shown: ShownAs::McpCall,
+        shown: CallDisplay::McpCall,
         check: Arc::new(NothingBad),
         handler: Arc::new(handler),
     }

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use amalgam_core::{Choice, Delivery, Entry, Fault, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
+use amalgam_core::{
+    Choice, Delivery, Description, Entry, Fault, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset,
+};
 use amalgam_protocol::{CreateResponse, Raw, Shape, TextFormat, Writer};
 
 use crate::{settings::StructuredOutput, thoughts::asks_for_sealed};
@@ -229,8 +231,8 @@ fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
             (Some(schema), description) => {
                 losses.add("tools.parameters", "a schema that is no plain object is told in words");
                 let description: Cow<'_, str> = match description {
-                    Some(Words::Json(text)) => text.decode(),
-                    Some(Words::Own(text)) => Cow::Borrowed(text),
+                    Some(Description::Json(text)) => text.decode(),
+                    Some(Description::Own(text)) => Cow::Borrowed(text),
                     None => Cow::Borrowed(""),
                 };
                 let told = format!("{description}\n\nThe input must follow this JSON Schema:\n{}", schema.text());

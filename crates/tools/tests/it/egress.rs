@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ::http::{HeaderMap, HeaderValue, Method};
 use amalgam_core::{Fault, FaultKind, Fetch, Fetched};
 use amalgam_testkit::{Reply, Upstream};
-use amalgam_tools::{Egress, EgressConfig, EgressError, Limits};
+use amalgam_tools::{Egress, EgressConfig, EgressError, EgressLimits};
 use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -204,7 +204,7 @@ async fn a_request_carries_method_headers_and_body_but_not_the_headers_of_the_co
     headers.insert("host", HeaderValue::from_static("evil.example"));
     headers.insert("transfer-encoding", HeaderValue::from_static("chunked"));
     headers.insert("proxy-authorization", HeaderValue::from_static("secret"));
-    let limits = Limits { bytes: 1000, timeout: Duration::from_secs(5) };
+    let limits = EgressLimits { bytes: 1000, timeout: Duration::from_secs(5) };
     let body = Bytes::from_static(b"{}");
     let response = allowed(&upstream).request(Method::POST, &upstream.url(), headers, body, limits).await.unwrap();
 
@@ -222,7 +222,7 @@ async fn tls_asks_for_the_name_although_the_address_was_chosen_here_and_refuses_
     let port = listener.local_addr().unwrap().port();
     let egress = Egress::with_resolver(config(&[format!("files.internal:{port}")]), Script::new(&[&["127.0.0.1"]]));
     let url = format!("https://files.internal:{port}/");
-    let limits = Limits { bytes: 1000, timeout: Duration::from_secs(5) };
+    let limits = EgressLimits { bytes: 1000, timeout: Duration::from_secs(5) };
     let serving = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut hello = vec![0; 4096];

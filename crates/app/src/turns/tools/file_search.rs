@@ -1,7 +1,7 @@
 //! `file_search` as a request writes it: which collections, how much, and filters as conditions.
 
 use amalgam_core::{
-    AskedSearch,
+    FileSearchRequest,
     execute::request::{Condition, Operator},
 };
 use amalgam_protocol::{FileSearchTool, Raw, Shape, ShapeError};
@@ -19,7 +19,7 @@ const DEEPEST: usize = 8;
 const OF_UPSTREAMS: &str = "vs_";
 
 /// The search that a tool asks for; nothing where it is over stores that are not ours.
-pub(super) fn requested(tool: Raw<'_>, path: String, results: bool) -> Result<Option<AskedSearch>, ShapeError> {
+pub(super) fn requested(tool: Raw<'_>, path: String, results: bool) -> Result<Option<FileSearchRequest>, ShapeError> {
     let tool = FileSearchTool::of(tool)?;
     let names = &tool.vector_store_ids.0;
     let of_upstreams = names.iter().filter(|name| name.starts_with(OF_UPSTREAMS)).count();
@@ -49,7 +49,7 @@ pub(super) fn requested(tool: Raw<'_>, path: String, results: bool) -> Result<Op
         })?,
     };
     let collections = names.iter().map(|name| name.clone().into_owned()).collect();
-    Ok(Some(AskedSearch { path, collections, conditions, limit, least_score, results }))
+    Ok(Some(FileSearchRequest { path, collections, conditions, limit, least_score, results }))
 }
 
 /// Adds what a filter asks for: all of it has to hold.

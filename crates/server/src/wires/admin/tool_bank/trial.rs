@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use amalgam_core::{
-    Fault, FaultKind, FaultParts, IdKind, Ids, Scope, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
+    Fault, FaultKind, FaultParts, IdKind, Ids, Scope, ServerTool, ToolCall, ToolError, ToolOutput, ToolProvider,
     store::{BankKind, BankTool},
     turn,
 };
@@ -64,7 +64,7 @@ impl Trial {
 }
 
 pub(super) async fn run(
-    toolbox: &dyn Toolbox,
+    toolbox: &dyn ToolProvider,
     scope: &Scope,
     tool: &BankTool,
     arguments: &Json,
