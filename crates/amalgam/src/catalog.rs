@@ -8,7 +8,9 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use amalgam_core::{BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, OwnTerms, Route, Scope};
+use amalgam_core::{
+    BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Route, Scope,
+};
 use amalgam_models::UpstreamRegistry;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
@@ -178,7 +180,7 @@ impl Names {
 
 impl Names {
     /// What answers to a name on terms of the tenant's own.
-    async fn on_terms(&self, terms: OwnTerms<'_>) -> Result<Option<Route>, Fault> {
+    async fn on_terms(&self, terms: ModelSelection<'_>) -> Result<Option<Route>, Fault> {
         let route = match terms.upstream {
             Some(upstream) => self.direct(terms.name, upstream, terms.name),
             None => match self.anywhere(terms.name).await {
@@ -213,7 +215,11 @@ impl Catalog for Names {
         }
     }
 
-    fn resolve_on<'a>(&'a self, _scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
+    fn resolve_on<'a>(
+        &'a self,
+        _scope: &'a Scope,
+        terms: ModelSelection<'a>,
+    ) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         Box::pin(self.on_terms(terms))
     }
 

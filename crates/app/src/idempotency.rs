@@ -305,7 +305,7 @@ async fn replay(app: &App, scope: &Scope, response_id: &str, answer: Answer, bod
             match !response.streamed && asks_for_stream(body) {
                 // Events are stored for less long than keys: what is left is the beginning and the end.
                 true => {
-                    TurnReply::frames(ReplyHead::named(response_id), stream::iter([Bytes::from(response.all_words())]))
+                    TurnReply::frames(ReplyHead::named(response_id), stream::iter([Bytes::from(response.all_frames())]))
                 }
                 false => TurnReply::of_stored(app, scope, &response).await?,
             }

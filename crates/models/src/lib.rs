@@ -6,7 +6,7 @@ mod decode;
 mod demo;
 mod embeddings;
 mod estimate;
-mod learned;
+mod reasoning_seal;
 mod recovery;
 mod registry;
 mod responses;
@@ -14,7 +14,7 @@ mod settings;
 mod template;
 #[cfg(test)]
 mod testing;
-mod thoughts;
+mod token_calibration;
 mod tokens;
 mod transport;
 

@@ -13,7 +13,7 @@ mod target;
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, Fetched, ToolError};
+use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, FetchedFile, ToolError};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use tokio::{sync::Semaphore, time::timeout};
@@ -217,7 +217,7 @@ impl Egress {
         Err(EgressError::NotPublic { host, address })
     }
 
-    async fn get(&self, url: &str, limit: usize) -> Result<Fetched, EgressError> {
+    async fn get(&self, url: &str, limit: usize) -> Result<FetchedFile, EgressError> {
         let limits = EgressLimits { bytes: limit, timeout: self.config.timeout };
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
@@ -264,7 +264,7 @@ impl Egress {
 }
 
 impl Fetch for Egress {
-    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
+    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<FetchedFile, Fault>> {
         Box::pin(async move {
             self.get(url, limit).await.map_err(|error| {
                 debug!(error = &error as &dyn std::error::Error, "a fetch failed");

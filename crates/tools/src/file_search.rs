@@ -5,8 +5,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    ArgumentCheck, BoxFuture, CallDisplay, Fault, FileSearchRequest, Handler, Lookup, OWN_LABEL, Policy, ResolvedTool,
-    Scope, ServerTool, ToolCall, ToolError, ToolOutput,
+    ArgumentCheck, BoxFuture, CallDisplay, Fault, FileSearchRequest, Handler, OWN_LABEL, Policy, ResolvedTool,
+    RetrievalQuery, Scope, ServerTool, ToolCall, ToolError, ToolOutput,
     file_search::{FILE_SEARCH, queries, write_result},
     store::FoundChunk,
 };
@@ -84,7 +84,7 @@ impl FileSearch {
     /// What all queries find together, each piece once, the best first.
     async fn find(&self, scope: &Scope, queries: &[&str]) -> Result<Vec<FoundChunk>, ToolError> {
         let FileSearchRequest { collections, conditions, limit, .. } = &self.asked;
-        let lookups = queries.iter().map(|text| Lookup { text, collections, conditions, limit: *limit });
+        let lookups = queries.iter().map(|text| RetrievalQuery { text, collections, conditions, limit: *limit });
         let found = try_join_all(lookups.map(|lookup| self.ports.retrieval.find(scope, lookup))).await;
         let mut best: HashMap<String, FoundChunk> = HashMap::new();
         for chunk in found.map_err(broken)?.into_iter().flat_map(|found| found.chunks) {

@@ -1,6 +1,6 @@
 use amalgam_core::{
     Rights, TenantState,
-    execute::request::{Condition, Operator},
+    execute::request::{ComparisonOperator, Condition},
 };
 use amalgam_protocol::Raw;
 use serde_json::{Value, json};
@@ -83,7 +83,8 @@ async fn conditions_and_the_least_score_bound_what_is_found() {
     let asked = FileSearchRequest { least_score: 0.5, ..search(&["docs"]) };
     let results = found(library(), asked, r#"{"queries": ["timeout"]}"#).await.unwrap();
     assert_eq!(ids(&results), ["[kb:2]", "[kb:1]"], "0.25 counts as 0.2");
-    let conditions = vec![Condition { key: "path".into(), operator: Operator::Differs, values: vec!["a.md".into()] }];
+    let conditions =
+        vec![Condition { key: "path".into(), operator: ComparisonOperator::Differs, values: vec!["a.md".into()] }];
     let asked = FileSearchRequest { conditions, ..search(&["docs"]) };
     let results = found(library(), asked, r#"{"queries": ["timeout"]}"#).await.unwrap();
     assert_eq!(ids(&results), ["[kb:1]", "[kb:5]"]);

@@ -1,6 +1,6 @@
 //! Calls that the server ran, between what the model says.
 
-use amalgam_protocol::{CreateResponse, Effective, Literal, Settings};
+use amalgam_protocol::{CreateResponse, Effective, Literal, ResponseSettings};
 use amalgam_testkit::{check, sse};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::{
 
 fn emitter(delivery: Delivery) -> Emitter {
     let settings =
-        Settings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
+        ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
     Emitter::new(Start {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,

@@ -191,7 +191,7 @@ async fn a_burst_that_goes_on_leaves_every_two_or_three_milliseconds() {
     let mut frames = run.into_frames();
     let mut told = Vec::new();
     while let Some(chunk) = frames.next().await {
-        let deltas = |event: &&sse::Event| event.event.as_deref() == Some("response.output_text.delta");
+        let deltas = |event: &&sse::SseEvent| event.event.as_deref() == Some("response.output_text.delta");
         let words = sse::events(&chunk).iter().filter(deltas).count();
         told.push((words, begun.elapsed().as_millis()));
     }

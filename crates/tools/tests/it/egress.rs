@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use ::http::{HeaderMap, HeaderValue, Method};
-use amalgam_core::{Fault, FaultKind, Fetch, Fetched};
+use amalgam_core::{Fault, FaultKind, Fetch, FetchedFile};
 use amalgam_testkit::{Reply, Upstream};
 use amalgam_tools::{Egress, EgressConfig, EgressError, EgressLimits};
 use bytes::Bytes;
@@ -23,11 +23,11 @@ fn allowed(upstream: &Upstream) -> Egress {
     Egress::new(config(&[upstream.address().to_string()]))
 }
 
-async fn fetch(egress: &Egress, url: &str) -> Result<Fetched, Fault> {
+async fn fetch(egress: &Egress, url: &str) -> Result<FetchedFile, Fault> {
     egress.fetch(url, 1000).await
 }
 
-fn refused_as(result: Result<Fetched, Fault>) -> (FaultKind, String) {
+fn refused_as(result: Result<FetchedFile, Fault>) -> (FaultKind, String) {
     let fault = result.unwrap_err();
     (fault.kind, fault.into_parts().code.unwrap().into_owned())
 }
@@ -36,7 +36,7 @@ fn refused_as(result: Result<Fetched, Fault>) -> (FaultKind, String) {
 async fn an_allowed_private_target_is_fetched_and_its_kind_told_by_its_bytes() {
     let upstream = Upstream::always(Reply::bytes("text/plain", PNG));
     let fetched = fetch(&allowed(&upstream), &format!("{}/a.png?b=c", upstream.url())).await.unwrap();
-    assert_eq!(fetched, Fetched { media_type: "image/png".into(), bytes: PNG.into() });
+    assert_eq!(fetched, FetchedFile { media_type: "image/png".into(), bytes: PNG.into() });
 
     let request = upstream.request(0);
     assert_eq!((request.method.as_str(), request.path.as_str()), ("GET", "/a.png?b=c"));

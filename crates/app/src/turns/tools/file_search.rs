@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     FileSearchRequest,
-    execute::request::{Condition, Operator},
+    execute::request::{ComparisonOperator, Condition},
 };
 use amalgam_protocol::{FileSearchTool, Raw, Shape, ShapeError};
 
@@ -112,8 +112,8 @@ fn not_one_key() -> ShapeError {
 
 fn comparison(filter: Raw<'_>, kind: &str) -> Result<Condition<'static>, ShapeError> {
     let operator = match kind {
-        "eq" | "in" => Operator::Equals,
-        "ne" | "nin" => Operator::Differs,
+        "eq" | "in" => ComparisonOperator::Equals,
+        "ne" | "nin" => ComparisonOperator::Differs,
         "gt" | "gte" | "lt" | "lte" => {
             let message =
                 format!("`{kind}` is not supported: what is known about documents is text, which has no order");

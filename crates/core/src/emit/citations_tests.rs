@@ -1,6 +1,6 @@
 //! Searches as they are shown and kept, and what the model cites of them.
 
-use amalgam_protocol::{CreateResponse, Effective, Settings};
+use amalgam_protocol::{CreateResponse, Effective, ResponseSettings};
 use amalgam_testkit::{check, sse};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::{
 
 fn emitter(delivery: Delivery) -> Emitter {
     let settings =
-        Settings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
+        ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
     Emitter::new(Start {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
@@ -120,7 +120,7 @@ fn without_a_search_nothing_is_kept_back_and_nothing_is_cited() {
     let mut emitter = emitter(Delivery::Stream);
     emitter.begin();
     emitter.on(say("See [")).unwrap();
-    assert!(emitter.citing.is_none());
+    assert!(emitter.citations.is_none());
     let frames = String::from_utf8(emitter.take_frames()).unwrap();
     assert!(frames.contains(r#""delta":"See [""#), "{frames}");
 }
