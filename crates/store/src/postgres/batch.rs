@@ -279,7 +279,7 @@ impl Held {
 fn changed(jobs: &[Job]) -> Vec<Cow<'_, str>> {
     let awaited = jobs.iter().filter(|job| job.is_awaited()).map(|job| Cow::Borrowed(job.write.response_id.as_str()));
     let queued = jobs.iter().any(Job::is_queued).then_some(Cow::Borrowed(""));
-    let threads = jobs.iter().filter_map(Job::session_bell).map(Cow::Owned);
+    let threads = jobs.iter().filter_map(Job::session_topic).map(Cow::Owned);
     awaited.chain(queued).chain(threads).collect()
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use amalgam_core::{
     Scope, Stem, StoreError,
-    store::{Answer, Begin, ProcessId, ToolRun, TurnWrite, Written, session_bell},
+    store::{Answer, Begin, ProcessId, ToolRun, TurnWrite, Written, session_topic},
 };
 use amalgam_protocol::Status;
 use tokio::sync::oneshot;
@@ -75,8 +75,8 @@ impl Job {
     }
 
     /// What those hear who wait to speak in the thread of a turn that ends.
-    pub(super) fn session_bell(&self) -> Option<String> {
-        self.write.session.as_ref().map(|session| session_bell(session.ticket.session_id))
+    pub(super) fn session_topic(&self) -> Option<String> {
+        self.write.session.as_ref().map(|session| session_topic(session.ticket.session_id))
     }
 
     /// Whether a turn begins to wait for a process.

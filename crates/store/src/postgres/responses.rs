@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use amalgam_core::{
     RawAnswer, Scope, Stem,
-    store::{Cancelled, ChainPlace, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
+    store::{Cancelled, ChainPosition, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
 };
 use amalgam_protocol::Json;
 use bytes::Bytes;
@@ -233,7 +233,7 @@ pub(super) fn response_from(row: &Row) -> Result<StoredResponse, Failure> {
         background: row.try_get(8)?,
         streamed: row.try_get(9)?,
         conversation: row.try_get(10)?,
-        place: ChainPlace { chain: row.try_get(11)?, position: unsigned(row.try_get(12)?) },
+        place: ChainPosition { chain: row.try_get(11)?, position: unsigned(row.try_get(12)?) },
     })
 }
 
@@ -245,7 +245,7 @@ fn lineage_from(turns: &[Row]) -> Result<Option<Lineage>, Failure> {
     };
     Ok(Some(Lineage {
         status: rows::status(own.try_get(4)?)?,
-        place: ChainPlace { chain: own.try_get(2)?, position: unsigned(own.try_get(3)?) },
+        place: ChainPosition { chain: own.try_get(2)?, position: unsigned(own.try_get(3)?) },
         upstream: own.try_get::<_, Option<&str>>(5)?.and_then(rows::upstream),
         turns: turns.iter().map(items).collect::<Result<_, Failure>>()?,
     }))

@@ -250,7 +250,7 @@ impl Writer {
             told = Ok(Written::Lost);
         }
         if matches!(told, Ok(Written::Kept)) {
-            let session = job.session_bell();
+            let session = job.session_topic();
             let others = job.is_queued().then_some("").into_iter().chain(session.as_deref());
             self.notifications.notify([job.write.response_id.as_str()].into_iter().chain(others));
         }

@@ -10,7 +10,7 @@ use amalgam_core::{
         request::{self, RespondRequest},
         safety_identifier, window,
     },
-    store::{Course, Heard, MetadataRecord, UserWords},
+    store::{Course, MetadataRecord, NewUserMessage, SessionHistory},
 };
 use amalgam_engine::{Announcement, Identity, Opening, Run, Thread, look};
 use amalgam_protocol::{Json, Raw, Status, Writer};
@@ -302,7 +302,13 @@ fn first_tool(agent: &Agent, asked: &RespondRequest) -> Option<String> {
 }
 
 /// What the user says, and what is known about it.
-fn words(app: &App, agent: &Agent, asked: &RespondRequest, identity: &Identity, course: Option<&Course>) -> UserWords {
+fn words(
+    app: &App,
+    agent: &Agent,
+    asked: &RespondRequest,
+    identity: &Identity,
+    course: Option<&Course>,
+) -> NewUserMessage {
     let context = MetadataRecord::new("context", |writer| {
         match &asked.agent {
             Some(agent) => writer.key("agent").string(agent),
@@ -315,7 +321,7 @@ fn words(app: &App, agent: &Agent, asked: &RespondRequest, identity: &Identity, 
         }
         writer.key("course_found").bool(course.is_some());
     });
-    UserWords {
+    NewUserMessage {
         response_id: identity.response_id.clone(),
         content: asked.message.clone(),
         metadata: vec![context],
@@ -338,7 +344,7 @@ async fn memory(
 }
 
 /// What was said before, as much of it as the tenant wants told. RNCC-28
-fn history(agent: &Agent, heard: &Heard) -> Vec<Json> {
+fn history(agent: &Agent, heard: &SessionHistory) -> Vec<Json> {
     let messages = usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX);
     let characters = usize::try_from(agent.resolved.history_max_chars.value).unwrap_or(usize::MAX);
     let said = window(&heard.history, messages, characters);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use amalgam_core::{
     Fault, FaultKind, Scope, TenantState, UpstreamMemory, joined, read_items,
-    store::{ChainPlace, ItemsOf},
+    store::{ChainPosition, ItemsOf},
 };
 use amalgam_protocol::{CreateResponse, Input, Item, ItemKind, Json, JsonStr, Raw, Status, Writer};
 
@@ -19,7 +19,7 @@ pub(super) struct Prior {
     /// The request's own items with references replaced; none where they stand as they were written.
     own: Option<Json>,
     /// The response that is continued.
-    pub(super) parent: Option<ChainPlace>,
+    pub(super) parent: Option<ChainPosition>,
     /// What an upstream that keeps state knows of it.
     pub(super) memory: Option<UpstreamMemory>,
     /// The conversation that goes on.

@@ -452,7 +452,7 @@ async fn enqueue(
         place: begin
             .parent
             .clone()
-            .unwrap_or(amalgam_core::store::ChainPlace { chain: response_id.clone(), position: 0 }),
+            .unwrap_or(amalgam_core::store::ChainPosition { chain: response_id.clone(), position: 0 }),
     };
     let write = TurnWrite {
         response_id,
