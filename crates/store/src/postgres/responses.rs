@@ -54,7 +54,7 @@ statements! {
     Caller ITEMS_OF_CONVERSATIONS = "
         SELECT id, item FROM conversation_items
         WHERE tenant_id = $1 AND user_id = $2 AND id = ANY ($3) ORDER BY id, conversation_id";
-    /// The mark goes with it: no write of whoever ran it can be taken for one that happened later.
+    /// The mark goes with it: no write of the process that ran it can be taken for one that happened later.
     Caller CANCEL = "
         WITH cancelled AS (
             UPDATE responses SET status = 'cancelled', ended_at = $5, process = NULL, request = NULL, mark = 0

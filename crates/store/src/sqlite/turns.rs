@@ -135,7 +135,7 @@ fn begin(
     let taken = item_positions::take(database, scope, id, begin.parent.as_ref(), input, output)?;
     let Some(place) = taken else { return Ok(None) };
 
-    // A turn that waits is nobody's until somebody takes or starts it.
+    // A queued turn has no owner until a process takes or starts it.
     let waits = begin.status == Status::Queued && begin.request.is_some() && !write.started;
     let process = process_bytes(write.process);
     let owner = (end.is_none() && !waits).then_some(&process[..]);
@@ -193,7 +193,7 @@ fn go_on(database: Database<'_>, scope: &Scope, stem: Stem, write: &TurnWrite) -
     let Some((status, owner, place, conversation)) = head else { return Ok(None) };
     let ours = match owner {
         Some(owner) => owner == process,
-        // Nobody's yet: whoever starts it has it.
+        // No owner yet: the process that starts it becomes the owner.
         None => write.started && status == Status::Queued,
     };
     // A start that comes second finds it running: one turn never runs twice.

@@ -101,7 +101,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
             told.status.unwrap_or(status.name())
         })
         .collect();
-    // A turn that waits is nobody's until somebody takes or starts it; one that has ended is nobody's any more.
+    // A queued turn has no owner until a process takes or starts it; one that has ended has none any more.
     let owners: Vec<Option<&[u8]>> = jobs
         .iter()
         .zip(&processes)
