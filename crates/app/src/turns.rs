@@ -33,7 +33,7 @@ pub(crate) use files::check as check_files;
 pub use head::{HeadDue, head_or_start};
 pub(crate) use profile::apply as apply_profile;
 pub use queue::QueueRunner;
-pub use reply::{FrameStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
+pub use reply::{EventStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
 pub(crate) use reply::{Starting, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
 

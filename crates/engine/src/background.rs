@@ -60,7 +60,7 @@ impl Engine {
                     let _ = answered.send(run.finish().await);
                 }
                 Delivery::Stream => {
-                    let mut frames = run.into_frames();
+                    let mut frames = run.into_events();
                     while frames.next().await.is_some() {}
                 }
             }
@@ -123,7 +123,7 @@ impl Engine {
     async fn stream_in_background(&self, run: Box<Run>) -> bool {
         let mut over = std::pin::pin!(run.place.over());
         let mut stopped = run.stopped();
-        let mut frames = run.into_frames();
+        let mut frames = run.into_events();
         let mut can_hand_over = true;
         loop {
             tokio::select! {

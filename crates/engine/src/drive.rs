@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use tracing::debug;
 
 use crate::{
-    frames::Frames,
+    events::TurnEvents,
     record::{self, Ended, Recorder},
     run::{Now, Run, keep_ending, lost, past_deadline, stop},
     thread::answer_text,
@@ -200,8 +200,8 @@ impl Run {
     }
 
     /// The frames of the response as they come.
-    pub fn into_frames(self: Box<Self>) -> Frames {
-        Frames::new(self)
+    pub fn into_events(self: Box<Self>) -> TurnEvents {
+        TurnEvents::new(self)
     }
 
     pub(crate) fn past_deadline(&self) -> Fault {

@@ -6,7 +6,7 @@ use amalgam_core::{
     Fault, FaultKind, Scope, Store,
     store::{EventChunk, EventTail, StoredResponse, ToldStatus},
 };
-use amalgam_protocol::{DONE, EventKind, Status, Writer};
+use amalgam_protocol::{DONE, EventBatch, EventKind, Status, Writer};
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream;
@@ -35,7 +35,7 @@ impl Engine {
         scope: Scope,
         tail: EventTail,
         after: Option<u64>,
-    ) -> impl Stream<Item = Bytes> + Send + use<> {
+    ) -> impl Stream<Item = EventBatch> + Send + use<> {
         let follower = Follower {
             store: Arc::clone(&self.keeper.store),
             scope,
@@ -79,13 +79,13 @@ struct Follower {
 }
 
 impl Follower {
-    async fn piece(&mut self) -> Option<Bytes> {
+    async fn piece(&mut self) -> Option<EventBatch> {
         if self.over {
             return None;
         }
         let piece = self.next_piece().await;
         self.said_at = Instant::now();
-        Some(piece)
+        Some(EventBatch::from_frames(piece))
     }
 
     async fn next_piece(&mut self) -> Bytes {
