@@ -13,7 +13,7 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, FaultKind, Scope,
     store::{Answer, Claim, Keyed},
 };
-use amalgam_engine::{Announcement, Identity, InHand};
+use amalgam_engine::{Announcement, ClaimGuard, Identity};
 use amalgam_protocol::{EventBatch, Raw};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -144,7 +144,7 @@ pub async fn claim(app: &Arc<App>, scope: &Scope, route: &str, key: &str, body: 
     let hash: [u8; 32] = Sha256::digest(body).into();
     let identity = app.engine.identity();
     // A caller that leaves while it claims never learns that it was the first: without this the claim is released.
-    let in_hand = app.engine.in_hand(&identity.response_id);
+    let in_hand = app.engine.guard_claim(&identity.response_id);
     let deadline = Instant::now() + app.engine.turn_deadline();
     loop {
         let (process, now_ms) = (app.engine.process(), app.clock.now_ms());
@@ -329,7 +329,7 @@ struct OpenClaim {
     scope: Scope,
     response_id: String,
     keyed: Option<Keyed>,
-    in_hand: Option<InHand>,
+    in_hand: Option<ClaimGuard>,
 }
 
 impl OpenClaim {

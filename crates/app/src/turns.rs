@@ -251,10 +251,10 @@ async fn run(
     }
     let start = Box::new(TurnStart {
         identity: &turn.identity,
-        keep: storage,
-        waited: turn.resumes_after,
+        storage,
+        resumes_after: turn.resumes_after,
         settings,
-        question: ModelCall {
+        call: ModelCall {
             scope,
             candidates,
             parameters,
@@ -268,7 +268,7 @@ async fn run(
             losses,
             announcement: turn.announcement.as_ref(),
         },
-        tooling: turn_tools,
+        tools: turn_tools,
         call_ids: policy.is_some_and(|policy| policy.thread.is_some()),
         used_calls: match policy.is_some_and(|policy| policy.always_stored) {
             true => call_ids(&history),

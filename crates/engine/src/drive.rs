@@ -12,7 +12,7 @@ use tracing::debug;
 
 use crate::{
     events::TurnEvents,
-    record::{self, Ended, Recorder},
+    recorder::{self, Ended, Recorder},
     run::{Now, Run, keep_ending, lost, past_deadline, stop},
     thread::answer_text,
 };
@@ -66,7 +66,7 @@ impl Run {
         let now_ms = self.clock.now_ms();
         if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
-            let failed = record::failed(fault.response_error(), self.emitter.provenance().clone());
+            let failed = recorder::failed(fault.response_error(), self.emitter.provenance().clone());
             if let Some(recorder) = &mut self.recorder {
                 keep_ending(recorder, failed).await;
             }
@@ -180,7 +180,7 @@ impl Run {
 
     /// How the turn ended, with what the upstream keeps of it.
     pub(crate) fn ending(&self, now_ms: u64) -> Ending {
-        let mut ending = record::ending(&self.emitter, now_ms);
+        let mut ending = recorder::ending(&self.emitter, now_ms);
         // Of an answer that was cut short the two sides may have different pieces, and a call that has a new id here is not
         // known by it there.
         if let (Some(remembering), Status::Completed) = (&self.remembering, ending.told.status)

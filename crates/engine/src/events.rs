@@ -23,7 +23,7 @@ use tracing::warn;
 
 use crate::{
     partial_usage::UncountedCall,
-    record::{self, Ended},
+    recorder::{self, Ended},
     run::{Now, Run, lost, stop},
 };
 
@@ -177,8 +177,8 @@ impl TurnEvents {
         };
         self.counted = uncounted.as_ref().map(UncountedCall::usage);
         let ending = match &last {
-            Last::Failed(error) => record::failed(error.clone(), self.run.emitter.provenance().clone()),
-            Last::Cancelled | Last::Concluded { .. } => record::interrupted(&self.run.emitter),
+            Last::Failed(error) => recorder::failed(error.clone(), self.run.emitter.provenance().clone()),
+            Last::Cancelled | Last::Concluded { .. } => recorder::interrupted(&self.run.emitter),
         };
         match &mut self.run.recorder {
             Some(recorder) => {

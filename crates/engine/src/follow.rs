@@ -37,7 +37,7 @@ impl Engine {
         after: Option<u64>,
     ) -> impl Stream<Item = EventBatch> + Send + use<> {
         let follower = Follower {
-            store: Arc::clone(&self.keeper.store),
+            store: Arc::clone(&self.running.store),
             scope,
             next: after.map_or(0, |after| after.saturating_add(1)),
             response: tail.response.clone(),

@@ -6,7 +6,7 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, Loss, Scope,
     store::{EventTail, StoredResponse},
 };
-use amalgam_engine::{Announced, Announcement, Opening, Run, look};
+use amalgam_engine::{Announced, Announcement, EarlyEvents, Run, look};
 use amalgam_protocol::EventBatch;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -169,7 +169,7 @@ pub(crate) fn opening(
     app: &App,
     announced: Announced,
     starting: Starting,
-) -> Opening<BoxFuture<'static, Result<Box<Run>, Fault>>> {
+) -> EarlyEvents<BoxFuture<'static, Result<Box<Run>, Fault>>> {
     let starting = async move { Ok(starting.await?.running()?.run) };
-    Opening::new(&app.engine, announced, Box::pin(starting))
+    EarlyEvents::new(&app.engine, announced, Box::pin(starting))
 }

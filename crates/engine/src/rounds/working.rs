@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::answer::Held;
 use crate::{
     thread::RanCall,
-    work::{Outcome, Progress},
+    tool_runs::{Outcome, Progress},
 };
 
 /// Calls that are dealt with.

@@ -284,10 +284,10 @@ pub(crate) async fn start_kept(
     let scope = crate::kept::scope();
     let ask = Box::new(TurnStart {
         identity: &identity,
-        keep: keep.map(|keep| keep(&settings)),
-        waited: None,
+        storage: keep.map(|keep| keep(&settings)),
+        resumes_after: None,
         settings,
-        question: ModelCall {
+        call: ModelCall {
             scope: &scope,
             candidates,
             parameters: &parameters,
@@ -301,7 +301,7 @@ pub(crate) async fn start_kept(
             losses: Vec::new(),
             announcement: None,
         },
-        tooling: None,
+        tools: None,
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
         format: None,

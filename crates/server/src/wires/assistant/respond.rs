@@ -8,7 +8,7 @@ use amalgam_app::{
     turns::{self, HeadDue, ReplyBody, ReplyHead, TurnReply, head_or_start},
 };
 use amalgam_core::{Fault, FaultKind, Scope};
-use amalgam_engine::{Announcement, Opening, look};
+use amalgam_engine::{Announcement, EarlyEvents, look};
 use amalgam_protocol::{EventBatch, Json, Raw, Status};
 use axum::{
     Extension,
@@ -179,7 +179,7 @@ async fn stream_of(
                     error => Fault::internal(format_args!("{error:?} after the head of a stream")),
                 })
             });
-            let frames = Opening::new(&app.engine, announced, starting);
+            let frames = EarlyEvents::new(&app.engine, announced, starting);
             Ok(with_head(&head, streamed(app, scope, frames, messages, first)))
         }
     }

@@ -17,7 +17,7 @@ use amalgam_core::{
     },
     store::{AgentStep, StepState},
 };
-use amalgam_engine::{Announcement, Opening, look};
+use amalgam_engine::{Announcement, EarlyEvents, look};
 use amalgam_protocol::{EventBatch, Json, Raw};
 use axum::{
     Extension,
@@ -115,7 +115,7 @@ async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Forma
     let run = match head_or_start(&app.engine, received, announced, &mut starting).await {
         HeadDue::Started(Ok(run)) => run,
         HeadDue::Due(announced) => {
-            let frames = Opening::new(&app.engine, announced, starting);
+            let frames = EarlyEvents::new(&app.engine, announced, starting);
             return pass_on(step, format.unwrap_or(Format::Sse), frames, answering).await;
         }
         HeadDue::Started(Err(fault)) => {

@@ -18,7 +18,7 @@ use std::{
 
 use amalgam_app::turns::{HeadDue, TurnRequest, begin, head_or_start};
 use amalgam_core::{Fault, FaultKind, Scope, array_of};
-use amalgam_engine::{Announcement, Opening};
+use amalgam_engine::{Announcement, EarlyEvents};
 use amalgam_protocol::{EventBatch, ResponseParameters};
 use axum::{
     extract::{Request, State},
@@ -239,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     frames.output()
                 }
                 HeadDue::Due(announced) => {
-                    let mut frames = Opening::new(&app.engine, announced, beginning);
+                    let mut frames = EarlyEvents::new(&app.engine, announced, beginning);
                     pass_on(line, alarm, lane, depth, &mut frames).await?;
                     frames.output()
                 }

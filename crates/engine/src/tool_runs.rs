@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::{record::Journal, run::lost, tooling::ToolLimits};
+use crate::{recorder::Journal, run::lost, turn_tools::ToolLimits};
 
 /// The pause before a call that may be made twice is made again.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -15,8 +15,8 @@ use amalgam_protocol::{
 };
 
 use crate::{
-    ask::{Accepted, ModelCall},
-    calls::Calling,
+    call_record::CallRecord,
+    model_call::{Accepted, ModelCall},
     run::Engine,
 };
 
@@ -140,7 +140,7 @@ impl TurnPrompt {
         engine: &Engine,
         scope: &Scope,
         round: &Round,
-        calling: &mut Calling,
+        calling: &mut CallRecord,
     ) -> Result<Accepted, Fault> {
         let request = self.request(round)?;
         let told = array_of_texts(&round.instructions);

@@ -26,7 +26,7 @@ const ON_ITS_WAY: Duration = Duration::from_secs(300);
 /// The calls of one turn, for whoever makes them and for whoever keeps them: all clones are one. Does nothing unless
 /// somebody keeps them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Calling {
+pub(crate) struct CallRecord {
     calls: Option<Arc<Mutex<Calls>>>,
     /// Whether the model of the running call has said something.
     said: bool,
@@ -64,7 +64,7 @@ struct Running {
     losses: Vec<String>,
 }
 
-impl Calling {
+impl CallRecord {
     pub(crate) fn new(keeping: Keeping) -> Self {
         let kept = keeping.transcripts || keeping.raw_answer;
         let calls = kept.then(|| Arc::new(Mutex::new(Calls { keeping, ..Calls::default() })));

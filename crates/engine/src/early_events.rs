@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A streamed response that begins before its model. `F` is the turn that is being begun.
-pub struct Opening<F> {
+pub struct EarlyEvents<F> {
     stage: Stage<F>,
 }
 
@@ -42,7 +42,7 @@ struct Waiting<F> {
     alarm: Pin<Box<Sleep>>,
 }
 
-impl<F> Opening<F> {
+impl<F> EarlyEvents<F> {
     /// Begins the stream of a turn that was announced. Dropping it ends the turn.
     pub fn new(engine: &Engine, announced: Announced, beginning: F) -> Self {
         let Announced { identity, settings, .. } = announced;
@@ -82,7 +82,7 @@ impl<F> Waiting<F> {
     }
 }
 
-impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for Opening<F> {
+impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for EarlyEvents<F> {
     type Item = EventBatch;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<EventBatch>> {
