@@ -1,4 +1,4 @@
-//! Turns that nobody waits for: their room in the queue, and how they run until their end, until they are cancelled, or
+//! Turns without a waiting caller: their room in the queue, and how they run until their end, until they are cancelled, or
 //! until another process has to go on.
 
 use std::{sync::Arc, time::Duration};
@@ -30,7 +30,7 @@ pub struct QueuePlace {
     _counted: Arc<()>,
 }
 
-/// When somebody who found no place in the queue may look again.
+/// When a caller that found no place in the queue may try again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Runs a turn whose caller may leave: it goes on to its end all the same. The whole answer comes back for whoever is
+    /// Runs a turn to its end also when its caller leaves. The whole answer comes back for a caller that is
     /// still there; a streamed one is followed through the store.
     pub fn detach(&self, run: Box<Run>) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
         let (answered, answer) = oneshot::channel();
@@ -73,7 +73,7 @@ impl Engine {
         self.running.tasks.spawn(task);
     }
 
-    /// Says, before it is claimed, that somebody here works on what a claim is for. What this process has claimed without
+    /// Announces, before it is claimed, that this process works on the request of a claim. What this process has claimed without
     /// anybody having such a guard, or a turn that runs, is given back.
     pub fn guard_claim(&self, response_id: &str) -> ClaimGuard {
         self.running.claim(response_id)

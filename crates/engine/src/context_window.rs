@@ -209,7 +209,7 @@ fn chain<'a>(call: &ModelCall<'a>, candidate: &Candidate) -> Chain<'a> {
     known.map_or(Chain::Begun, |(memory, known)| Chain::GoesOn { id: &memory.id, known })
 }
 
-/// Counting a long text takes milliseconds, which nobody else should wait for.
+/// Counting a long text takes milliseconds, so it runs on the blocking pool.
 pub(crate) async fn counted<T: Send + 'static>(count: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
     tokio::task::spawn_blocking(count).await.map_err(Fault::internal)
 }

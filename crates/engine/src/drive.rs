@@ -85,7 +85,7 @@ impl Run {
         Ok(self.emitter.response())
     }
 
-    /// Somebody who speaks in a thread is told something. RNCC-33
+    /// A turn of a session must have an answer. RNCC-33
     pub(crate) fn check_answer(&mut self) -> Result<(), Fault> {
         self.check_format()?;
         let speaks = self.recorder.as_deref().is_some_and(Recorder::speaks);

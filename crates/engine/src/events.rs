@@ -47,9 +47,9 @@ pub struct TurnEvents {
     last_said: Option<Instant>,
     /// How often the scheduler ran other tasks while frames wait to be sent.
     yields: u8,
-    /// Comes when the process cannot wait for the turn any longer, or somebody has asked it to end.
+    /// Resolves when the process shuts down, or when cancellation is requested.
     over: BoxFuture<'static, Fault>,
-    /// Whether somebody has.
+    /// Whether cancellation was requested.
     stopped: watch::Receiver<bool>,
     /// Who is woken by it: asked again only for another one.
     over_wakes: Option<Waker>,
@@ -133,7 +133,7 @@ impl TurnEvents {
     pub(crate) async fn hand_over(&mut self) -> bool {
         let fresh = matches!(self.stage, Stage::Running) && self.is_fresh();
         if let (true, Some(recorder)) = (fresh, &mut self.run.recorder) {
-            // Whoever goes on counts the events in the store.
+            // The next process counts the events in the store.
             recorder.flushed().await;
             recorder.forget();
         }
@@ -306,7 +306,7 @@ impl TurnEvents {
     }
 
     fn poll_over(&mut self, context: &mut Context<'_>) {
-        // Whoever drives it hands it over instead.
+        // The background task hands the turn over instead.
         if self.is_fresh() {
             return;
         }

@@ -26,7 +26,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(6);
 /// A process that was not awake for so long between two beats cannot say who else was.
 const ASLEEP: Duration = Duration::from_secs(3);
 
-/// The longest wait before the store is asked for queued turns, in case nobody rang.
+/// The longest wait before the store is asked for queued turns, in case a notification was missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Queued turns that are taken at once.
@@ -54,7 +54,7 @@ pub struct HousekeepingSettings {
     pub transcripts: Duration,
     /// Responses; none for ever.
     pub responses: Option<Duration>,
-    /// No other process can use the store: whoever else is known there is dead.
+    /// No other process can use the store: every other process known there is dead.
     pub alone: bool,
 }
 
@@ -116,7 +116,7 @@ impl Engine {
         let operator = Operator::of_this_process();
         let store = &self.running.store;
         let mut beats = 0;
-        // When each other process was first seen with its last beat, by our own clock: nobody else's is trusted.
+        // When each other process was first seen with its last beat, by our own clock: clocks of other processes are not trusted.
         let mut seen: HashMap<ProcessId, (u64, Instant)> = HashMap::new();
         let mut ticks = interval(BEAT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -139,7 +139,7 @@ impl Engine {
             let known = match known {
                 Ok(known) => known,
                 Err(error) => {
-                    // While the store is away nobody can say anything: nobody is dead for that.
+                    // While the store is unavailable no process can send heartbeats, so none counts as dead.
                     seen.clear();
                     warn!("the store could not be told that this process lives: {error}");
                     continue;
@@ -172,7 +172,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Turns that are this process's in the store but that nobody runs any more, because their end could not be written;
+    /// Turns that are this process's in the store but no longer run, because their end could not be written;
     /// and turns that run here although they are not this process's any more. `orphans` are those of the last look.
     async fn end_orphans(&self, orphans: &mut HashSet<String>) -> Result<(), StoreError> {
         let begun = self.running.begun_ids();
@@ -181,7 +181,7 @@ impl Engine {
             self.running.cancel(id);
         }
         let left: Vec<&(String, Scope)> = held.iter().filter(|(id, _)| !self.running.runs(id)).collect();
-        // A turn that was taken this very moment is in the store before anybody here knows of it: only what nobody has
+        // A turn that was taken just now is in the store before this process has registered it: only what it has not
         // come for by the next look is an orphan.
         for (id, scope) in left.iter().filter(|(id, _)| orphans.contains(id)) {
             self.end_orphan(id, scope).await?;
@@ -190,20 +190,20 @@ impl Engine {
         self.free_claims(&held).await
     }
 
-    /// Claims of this process that nobody here works on: of callers that left while they claimed, and of those that could
+    /// Claims of this process without a request that works on them: their callers left while they claimed, or could
     /// not settle them. Twins would wait for them for as long as this process lives. `held` are turns that have not ended:
     /// once they have, it is known what becomes of their claims.
     async fn free_claims(&self, held: &[(String, Scope)]) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
         let claims = self.running.store.claims(operator, self.running.process).await?;
-        // Whoever works on one has said so before it was claimed, and says it until it is settled: one look is enough.
+        // A request registers before it claims, and stays registered until the claim is settled: one look is enough.
         let is_left = |id: &String| !self.running.works_on(id) && !held.iter().any(|(held, _)| held == id);
         let left: Vec<String> = claims.into_iter().filter(is_left).collect();
         if left.is_empty() {
             return Ok(());
         }
         self.running.store.release(operator, self.running.process, &left).await?;
-        info!(claims = left.len(), "gave claims back that nobody works on");
+        info!(claims = left.len(), "released idempotency claims without a running request");
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Engine {
         }
         let fault = Fault::new(FaultKind::StoreDown, "The end of the response could not be written.");
         if self.give_up(scope, id, fault.response_error()).await? == Written::Kept {
-            warn!(response.id = id, "ended a turn that nobody runs");
+            warn!(response.id = id, "ended a turn that no longer runs");
         }
         Ok(())
     }
@@ -280,7 +280,7 @@ impl Engine {
     }
 }
 
-/// What is kept of a turn whose process ended in the middle of it, as JSON. S3: `tools` had begun, and nobody knows what
+/// What is kept of a turn whose process ended in the middle of it, as JSON. S3: `tools` had begun, and it is unknown what
 /// became of them.
 fn stopped(tools: &[String]) -> String {
     let mut message = "The server stopped while it worked on this response.".to_owned();

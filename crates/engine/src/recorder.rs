@@ -64,7 +64,7 @@ pub(crate) struct Recorder {
     pub(crate) flush_after: Duration,
     /// Its calls of models.
     calling: CallRecord,
-    /// Calls of tools that wait for somebody to agree: asked for with the end.
+    /// Tool calls that wait for an approval: requested with the end.
     pub(crate) approvals: Vec<Approval>,
     /// The thread that it speaks in.
     thread: Option<Box<Thread>>,
@@ -159,7 +159,7 @@ impl Recorder {
         Journal { running: Arc::clone(&self.running), scope: self.scope.clone(), nothing: self.nothing() }
     }
 
-    /// Frames before these were written by somebody else.
+    /// Frames before these were written by another process.
     pub(crate) fn starts_at(&mut self, sequence: u64) {
         self.frames_from = sequence;
         self.heard_to = sequence;
@@ -173,7 +173,7 @@ impl Recorder {
         }
     }
 
-    /// The claim is settled by whoever made it: what is told of a turn that no model has accepted is the door's.
+    /// The claim is settled by the request that made it: no model has accepted the turn.
     pub(crate) fn leave_claim(&mut self) {
         self.keyed = None;
     }
@@ -193,7 +193,7 @@ impl Recorder {
         });
     }
 
-    /// Writes nothing more: somebody else goes on with the turn, or it was never ours.
+    /// Writes nothing more: another process continues the turn, or it was never ours.
     pub(crate) fn forget(&mut self) {
         self.over = true;
         self.running.leave(&self.response_id);
@@ -235,7 +235,7 @@ impl Recorder {
         self.heard_to > self.frames_from
     }
 
-    /// Writes the end, behind frames that are on their way; tries again for a while if the store cannot be used. Whoever
+    /// Writes the end, behind frames that are on their way; tries again for a while if the store cannot be used. A caller that
     /// waits for it may leave: it is written all the same.
     pub(crate) fn end(&mut self, ending: Ending) -> BoxFuture<'static, Result<Ended, StoreError>> {
         self.end_counted(ending, None)
@@ -253,7 +253,7 @@ impl Recorder {
         };
         let flushing = self.flushing.take();
         let now_ms = self.running.clock.now_ms();
-        // A call that goes on has been left by whoever asked for it.
+        // The turn that started this call has left it.
         let mut calls = self.calling.take(&lost(), now_ms);
         let sent = self.running.bodies.share(self.previous.as_deref(), &self.response_id, &mut calls, now_ms);
         let (thread, aside) = (self.thread.take(), std::mem::take(&mut self.aside));
@@ -296,7 +296,7 @@ impl Recorder {
                 (Ok(Ended::Lost(Some(_))), _) => add_unfinished(&running, &scope, &write).await,
                 _ => {}
             }
-            // A turn whose end could not be written runs no more: whoever looks after this process ends it when the store
+            // A turn whose end could not be written runs no more: housekeeping ends it when the store
             // is back.
             running.leave(&write.response_id);
             ended

@@ -126,7 +126,7 @@ impl Run {
             rounds.machine.answered(&wanted, finish == Finish::Stop, answer.for_client, spent).map_err(out_of_order)?;
         match step {
             Step::Run(verdicts) => self.deal(answer, tools, verdicts),
-            // Calls that are not dealt with are not shown either: nobody would answer them.
+            // Calls that are not handled are not shown either: they would have no output.
             step => {
                 for held in answer.held {
                     if let Held::Event(event) = held {

@@ -211,7 +211,7 @@ impl Engine {
             .storage
             .take()
             .map(|keep| Box::new(Recorder::new(Arc::clone(&self.running), response_id.clone(), keep, calling.clone())));
-        // A whole answer is written once, at its end: until then nobody has seen its id.
+        // A whole answer is written once, at its end: until then its id has not left the server.
         let begin = match &mut recorder {
             Some(recorder) if recorder.streamed || start.resumes_after.is_some() => Some(recorder.begin()),
             _ => None,
@@ -394,7 +394,7 @@ async fn begun(begin: Beginning) -> Result<(), Unaccepted> {
     match begin.await {
         Ok(Written::Kept) => Ok(()),
         Ok(Written::Lost) => Err(Unaccepted { fault: lost(), ours: false }),
-        // If it came through all the same, nobody runs it, and it is ended for that.
+        // If the write succeeded after all, housekeeping ends the turn, since it does not run.
         Err(error) => Err(Unaccepted { fault: error.into(), ours: false }),
     }
 }
@@ -421,7 +421,7 @@ async fn stop_of(stopped: Option<watch::Receiver<bool>>) {
     }
 }
 
-/// Comes when a turn is asked to end; never when nobody is left who could start.
+/// Resolves when cancellation is requested; never once it cannot be requested any more.
 pub(crate) async fn stop(stopped: &mut watch::Receiver<bool>) {
     let asked = stopped.wait_for(|stopped| *stopped).await.is_ok();
     if !asked {

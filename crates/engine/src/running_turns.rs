@@ -28,7 +28,7 @@ pub(crate) struct RunningTurns {
     taken: Arc<Mutex<HashSet<String>>>,
     /// Counted by its clones: turns that are being put into the queue.
     pub(crate) queueing: Arc<()>,
-    /// Responses whose requests somebody here claims or has claimed.
+    /// Responses whose requests this process claims or has claimed.
     claimed: Arc<Mutex<HashSet<String>>>,
     /// Whether the store could not be used when it was last told that this process lives.
     away: AtomicBool,
@@ -116,7 +116,7 @@ impl RunningTurns {
         ClaimGuard::new(&self.taken, response_id)
     }
 
-    /// The claim for a response is somebody's here for as long as the guard lives, or its turn runs.
+    /// A request of this process holds the claim for a response while the guard lives, or while its turn runs.
     pub(crate) fn claim(&self, response_id: &str) -> ClaimGuard {
         ClaimGuard::new(&self.claimed, response_id)
     }
@@ -133,7 +133,7 @@ impl RunningTurns {
         self.running().contains_key(response_id) || lock(&self.taken).contains(response_id)
     }
 
-    /// Whether somebody here works on what a claim is for.
+    /// Whether a request of this process holds the claim for a response.
     pub(crate) fn works_on(&self, response_id: &str) -> bool {
         lock(&self.claimed).contains(response_id) || self.runs(response_id)
     }
@@ -152,7 +152,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A response that is somebody's business here until this goes.
+/// Registers the claim for a response until it is dropped.
 #[derive(Debug)]
 pub struct ClaimGuard {
     among: Arc<Mutex<HashSet<String>>>,

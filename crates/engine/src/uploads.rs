@@ -12,7 +12,7 @@ use crate::{context_window::counted, run::Engine};
 /// The most different files of one turn.
 pub const FILES_PER_TURN: usize = 256;
 
-/// What is encoded at once; more of it nobody else should wait for.
+/// Bytes that are encoded on the serving thread; more is encoded on the blocking pool.
 const ENCODED_AT_ONCE: usize = 64 * 1024;
 
 impl Engine {

@@ -108,7 +108,7 @@ impl Renderer {
                 self.write(rendered, RESULT, index, |casing, writer| conclusion(&self.app, &result, casing, writer));
             }
             Ok(None) => warn!(response.id = self.step.response_id, "an answer could not be told: it was deleted"),
-            // The stream ends without its last event, and whoever sends the same again gets it.
+            // The stream ends without its last event, and a retry gets it.
             Err(fault) => warn!(detail = fault.detail, "an answer could not be told: {fault}"),
         }
     }
