@@ -44,7 +44,7 @@ pub use items::{joined, number_item, number_items, read_items, write_item};
 pub use loss::{Loss, Losses};
 pub use model::{
     AnswerContext, CallHead, Chain, Delivery, Finish, ItemExtra, Model, ModelError, ModelEvent, ModelRequest,
-    ModelStream, PartOwner, PreparedRequest, TokenCount, UpstreamRetention, is_resting, resting,
+    ModelStream, PartOwner, PreparedRequest, TokenCount, UpstreamRetention,
 };
 pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use prompt::{
