@@ -91,7 +91,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
     });
     let admission = Admission::new(config.limits.max_in_flight);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
-    let application = amalgam_app::App::new(AppParts {
+    let application = amalgam_app::Application::new(AppParts {
         engine: engine.clone(),
         catalog: Arc::clone(&names) as Arc<dyn Catalog>,
         store,
