@@ -110,7 +110,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Assistant, "model", Shape::Text, Unset("the first of `[models]`, else the first model that an upstream names or lists"), "The model of the assistant and execute doors where neither `AI_AGENT_MODEL` nor the tenant nor the profile names one."),
 
     key(Execute, "casing", Shape::Choice(Casing::NAMES), Value("pascal"), "How names are written in answers of `/api/agent`: `TurnId` or `turnId`. Requests may have either."),
-    key(Execute, "unknown_fields", Shape::Choice(UnknownFields::NAMES), Value("refuse"), "What happens to fields of a request to `/api/agent` that nobody knows."),
+    key(Execute, "unknown_fields", Shape::Choice(UnknownFields::NAMES), Value("refuse"), "What happens to unknown fields of a request to `/api/agent`."),
     key(Execute, "context_tokens", count(0, 1_000_000), Value("8000"), "The most tokens of looked-up knowledge that a turn is given; `0` gives none."),
     key(Execute, "estimate_usage", Shape::Boolean, Value("false"), "Whether `Usage` of `/api/agent` is estimated for calls that the model's server does not report; a warning says so. Otherwise they count as 0."),
 
@@ -139,7 +139,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Limits, "parallel_tools", count(1, 256), Value("8"), "Calls of one turn that run at the same time."),
     key(Limits, "tool_output_bytes", Shape::Size { least: KIB, most: 16 * 1024 * KIB }, Value("256KiB"), "The largest output of a tool."),
     key(Limits, "turn_tokens", TOKENS, Unset("no limit"), "Tokens of all model calls of one turn together; beyond it no tool is run."),
-    key(Limits, "approval_deadline", Shape::Duration { least: 1_000, most: 365 * DAY }, Value("24h"), "How long a call waits for somebody to agree to it."),
+    key(Limits, "approval_deadline", Shape::Duration { least: 1_000, most: 365 * DAY }, Value("24h"), "How long a call waits for approval."),
 
     key(Retention, "responses", Shape::Duration { least: MINUTES, most: YEARS }, Unset("for ever"), "How long responses and their items are kept."),
     key(Retention, "events", Shape::Duration { least: 0, most: YEARS }, Value("1h"), "How long the events of a stream can be read again after its end."),
