@@ -18,7 +18,7 @@ use amalgam_core::{
     store::{BankStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
-use amalgam_engine::{Admission, Engine, EngineSettings, LifeSettings, QueueLimits, ToolLimits};
+use amalgam_engine::{Admission, Engine, EngineSettings, HousekeepingSettings, QueueLimits, ToolLimits};
 use amalgam_models::{
     Dialect, Key, Proxies, Registry, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind,
     UpstreamSettings,
@@ -55,7 +55,7 @@ pub(crate) struct Joined {
     /// Holds processes and sessions, which end with the server.
     pub(crate) tools: Arc<amalgam_tools::Registry>,
     /// How long things are kept.
-    pub(crate) life: LifeSettings,
+    pub(crate) life: HousekeepingSettings,
     /// The key of a new store, to be shown once.
     pub(crate) first_key: Option<Issued>,
 }
@@ -108,7 +108,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         auth: auth.clone(),
         origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
     });
-    let life = LifeSettings {
+    let life = HousekeepingSettings {
         events: config.retention.events,
         transcripts: config.retention.transcripts,
         responses: config.retention.responses,

@@ -83,10 +83,10 @@ async fn sum_up(
     ask_for_summary(&mut history);
     let start = Box::new(TurnStart {
         identity: &identity,
-        keep: None,
-        waited: None,
+        storage: None,
+        resumes_after: None,
         settings: Settings::new(&settings, Effective { model, stored: false, background: false }),
-        question: ModelCall {
+        call: ModelCall {
             scope,
             candidates: &route.candidates,
             parameters,
@@ -100,7 +100,7 @@ async fn sum_up(
             losses: kept.losses.clone(),
             announcement: None,
         },
-        tooling: None,
+        tools: None,
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
         format: None,

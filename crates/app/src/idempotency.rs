@@ -13,8 +13,8 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, FaultKind, Scope,
     store::{Answer, Claim, Keyed},
 };
-use amalgam_engine::{Announcement, Identity, InHand};
-use amalgam_protocol::Raw;
+use amalgam_engine::{Announcement, ClaimGuard, Identity};
+use amalgam_protocol::{EventBatch, Raw};
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
@@ -103,7 +103,7 @@ impl FirstRequest {
             // The stream stays open until then: a caller that has seen it close finds the claim settled.
             self.claim.settle(answer.await.map(json)).await;
         });
-        PassedFrames(passed)
+        Passed(passed)
     }
 
     /// The work could not begin: the key is free again.
@@ -144,7 +144,7 @@ pub async fn claim(app: &Arc<App>, scope: &Scope, route: &str, key: &str, body: 
     let hash: [u8; 32] = Sha256::digest(body).into();
     let identity = app.engine.identity();
     // A caller that leaves while it claims never learns that it was the first: without this the claim is released.
-    let in_hand = app.engine.in_hand(&identity.response_id);
+    let in_hand = app.engine.guard_claim(&identity.response_id);
     let deadline = Instant::now() + app.engine.turn_deadline();
     loop {
         let (process, now_ms) = (app.engine.process(), app.clock.now_ms());
@@ -201,9 +201,9 @@ async fn run(app: &Arc<App>, scope: &Scope, claim: OpenClaim, mut turn: TurnRequ
         HeadDue::Due(announced) => {
             let head = ReplyHead::named(&announced.identity.response_id);
             let (sender, receiver) = mpsc::channel(1);
-            let _ = answering.send(Ok(TurnReply::frames(head, PassedFrames(receiver))));
-            let frames = opening(app, announced, starting);
-            stream_out(frames, |frames| frames.output().is_some(), sender, claim).await;
+            let _ = answering.send(Ok(TurnReply::events(head, Passed(receiver))));
+            let events = opening(app, announced, starting);
+            stream_out(events, |events| events.output().is_some(), sender, claim).await;
         }
     }
 }
@@ -264,28 +264,28 @@ async fn reply_unstored(app: &App, running: RunningTurn, mut claim: OpenClaim) -
         Delivery::Stream => {
             // A caller that reads slowly makes the turn wait; one that has left does not.
             let (sender, receiver) = mpsc::channel(1);
-            let frames = running.run.into_frames();
-            app.engine.outlive(stream_out(frames, |frames| frames.output().is_some(), sender, claim));
-            Ok(TurnReply::frames(head, PassedFrames(receiver)))
+            let events = running.run.into_events();
+            app.engine.outlive(stream_out(events, |events| events.output().is_some(), sender, claim));
+            Ok(TurnReply::events(head, Passed(receiver)))
         }
     }
 }
 
 /// Drives a stream to its end and stores it for retries, if it has ended well.
-async fn stream_out<S: Stream<Item = Bytes> + Unpin>(
-    mut frames: S,
+async fn stream_out<S: Stream<Item = EventBatch> + Unpin>(
+    mut events: S,
     has_ended_well: fn(&S) -> bool,
-    caller: mpsc::Sender<Bytes>,
+    caller: mpsc::Sender<EventBatch>,
     mut claim: OpenClaim,
 ) {
     let mut sent = Vec::new();
-    while let Some(piece) = frames.next().await {
+    while let Some(batch) = events.next().await {
         if sent.len() <= ANSWER_BYTES {
-            sent.extend_from_slice(&piece);
+            sent.extend_from_slice(batch.frames());
         }
-        let _ = caller.send(piece).await;
+        let _ = caller.send(batch).await;
     }
-    let answer = (has_ended_well(&frames) && sent.len() <= ANSWER_BYTES).then(|| Answer::Body {
+    let answer = (has_ended_well(&events) && sent.len() <= ANSWER_BYTES).then(|| Answer::Body {
         status: 200,
         content_type: "text/event-stream; charset=utf-8".to_owned(),
         body: sent.into(),
@@ -304,9 +304,10 @@ async fn replay(app: &App, scope: &Scope, response_id: &str, answer: Answer, bod
             let response = response.ok_or_else(|| not_found("Response", response_id))?;
             match !response.streamed && asks_for_stream(body) {
                 // Events are stored for less long than keys: what is left is the beginning and the end.
-                true => {
-                    TurnReply::frames(ReplyHead::named(response_id), stream::iter([Bytes::from(response.all_words())]))
-                }
+                true => TurnReply::events(
+                    ReplyHead::named(response_id),
+                    stream::iter([EventBatch::from_frames(response.all_words())]),
+                ),
                 false => TurnReply::of_stored(app, scope, &response).await?,
             }
         }
@@ -328,7 +329,7 @@ struct OpenClaim {
     scope: Scope,
     response_id: String,
     keyed: Option<Keyed>,
-    in_hand: Option<InHand>,
+    in_hand: Option<ClaimGuard>,
 }
 
 impl OpenClaim {
@@ -373,13 +374,13 @@ impl Drop for OpenClaim {
     }
 }
 
-/// Frames that another task drives.
-pub struct PassedFrames(pub mpsc::Receiver<Bytes>);
+/// What another task drives, such as the events of a turn.
+pub struct Passed<T>(pub mpsc::Receiver<T>);
 
-impl Stream for PassedFrames {
-    type Item = Bytes;
+impl<T> Stream for Passed<T> {
+    type Item = T;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         self.0.poll_recv(context)
     }
 }

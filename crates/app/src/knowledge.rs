@@ -1,7 +1,7 @@
 //! The one way to look things up in a tenant's knowledge: by words, and by meaning where a collection has embeddings.
 //!
 //! Words choose the candidates, meaning orders them anew. Whatever keeps the meaning away (an upstream that fails, a model
-//! that nobody knows any more) leaves the order of the words and is told as a warning: no turn fails for it.
+//! that is no longer configured) leaves the order of the words and is told as a warning: no turn fails for it.
 
 mod collections;
 mod rank;
@@ -25,7 +25,7 @@ const QUESTION_BYTES: usize = 32 * 1024;
 /// How much of it is given a place: models take a few thousand tokens.
 const PLACED_BYTES: usize = 8 * 1024;
 
-/// Looks things up in a store, with whoever gives questions a place.
+/// Searches the knowledge in a store; the embedder turns questions into vectors.
 pub struct Knowledge {
     store: Arc<dyn KnowledgeStore>,
     embedder: Arc<dyn Embedder>,

@@ -33,7 +33,7 @@ pub(crate) use files::check as check_files;
 pub use head::{HeadDue, head_or_start};
 pub(crate) use profile::apply as apply_profile;
 pub use queue::QueueRunner;
-pub use reply::{FrameStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
+pub use reply::{EventStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
 pub(crate) use reply::{Starting, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
 
@@ -251,10 +251,10 @@ async fn run(
     }
     let start = Box::new(TurnStart {
         identity: &turn.identity,
-        keep: storage,
-        waited: turn.resumes_after,
+        storage,
+        resumes_after: turn.resumes_after,
         settings,
-        question: ModelCall {
+        call: ModelCall {
             scope,
             candidates,
             parameters,
@@ -268,7 +268,7 @@ async fn run(
             losses,
             announcement: turn.announcement.as_ref(),
         },
-        tooling: turn_tools,
+        tools: turn_tools,
         call_ids: policy.is_some_and(|policy| policy.thread.is_some()),
         used_calls: match policy.is_some_and(|policy| policy.always_stored) {
             true => call_ids(&history),

@@ -43,7 +43,7 @@ pub use items::{joined, number_item, number_items, read_items, write_item};
 pub use loss::{Loss, Losses};
 pub use model::{
     Beyond, CallHead, Chain, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
-    Prepared, Remembers, Saying, TokenCount, is_resting, resting,
+    Prepared, Remembers, Saying, TokenCount,
 };
 pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
 pub use prompt::{

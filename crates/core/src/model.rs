@@ -3,7 +3,6 @@
 //! A model yields small events; ids, order and numbering are made by [`crate::Emitter`] alone.
 
 mod beyond;
-mod rest;
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
@@ -21,7 +20,6 @@ use crate::{
 };
 
 pub use beyond::{Beyond, Saying};
-pub use rest::{is_resting, resting};
 
 /// How the caller wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -147,8 +145,6 @@ pub struct Note {
 }
 
 /// The events of one answer; each batch is what one piece of the network held.
-///
-/// Whoever polls it with the waker of [`resting`] learns what is there, and is not told of what comes later.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<Vec<ModelEvent>, ModelError>> + Send>>;
 
 /// Something that answers.

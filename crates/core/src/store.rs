@@ -23,8 +23,8 @@ use crate::{
 };
 
 pub use agents::{
-    AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Heard, Imported, MessageRecord,
-    MetadataRecord, SessionEnd, SessionRecord, SessionStore, Ticket, UserWords, Within, session_bell,
+    AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Imported, MessageRecord, MetadataRecord,
+    NewUserMessage, SessionEnd, SessionHistory, SessionRecord, SessionStore, Ticket, Within, session_topic,
 };
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, ToolOutcome, ToolRun, ToolStatistics,
@@ -41,8 +41,7 @@ pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset, 
 pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, StoredResponse, ToldStatus};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turns::{
-    Answer, Base, Begin, Claim, Ending, Keyed, Place as ChainPlace, Transcript, TurnRecord, TurnStore, TurnWrite,
-    Written,
+    Answer, Base, Begin, ChainPosition, Claim, Ending, Keyed, Transcript, TurnRecord, TurnStore, TurnWrite, Written,
 };
 
 /// What a store's methods give back.
@@ -64,9 +63,9 @@ pub trait Store:
     + TenancyStore
     + ProcessStore
 {
-    /// Registers interest in one response (or, with an empty id, in queued turns, and under [`session_bell`] in the line of a
-    /// thread) at the moment of the call, and comes back when something about it may have changed, in this process or, where
-    /// the engine can tell, in another one. It may come early and it may never come: whoever waits has a timer too, and looks
+    /// Registers interest in one response (or, with an empty id, in queued turns, and under [`session_topic`] in the queue of a
+    /// session) at the moment of the call, and resolves when something about it may have changed, in this process or, where the
+    /// engine can tell, in another one. It may resolve early and it may never do so: the caller has a timer too, and looks
     /// again.
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()>;
 

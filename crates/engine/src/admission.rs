@@ -77,7 +77,7 @@ impl Admission {
         }
     }
 
-    /// Comes when a place has become free since somebody last waited. One waits at a time.
+    /// Resolves when a place has become free since the last wait. One task waits at a time.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }

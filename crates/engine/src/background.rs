@@ -1,4 +1,4 @@
-//! Turns that nobody waits for: their room in the queue, and how they run until their end, until they are cancelled, or
+//! Turns without a waiting caller: their room in the queue, and how they run until their end, until they are cancelled, or
 //! until another process has to go on.
 
 use std::{sync::Arc, time::Duration};
@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::{
-    keeper::InHand,
-    record,
+    recorder,
     run::{Engine, Run, stop},
+    running_turns::ClaimGuard,
 };
 
 /// How many turns may wait for a process.
@@ -30,17 +30,17 @@ pub struct QueuePlace {
     _counted: Arc<()>,
 }
 
-/// When somebody who found no place in the queue may look again.
+/// When a caller that found no place in the queue may try again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// A place in the queue, or the fault that there is none. Within one process no two get the same place; several
     /// processes may go past the limit by as many turns as they take in at the same moment.
     pub async fn queue_place(&self, scope: &Scope, limits: QueueLimits) -> Result<QueuePlace, Fault> {
-        let place = QueuePlace { _counted: Arc::clone(&self.keeper.queueing) };
+        let place = QueuePlace { _counted: Arc::clone(&self.running.queueing) };
         // Counted before the store is asked: who is not on the way any more by then is in the store.
-        let on_the_way = (Arc::strong_count(&self.keeper.queueing) - 1) as u64;
-        let counted = self.keeper.store.count_queued(Operator::of_this_process(), scope.tenant_id()).await?;
+        let on_the_way = (Arc::strong_count(&self.running.queueing) - 1) as u64;
+        let counted = self.running.store.count_queued(Operator::of_this_process(), scope.tenant_id()).await?;
         match counted.0 + on_the_way <= limits.of_tenant && counted.1 + on_the_way <= limits.of_all {
             true => Ok(place),
             false => {
@@ -50,17 +50,17 @@ impl Engine {
         }
     }
 
-    /// Runs a turn whose caller may leave: it goes on to its end all the same. The whole answer comes back for whoever is
+    /// Runs a turn to its end also when its caller leaves. The whole answer comes back for a caller that is
     /// still there; a streamed one is followed through the store.
     pub fn detach(&self, run: Box<Run>) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
         let (answered, answer) = oneshot::channel();
-        self.keeper.tasks.spawn(async move {
+        self.running.tasks.spawn(async move {
             match run.delivery() {
                 Delivery::Whole => {
                     let _ = answered.send(run.finish().await);
                 }
                 Delivery::Stream => {
-                    let mut frames = run.into_frames();
+                    let mut frames = run.into_events();
                     while frames.next().await.is_some() {}
                 }
             }
@@ -70,13 +70,13 @@ impl Engine {
 
     /// Starts something that outlives its request.
     pub fn outlive(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.keeper.tasks.spawn(task);
+        self.running.tasks.spawn(task);
     }
 
-    /// Says, before it is claimed, that somebody here works on what a claim is for. What this process has claimed without
+    /// Announces, before it is claimed, that this process works on the request of a claim. What this process has claimed without
     /// anybody having such a guard, or a turn that runs, is given back.
-    pub fn in_hand(&self, response_id: &str) -> InHand {
-        self.keeper.claim(response_id)
+    pub fn guard_claim(&self, response_id: &str) -> ClaimGuard {
+        self.running.claim(response_id)
     }
 
     /// Runs a background turn.
@@ -94,7 +94,7 @@ impl Engine {
     /// Gives a turn back that this process will not run: another one does.
     pub async fn hand_over(&self, response_id: &str) {
         let ids = [response_id.to_owned()];
-        match self.keeper.store.give_back(Operator::of_this_process(), self.keeper.process, &ids).await {
+        match self.running.store.give_back(Operator::of_this_process(), self.running.process, &ids).await {
             Ok(()) => info!(response.id = response_id, "a background turn waits for another process"),
             // It is found by its lease.
             Err(error) => warn!(response.id = response_id, "a background turn could not be handed over: {error}"),
@@ -105,11 +105,11 @@ impl Engine {
     pub async fn give_up(&self, scope: &Scope, response_id: &str, error: ErrorObject) -> Result<Written, StoreError> {
         let write = TurnWrite {
             response_id: response_id.to_owned(),
-            process: self.keeper.process,
+            process: self.running.process,
             begin: None,
             started: false,
             events: None,
-            end: Some(Box::new(record::failed(error, Provenance::default()))),
+            end: Some(Box::new(recorder::failed(error, Provenance::default()))),
             transcripts: Vec::new(),
             raw_answer: None,
             tools: Vec::new(),
@@ -117,13 +117,13 @@ impl Engine {
             session: None,
             answer: None,
         };
-        self.keeper.store.write(scope, write.into()).await
+        self.running.store.write(scope, write.into()).await
     }
 
     async fn stream_in_background(&self, run: Box<Run>) -> bool {
         let mut over = std::pin::pin!(run.place.over());
         let mut stopped = run.stopped();
-        let mut frames = run.into_frames();
+        let mut frames = run.into_events();
         let mut can_hand_over = true;
         loop {
             tokio::select! {

@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use tracing::debug;
 
 use crate::{
-    frames::Frames,
-    record::{self, Ended, Recorder},
+    events::TurnEvents,
+    recorder::{self, Ended, Recorder},
     run::{Now, Run, keep_ending, lost, past_deadline, stop},
     thread::answer_text,
 };
@@ -66,7 +66,7 @@ impl Run {
         let now_ms = self.clock.now_ms();
         if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
-            let failed = record::failed(fault.response_error(), self.emitter.provenance().clone());
+            let failed = recorder::failed(fault.response_error(), self.emitter.provenance().clone());
             if let Some(recorder) = &mut self.recorder {
                 keep_ending(recorder, failed).await;
             }
@@ -85,7 +85,7 @@ impl Run {
         Ok(self.emitter.response())
     }
 
-    /// Somebody who speaks in a thread is told something. RNCC-33
+    /// A turn of a session must have an answer. RNCC-33
     pub(crate) fn check_answer(&mut self) -> Result<(), Fault> {
         self.check_format()?;
         let speaks = self.recorder.as_deref().is_some_and(Recorder::speaks);
@@ -180,7 +180,7 @@ impl Run {
 
     /// How the turn ended, with what the upstream keeps of it.
     pub(crate) fn ending(&self, now_ms: u64) -> Ending {
-        let mut ending = record::ending(&self.emitter, now_ms);
+        let mut ending = recorder::ending(&self.emitter, now_ms);
         // Of an answer that was cut short the two sides may have different pieces, and a call that has a new id here is not
         // known by it there.
         if let (Some(remembering), Status::Completed) = (&self.remembering, ending.told.status)
@@ -200,8 +200,8 @@ impl Run {
     }
 
     /// The frames of the response as they come.
-    pub fn into_frames(self: Box<Self>) -> Frames {
-        Frames::new(self)
+    pub fn into_events(self: Box<Self>) -> TurnEvents {
+        TurnEvents::new(self)
     }
 
     pub(crate) fn past_deadline(&self) -> Fault {

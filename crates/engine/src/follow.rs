@@ -6,7 +6,7 @@ use amalgam_core::{
     Fault, FaultKind, Scope, Store,
     store::{EventChunk, EventTail, StoredResponse, ToldStatus},
 };
-use amalgam_protocol::{DONE, EventKind, Status, Writer};
+use amalgam_protocol::{DONE, EventBatch, EventKind, Status, Writer};
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream;
@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::run::Engine;
 
-/// The longest wait before the store is asked again, in case nobody rang.
+/// The longest wait before the store is asked again, in case a notification was missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// About how many bytes of frames are taken from the store at once.
@@ -35,9 +35,9 @@ impl Engine {
         scope: Scope,
         tail: EventTail,
         after: Option<u64>,
-    ) -> impl Stream<Item = Bytes> + Send + use<> {
+    ) -> impl Stream<Item = EventBatch> + Send + use<> {
         let follower = Follower {
-            store: Arc::clone(&self.keeper.store),
+            store: Arc::clone(&self.running.store),
             scope,
             next: after.map_or(0, |after| after.saturating_add(1)),
             response: tail.response.clone(),
@@ -79,18 +79,18 @@ struct Follower {
 }
 
 impl Follower {
-    async fn piece(&mut self) -> Option<Bytes> {
+    async fn piece(&mut self) -> Option<EventBatch> {
         if self.over {
             return None;
         }
         let piece = self.next_piece().await;
         self.said_at = Instant::now();
-        Some(piece)
+        Some(EventBatch::from_frames(piece))
     }
 
     async fn next_piece(&mut self) -> Bytes {
         loop {
-            // Whoever registers after looking could miss what happens in between.
+            // Registered before the store is asked: a change in between would be missed otherwise.
             let changed = self.store.changed(&self.response.id);
             let tail = match self.tail.take() {
                 Some(tail) => tail,
@@ -163,7 +163,7 @@ impl Follower {
         writer.into_bytes().into()
     }
 
-    /// The last frames of a stream whose end nobody can tell any more.
+    /// The last frames of a stream whose end cannot be read from the store.
     fn give_up(&mut self, fault: &Fault) -> Bytes {
         self.over = true;
         let error = Some(fault.response_error());
@@ -196,7 +196,7 @@ impl Follower {
         let by_itself = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
         match by_itself && tail.last.is_none_or(|last| self.next > last + 1) {
             true => Bytes::from_static(DONE),
-            // Its process died before anything was written: whoever comes for all of it gets a stream with a beginning.
+            // Its process died before anything was written: a caller that asks for all of it gets a stream with a beginning.
             false if tail.last.is_none() && self.next < FIRST_WORDS => {
                 Bytes::copy_from_slice(behind(&tail.response.all_words(), self.next))
             }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use amalgam_core::{Entry, Fault, FaultKind};
 use amalgam_protocol::{Content, JsonStr, PartKind, Raw};
 
-use crate::{ask::ModelCall, run::Engine};
+use crate::{model_call::ModelCall, run::Engine};
 
 /// The most bytes that one fetched image may have.
 const IMAGE_BYTES: usize = 20 * 1024 * 1024;
@@ -19,10 +19,10 @@ const ADDRESSES_PER_TURN: usize = 1000;
 
 impl Engine {
     /// Images of the history by their address, as `data:` URIs.
-    pub(crate) async fn fetch_images(&self, ask: &ModelCall<'_>) -> Result<HashMap<String, String>, Fault> {
+    pub(crate) async fn fetch_images(&self, call: &ModelCall<'_>) -> Result<HashMap<String, String>, Fault> {
         let mut left = self.settings.upload_bytes;
         let mut images = HashMap::new();
-        for address in addresses(ask).into_iter().filter(|address| address.name == "image_url") {
+        for address in addresses(call).into_iter().filter(|address| address.name == "image_url") {
             if images.contains_key(&address.url) {
                 continue;
             }
@@ -32,16 +32,16 @@ impl Engine {
             let limit = left.min(IMAGE_BYTES);
             let fetched = match self.fetch.fetch(&address.url, limit).await {
                 Ok(fetched) if !fetched.media_type.starts_with("image/") => {
-                    let fault = Fault::invalid(address.path(ask), "An image address does not lead to an image.");
+                    let fault = Fault::invalid(address.path(call), "An image address does not lead to an image.");
                     return Err(fault);
                 }
                 Ok(fetched) => fetched,
                 Err(fault) if fault.code.as_deref() == Some("url_content_too_large") && limit < IMAGE_BYTES => {
                     let most = self.settings.upload_bytes;
                     let message = format!("The images that are fetched for one turn have more than {most} bytes.");
-                    return Err(Fault::new(FaultKind::TooLarge, message).param(address.path(ask)));
+                    return Err(Fault::new(FaultKind::TooLarge, message).param(address.path(call)));
                 }
-                Err(fault) if fault.kind == FaultKind::Invalid => return Err(fault.param(address.path(ask))),
+                Err(fault) if fault.kind == FaultKind::Invalid => return Err(fault.param(address.path(call))),
                 Err(fault) => return Err(fault),
             };
             left = left.saturating_sub(fetched.bytes.len());
@@ -51,14 +51,14 @@ impl Engine {
     }
 
     /// Refuses addresses that an upstream must not be sent to.
-    pub(crate) async fn check_addresses(&self, ask: &ModelCall<'_>, addresses: &[Address<'_>]) -> Result<(), Fault> {
+    pub(crate) async fn check_addresses(&self, call: &ModelCall<'_>, addresses: &[Address<'_>]) -> Result<(), Fault> {
         if addresses.len() > ADDRESSES_PER_TURN {
             return Err(Fault::invalid("input", format!("At most {ADDRESSES_PER_TURN} addresses can be named.")));
         }
         // Each look-up of a name takes a while, so they run at the same time.
         let checks = addresses.iter().map(|address| async {
             self.fetch.check(&address.url).await.map_err(|fault| match fault.kind {
-                FaultKind::Invalid => fault.param(address.path(ask)),
+                FaultKind::Invalid => fault.param(address.path(call)),
                 _ => fault,
             })
         });
@@ -67,8 +67,8 @@ impl Engine {
 }
 
 /// The addresses that an upstream is to fetch itself: all but those that were fetched here.
-pub(crate) fn handed_on<'a>(ask: &ModelCall<'a>, fetched: &HashMap<String, String>) -> Vec<Address<'a>> {
-    let mut addresses = addresses(ask);
+pub(crate) fn handed_on<'a>(call: &ModelCall<'a>, fetched: &HashMap<String, String>) -> Vec<Address<'a>> {
+    let mut addresses = addresses(call);
     addresses.retain(|address| !fetched.contains_key(&address.url));
     addresses
 }
@@ -88,9 +88,9 @@ pub(crate) struct Address<'a> {
 
 impl Address<'_> {
     /// The path in what the caller sent; `input` for what an earlier turn has said.
-    fn path(&self, ask: &ModelCall<'_>) -> String {
+    fn path(&self, call: &ModelCall<'_>) -> String {
         let place = |list: &'static str| {
-            let path = ask.parameters.item_path(list, self.item?);
+            let path = call.parameters.item_path(list, self.item?);
             (path != list).then(|| format!("{path}.{}", self.field))
         };
         match (place("input").or_else(|| place("instructions")), self.part) {
@@ -102,9 +102,9 @@ impl Address<'_> {
 }
 
 /// Addresses that are no `data:` URIs, in the order of the history.
-fn addresses<'a>(ask: &ModelCall<'a>) -> Vec<Address<'a>> {
+fn addresses<'a>(call: &ModelCall<'a>) -> Vec<Address<'a>> {
     let mut addresses = Vec::new();
-    for entry in ask.history.instructions.iter().chain(&ask.history.entries) {
+    for entry in call.history.instructions.iter().chain(&call.history.entries) {
         let (content, item, field) = match entry {
             Entry::Message { content, item, .. } => (content, *item, "content"),
             Entry::Output(output) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use amalgam_core::{Model, PartialAnswer, Prepared};
 use amalgam_protocol::Usage;
 
-use crate::{fitting::counted, run::Run};
+use crate::{context_window::counted, run::Run};
 
 /// The call that a model answers, kept until its upstream says what it cost.
 pub(crate) struct AskedModel {

@@ -21,12 +21,12 @@ use amalgam_protocol::Json;
 use tokio::sync::mpsc;
 
 use crate::{
-    ask::Accepted,
-    calls::Calling,
+    call_record::CallRecord,
     loss_log::log_losses,
+    model_call::Accepted,
     run::{Engine, Now, Run},
-    tooling::{Round, TurnTools},
-    work::{Job, Progress, Work, not_run, work},
+    tool_runs::{Job, Progress, Work, not_run, work},
+    turn_tools::{Round, TurnTools},
 };
 use answer::{Answer, Held};
 use working::{Dealt, Fate};
@@ -50,7 +50,7 @@ pub(crate) struct Rounds {
 }
 
 /// A model that is being asked again.
-pub(crate) type Asking = BoxFuture<'static, (Result<Accepted, Fault>, Calling)>;
+pub(crate) type Asking = BoxFuture<'static, (Result<Accepted, Fault>, CallRecord)>;
 
 impl Rounds {
     pub(crate) fn new(engine: Engine, tooling: Box<TurnTools>) -> Self {
@@ -126,7 +126,7 @@ impl Run {
             rounds.machine.answered(&wanted, finish == Finish::Stop, answer.for_client, spent).map_err(out_of_order)?;
         match step {
             Step::Run(verdicts) => self.deal(answer, tools, verdicts),
-            // Calls that are not dealt with are not shown either: nobody would answer them.
+            // Calls that are not handled are not shown either: they would have no output.
             step => {
                 for held in answer.held {
                     if let Held::Event(event) = held {
@@ -255,7 +255,7 @@ impl Run {
             intending = Some(recorder.intend(records));
             journal = Some(recorder.journal());
         }
-        let store = Arc::clone(&rounds.engine.keeper.store);
+        let store = Arc::clone(&rounds.engine.running.store);
         let work_ahead =
             Work { jobs, intending, journal, store, response_id, scope, limits, one_by_one, progress: sender };
         let running = work(work_ahead);

@@ -13,19 +13,19 @@ use tracing::warn;
 
 use crate::{
     admission::{Admission, Place},
-    allowed::Allowed,
+    allowed_tools::Allowed,
     announcement::{Announced, Announcement},
-    ask::{self, Accepted, ModelCall},
-    calls::{Bodies, Calling, Keeping},
-    format::AnswerFormat,
-    keeper::Keeper,
+    answer_format::AnswerFormat,
+    call_record::{Bodies, CallRecord, Keeping},
     loss_log::log_losses,
+    model_call::{self, Accepted, ModelCall},
     partial_usage::AskedModel,
-    record::{self, Recorder, TurnStorage},
-    remembering::Remembering,
+    recorder::{self, Recorder, TurnStorage},
     rounds::{Asking, Rounds, Working},
+    running_turns::RunningTurns,
     tasks::Tasks,
-    tooling::{ToolLimits, TurnTools},
+    turn_tools::{ToolLimits, TurnTools},
+    upstream_state::UpstreamState,
 };
 
 /// How turns run.
@@ -52,7 +52,7 @@ pub struct Engine {
     pub(crate) admission: Admission,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) fetch: Arc<dyn Fetch>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) running: Arc<RunningTurns>,
 }
 
 /// Who a turn's response is.
@@ -70,15 +70,15 @@ pub struct TurnStart<'a> {
     /// Who the response is.
     pub identity: &'a Identity,
     /// How the turn is kept; nothing when it is not.
-    pub keep: Option<TurnStorage>,
+    pub storage: Option<TurnStorage>,
     /// How many events were told of a turn that has waited in the queue; nothing for one that begins now.
-    pub waited: Option<u64>,
+    pub resumes_after: Option<u64>,
     /// What the response repeats of its request.
     pub settings: Settings,
     /// What the model is asked first.
-    pub question: ModelCall<'a>,
+    pub call: ModelCall<'a>,
     /// What the server runs itself, if there is anything.
-    pub tooling: Option<Box<TurnTools>>,
+    pub tools: Option<Box<TurnTools>>,
     /// Whether the items of such calls show the model's id for them.
     pub call_ids: bool,
     /// Ids that no call of the client's may have.
@@ -117,13 +117,13 @@ pub struct Run {
     /// Keeps the turn, if it is kept.
     pub(crate) recorder: Option<Box<Recorder>>,
     /// The call that runs.
-    pub(crate) calling: Calling,
+    pub(crate) calling: CallRecord,
     /// How many of its events were told before it ran, if it has waited.
     pub(crate) waited: Option<u64>,
     /// Whether the model has said anything.
     pub(crate) spoken: bool,
     /// What the upstream keeps of the call that runs.
-    pub(crate) remembering: Option<Box<Remembering>>,
+    pub(crate) remembering: Option<Box<UpstreamState>>,
     /// What the model of that call was asked, until the upstream says what it cost.
     pub(crate) asked: Option<Box<AskedModel>>,
 }
@@ -149,8 +149,8 @@ impl Engine {
         process: ProcessId,
     ) -> Self {
         let bodies = Bodies::new(settings.transcripts.unwrap_or_default());
-        let keeper = Arc::new(Keeper::new(store, process, Tasks::default(), Arc::clone(&clock), bodies));
-        Self { settings, admission, clock, fetch, keeper }
+        let running = Arc::new(RunningTurns::new(store, process, Tasks::default(), Arc::clone(&clock), bodies));
+        Self { settings, admission, clock, fetch, running }
     }
 
     /// Turns that run now.
@@ -160,7 +160,7 @@ impl Engine {
 
     /// Which process this is, to its store.
     pub fn process(&self) -> ProcessId {
-        self.keeper.process
+        self.running.process
     }
 
     /// The most that a turn may take.
@@ -175,15 +175,15 @@ impl Engine {
 
     /// Asks a turn to end, if it runs in this process.
     pub fn cancel(&self, response_id: &str) {
-        self.keeper.cancel(response_id);
+        self.running.cancel(response_id);
     }
 
     /// Asks a turn to end, if it runs in this process, and waits until what it has said is in the store, for `patience` at
     /// most.
     pub async fn cancel_and_wait(&self, response_id: &str, patience: Duration) {
-        self.keeper.cancel(response_id);
+        self.running.cancel(response_id);
         // After the timeout the caller reads what is stored so far.
-        let _ = tokio::time::timeout(patience, self.keeper.left(response_id)).await;
+        let _ = tokio::time::timeout(patience, self.running.left(response_id)).await;
     }
 
     /// A response about to be.
@@ -194,40 +194,40 @@ impl Engine {
 
     /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
     /// store; or when none will. Dropping the future ends the call.
-    pub async fn start(&self, mut ask: Box<TurnStart<'_>>) -> Result<Box<Run>, Fault> {
-        if ask.keep.is_some() {
-            self.keeper.expect_store()?;
+    pub async fn start(&self, mut start: Box<TurnStart<'_>>) -> Result<Box<Run>, Fault> {
+        if start.storage.is_some() {
+            self.running.expect_store()?;
         }
         let place = self.admission.enter()?;
         let started = Instant::now();
         let deadline = started + self.settings.turn_deadline;
         let over = place.over();
-        let Identity { response_id, created_at_ms } = ask.identity.clone();
-        let mut calling = Calling::new(Keeping {
-            transcripts: ask.keep.is_some() && self.settings.transcripts.is_some(),
-            raw_answer: ask.keep.as_ref().is_some_and(|keep| keep.raw_answer),
+        let Identity { response_id, created_at_ms } = start.identity.clone();
+        let mut calling = CallRecord::new(Keeping {
+            transcripts: start.storage.is_some() && self.settings.transcripts.is_some(),
+            raw_answer: start.storage.as_ref().is_some_and(|keep| keep.raw_answer),
         });
-        let mut recorder = ask
-            .keep
+        let mut recorder = start
+            .storage
             .take()
-            .map(|keep| Box::new(Recorder::new(Arc::clone(&self.keeper), response_id.clone(), keep, calling.clone())));
-        // A whole answer is written once, at its end: until then nobody has seen its id.
+            .map(|keep| Box::new(Recorder::new(Arc::clone(&self.running), response_id.clone(), keep, calling.clone())));
+        // A whole answer is written once, at its end: until then its id has not left the server.
         let begin = match &mut recorder {
-            Some(recorder) if recorder.streamed || ask.waited.is_some() => Some(recorder.begin()),
+            Some(recorder) if recorder.streamed || start.resumes_after.is_some() => Some(recorder.begin()),
             _ => None,
         };
         let stopped = recorder.as_ref().map(|recorder| recorder.stopped.clone());
-        let announce = Announce::of(&ask);
+        let announce = Announce::of(&start);
         if begin.is_none() {
             announce.tell();
         }
         // Calls that were decided about come before the model's first word.
-        let decided = ask.tooling.as_ref().is_some_and(|tooling| !tooling.decided.is_empty());
+        let decided = start.tools.as_ref().is_some_and(|tooling| !tooling.decided.is_empty());
         let accepted = {
             // Pinned where it is: it is not moved into what waits for it.
             let asking = pin!(async {
                 match (decided, begin) {
-                    (false, begin) => self.begin_and_ask(&ask, begin, announce, &mut calling).await.map(Some),
+                    (false, begin) => self.begin_and_ask(&start, begin, announce, &mut calling).await.map(Some),
                     (true, Some(begin)) => begun(begin).await.map(|()| None),
                     (true, None) => Ok(None),
                 }
@@ -246,15 +246,15 @@ impl Engine {
             Err(Unaccepted { fault, ours }) => {
                 if let Some(mut recorder) = recorder {
                     // A turn that another process runs instead is not at its end.
-                    let handed_over = ask.waited.is_some() && fault.kind == FaultKind::ShuttingDown;
+                    let handed_over = start.resumes_after.is_some() && fault.kind == FaultKind::ShuttingDown;
                     if handed_over || !ours {
                         recorder.forget();
                     } else {
                         calling.end(Some(&fault), None, self.clock.now_ms());
                         recorder.leave_claim();
                         let ending = match fault.kind {
-                            FaultKind::Cancelled => record::cancelled(),
-                            _ => record::failed(fault.response_error(), Provenance::default()),
+                            FaultKind::Cancelled => recorder::cancelled(),
+                            _ => recorder::failed(fault.response_error(), Provenance::default()),
                         };
                         keep_ending(&mut recorder, ending).await;
                     }
@@ -275,35 +275,35 @@ impl Engine {
             ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
             response_id,
             created_at: created_at_ms / 1000,
-            settings: ask.settings,
-            delivery: ask.question.delivery,
-            call_ids: ask.call_ids,
+            settings: start.settings,
+            delivery: start.call.delivery,
+            call_ids: start.call_ids,
         });
         emitter.answered_by(provenance);
-        emitter.avoid_calls(ask.used_calls);
+        emitter.avoid_calls(start.used_calls);
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
-        let allowed = Allowed::by(ask.question.request.tool_choice.as_ref());
-        let alone = (ask.question.request.parallel_tool_calls == Some(false)).then_some(0);
-        let waited = ask.waited;
+        let allowed = Allowed::by(start.call.request.tool_choice.as_ref());
+        let alone = (start.call.request.parallel_tool_calls == Some(false)).then_some(0);
+        let waited = start.resumes_after;
         // In a box: it is handed on often, and it is large.
         let mut run = Box::new(Run {
             emitter,
-            delivery: ask.question.delivery,
+            delivery: start.call.delivery,
             now: Now::Model(stream),
             first,
-            rounds: ask.tooling.map(|tooling| Box::new(Rounds::new(self.clone(), tooling))),
-            output_tokens: ask.question.request.max_output_tokens,
+            rounds: start.tools.map(|tooling| Box::new(Rounds::new(self.clone(), tooling))),
+            output_tokens: start.call.request.max_output_tokens,
             started,
             deadline,
             keepalive,
             clock,
             allowed,
-            format: ask.format,
+            format: start.format,
             alone,
             place,
             losses,
-            strict: ask.question.strict,
+            strict: start.call.strict,
             upstream,
             model,
             recorder,
@@ -322,16 +322,16 @@ impl Engine {
     /// Asks the model of a turn whose beginning is written meanwhile, if it is written before its end.
     async fn begin_and_ask(
         &self,
-        ask: &TurnStart<'_>,
+        start: &TurnStart<'_>,
         begin: Option<Beginning>,
         announce: Announce<'_>,
-        calling: &mut Calling,
+        calling: &mut CallRecord,
     ) -> Result<Accepted, Unaccepted> {
         match begin {
-            None => Ok(self.ask_in_turn(&ask.question, calling).await?),
+            None => Ok(self.ask_in_turn(&start.call, calling).await?),
             // In boxes: whole answers need no room for these.
-            Some(begin) if ask.waited.is_some() => Box::pin(self.begin_then_ask(ask, begin, calling)).await,
-            Some(begin) => Box::pin(self.ask_while_begun(ask, begin, announce, calling)).await,
+            Some(begin) if start.resumes_after.is_some() => Box::pin(self.begin_then_ask(start, begin, calling)).await,
+            Some(begin) => Box::pin(self.ask_while_begun(start, begin, announce, calling)).await,
         }
     }
 
@@ -339,49 +339,49 @@ impl Engine {
     /// model once more.
     async fn begin_then_ask(
         &self,
-        ask: &TurnStart<'_>,
+        start: &TurnStart<'_>,
         begin: Beginning,
-        calling: &mut Calling,
+        calling: &mut CallRecord,
     ) -> Result<Accepted, Unaccepted> {
         begun(begin).await?;
-        Ok(self.ask_in_turn(&ask.question, calling).await?)
+        Ok(self.ask_in_turn(&start.call, calling).await?)
     }
 
     /// Writes the beginning while the model is asked: each is of no use without the other.
     async fn ask_while_begun(
         &self,
-        ask: &TurnStart<'_>,
+        start: &TurnStart<'_>,
         begin: Beginning,
         announce: Announce<'_>,
-        calling: &mut Calling,
+        calling: &mut CallRecord,
     ) -> Result<Accepted, Unaccepted> {
         let begun = async {
             begun(begin).await?;
             announce.tell();
             Ok(())
         };
-        let ask = async { Ok::<_, Unaccepted>(self.ask_in_turn(&ask.question, calling).await?) };
-        let ((), accepted) = tokio::try_join!(begun, ask)?;
+        let asking = async { Ok::<_, Unaccepted>(self.ask_in_turn(&start.call, calling).await?) };
+        let ((), accepted) = tokio::try_join!(begun, asking)?;
         Ok(accepted)
     }
 }
 
 /// Who is told that the head of a stream may be shown.
 struct Announce<'a> {
-    ask: Option<(&'a Announcement, &'a TurnStart<'a>)>,
+    start: Option<(&'a Announcement, &'a TurnStart<'a>)>,
 }
 
 impl<'a> Announce<'a> {
-    fn of(ask: &'a TurnStart<'a>) -> Self {
-        let streams = ask.question.delivery == Delivery::Stream && ask.waited.is_none();
-        Self { ask: ask.question.announcement.filter(|_| streams).map(|announcement| (announcement, ask)) }
+    fn of(start: &'a TurnStart<'a>) -> Self {
+        let streams = start.call.delivery == Delivery::Stream && start.resumes_after.is_none();
+        Self { start: start.call.announcement.filter(|_| streams).map(|announcement| (announcement, start)) }
     }
 
     /// The beginning is in the store, or is not written before the end.
     fn tell(&self) {
-        if let Some((announcement, ask)) = self.ask {
-            let (identity, settings) = (ask.identity.clone(), ask.settings.clone());
-            announcement.stored(Announced { identity, settings, kept: ask.question.kept });
+        if let Some((announcement, start)) = self.start {
+            let (identity, settings) = (start.identity.clone(), start.settings.clone());
+            announcement.stored(Announced { identity, settings, kept: start.call.kept });
         }
     }
 }
@@ -394,7 +394,7 @@ async fn begun(begin: Beginning) -> Result<(), Unaccepted> {
     match begin.await {
         Ok(Written::Kept) => Ok(()),
         Ok(Written::Lost) => Err(Unaccepted { fault: lost(), ours: false }),
-        // If it came through all the same, nobody runs it, and it is ended for that.
+        // If the write succeeded after all, housekeeping ends the turn, since it does not run.
         Err(error) => Err(Unaccepted { fault: error.into(), ours: false }),
     }
 }
@@ -421,7 +421,7 @@ async fn stop_of(stopped: Option<watch::Receiver<bool>>) {
     }
 }
 
-/// Comes when a turn is asked to end; never when nobody is left who could ask.
+/// Resolves when cancellation is requested; never once it cannot be requested any more.
 pub(crate) async fn stop(stopped: &mut watch::Receiver<bool>) {
     let asked = stopped.wait_for(|stopped| *stopped).await.is_ok();
     if !asked {
@@ -463,7 +463,7 @@ impl Run {
 
     /// Says in the response who answers and what was lost.
     pub(crate) fn tell_provenance(&mut self) {
-        self.emitter.answered_by(ask::provenance(&self.upstream, &self.model, &self.losses));
+        self.emitter.answered_by(model_call::provenance(&self.upstream, &self.model, &self.losses));
     }
 
     /// Something was lost that was not known when the model was asked. In strict mode that fails the turn.
@@ -514,7 +514,7 @@ impl Drop for Run {
         if let Some(recorder) = self.recorder.as_mut().filter(|recorder| !recorder.is_over()) {
             self.emitter.interrupt();
             recorder.hear(self.emitter.frames(), self.emitter.sequence());
-            recorder.leave(record::interrupted(&self.emitter), uncounted);
+            recorder.leave(recorder::interrupted(&self.emitter), uncounted);
         }
     }
 }

@@ -29,7 +29,7 @@ impl Tasks {
         tasks.spawn_on(task, &handle);
     }
 
-    /// The same work, which is carried on as a task if whoever waits for it leaves.
+    /// The same work, which continues as a task if the caller that waits for it leaves.
     pub(crate) fn see_through<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,

@@ -7,12 +7,12 @@ use amalgam_core::{
     uploads::{self, Expanded, Upload},
 };
 
-use crate::{fitting::counted, run::Engine};
+use crate::{context_window::counted, run::Engine};
 
 /// The most different files of one turn.
 pub const FILES_PER_TURN: usize = 256;
 
-/// What is encoded at once; more of it nobody else should wait for.
+/// Bytes that are encoded on the serving thread; more is encoded on the blocking pool.
 const ENCODED_AT_ONCE: usize = 64 * 1024;
 
 impl Engine {
@@ -37,7 +37,7 @@ impl Engine {
             if Stem::of(id).is_none() {
                 continue;
             }
-            let found = self.keeper.store.file_content(scope, id, self.clock.now_ms()).await?;
+            let found = self.running.store.file_content(scope, id, self.clock.now_ms()).await?;
             let Some((file, bytes)) = found else { continue };
             // A file that is named twice is sent twice.
             left = bytes.len().checked_mul(times).and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| {

@@ -17,7 +17,6 @@ mod proxy;
 mod refusal;
 mod request;
 mod retry;
-mod socket;
 
 pub use self::{
     client::reach,

@@ -4,6 +4,7 @@ mod content;
 mod conversation;
 mod error;
 mod event;
+mod event_batch;
 mod item;
 mod json;
 mod parameters;
@@ -17,6 +18,7 @@ pub use content::{Content, File, Image, ImageUrl, Part, PartKind, TextKind};
 pub use conversation::{AddItems, CreateConversation, UpdateConversation};
 pub use error::ErrorObject;
 pub use event::{Event, EventKind};
+pub use event_batch::EventBatch;
 pub use item::{
     AdditionalTools, CallOutput, ClientCall, ClientCallOutput, ClientTool, Compaction, CustomToolCall, FunctionCall,
     HostedItem, Item, ItemKind, McpApprovalResponse, McpCall, Message, Parts, Reasoning, Reference, Role, Tools,

@@ -2,7 +2,7 @@
 //!
 //! Three kinds of credentials come as `Authorization: Bearer …`: keys of the configuration, keys of the store (`am_…`),
 //! and signed tokens. What is known from a moment ago is answered at once; everything else is asked of the store, and
-//! where the store does not answer nobody gets in.
+//! while the store does not answer, no caller is let in.
 
 mod attempts;
 mod cache;
@@ -36,7 +36,7 @@ pub use self::identity::is_user;
 pub use self::jwt::{JwksPlace, JwtSettings};
 pub use self::keys::{Issued, KeyOrder, Pepper, PepperError, SEALED_MEMORIES, issue, memory_context};
 
-/// How long the store may take to say who somebody is.
+/// How long the store may take to authenticate a caller.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Lookups at once for addresses that have tried too many unknown keys.
@@ -116,7 +116,7 @@ pub(crate) enum Admission {
 enum Source {
     /// The key is known; its tenant may have changed.
     Configured { tenant_id: i64, rights: Option<Rights> },
-    /// The store knows it, or nobody does.
+    /// Only the store can know it.
     Stored,
     /// It proves itself; its tenant has to exist.
     Token(SecretString),

@@ -182,7 +182,7 @@ fn expect_host(request: &Request) -> Result<(), Fault> {
     Err(Fault::invalid("Host", message).code("malformed_request"))
 }
 
-/// An answer to a request whose body nobody has read: the connection cannot be used again, and the answer says so.
+/// An answer to a request whose body was not read: the connection cannot be used again, and the answer says so.
 pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
     if !request.body().is_end_stream() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -10,9 +10,9 @@ mod files;
 mod headers;
 mod ops;
 mod query;
+mod render;
 mod reply;
 mod responses;
-mod retell;
 
 use std::sync::{Arc, LazyLock};
 

@@ -10,7 +10,7 @@ use std::{
 
 use amalgam_core::{
     Ids, Rights, Scope, Stem, Store, TenantState,
-    store::{Begin, ChainPlace, Ending, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
+    store::{Begin, ChainPosition, Ending, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
 };
 use amalgam_protocol::{Json, Provenance, Status, Usage};
 use amalgam_store::{
@@ -100,7 +100,7 @@ fn caller() -> Scope {
 }
 
 /// A turn of about 2 KB with one call.
-fn turn(parent: Option<ChainPlace>) -> TurnWrite {
+fn turn(parent: Option<ChainPosition>) -> TurnWrite {
     let now_ms = 1_700_000_000_000 + CLOCK.elapsed().as_millis() as u64;
     let id = Ids::Unguessable.response(now_ms);
     let stem = Stem::of(&id).expect("the id is ours");

@@ -58,7 +58,7 @@ pub(crate) fn offered(tools: Vec<BankTool>) -> Vec<BankTool> {
 }
 
 /// What a decision about an approval comes to without being written; nothing when it is to be written. The first one
-/// stands, if it comes in time and from somebody who may decide.
+/// stands, if it comes in time and from a user who may decide.
 pub(crate) fn settled(approval: &Approval, decision: &Decision, by: Decider) -> Option<fn(Box<Approval>) -> Decided> {
     match &approval.decision {
         _ if approval.decider == Decider::Admin && by == Decider::Caller => Some(Decided::NotYours),

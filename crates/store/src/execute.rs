@@ -1,6 +1,6 @@
 //! Submissions of the strict contract: which of them are to be worked on, the same for every engine.
 //!
-//! Whoever asks holds the session: nothing changes between what is known here and what is written because of it.
+//! The caller has locked the session: nothing changes between what is known here and what is written because of it.
 
 use amalgam_core::store::{AgentStep, AgentTurn, NewStep, StepState, TakenStep};
 use amalgam_protocol::Status;

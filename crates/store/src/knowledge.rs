@@ -57,7 +57,7 @@ pub(crate) struct KnownDocument {
 }
 
 impl KnownDocument {
-    /// Whether a document is the same in every way. One with embeddings is not: nobody knows which ones are there.
+    /// Whether a document is the same in every way. One with embeddings is not: it is not known which ones are there.
     pub(crate) fn is(&self, document: &NewDocument) -> bool {
         self.digest == document.digest
             && self.language == document.language
@@ -107,7 +107,7 @@ pub(crate) fn last_of_each(documents: &[NewDocument]) -> Vec<&NewDocument> {
     last.into_values().collect()
 }
 
-/// A query that outlives whoever asked.
+/// A query that owns its parts.
 pub(crate) struct OwnedQuery {
     collections: Vec<String>,
     words: Vec<String>,

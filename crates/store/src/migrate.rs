@@ -75,7 +75,7 @@ pub enum MigrationError {
         /// The one that is missing.
         missing: u32,
     },
-    /// Somebody has to migrate first.
+    /// The database has to be migrated first.
     #[error("the database has schema version {database}, this binary needs {binary}: run `amalgam migrate`")]
     Pending {
         /// The last migration of the database; 0 for none.
@@ -131,7 +131,7 @@ pub fn pending<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<&'a [M
     Ok(known.get(applied.len()..).unwrap_or_default())
 }
 
-/// Refuses a database that lacks migrations, for whoever must not run them.
+/// Refuses a database that lacks migrations, for a caller that must not run them.
 pub fn require_all(known: &[Migration], applied: &[Applied]) -> Result<(), MigrationError> {
     match pending(known, applied)? {
         [] => Ok(()),

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "nobody is authenticated in tests")]
+    #[expect(clippy::disallowed_methods, reason = "tests have no authenticated caller")]
     fn a_reservation_stays_pending_until_it_is_known_to_be_gone() {
         let releases = PendingReleases::default();
         let scope = Scope::authenticated(1, "anna", TenantState::Stored, Rights::USE);

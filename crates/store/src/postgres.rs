@@ -169,7 +169,7 @@ impl Postgres {
         schema::status(&driven.client).await
     }
 
-    /// What would surprise somebody who relies on what was acknowledged: a server that does not flush, a connection that
+    /// Why acknowledged writes may be lost or read by others: a server that does not flush, a connection that
     /// others can read. Also in the log.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

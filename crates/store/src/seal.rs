@@ -36,7 +36,7 @@ const NONCE_BYTES: usize = 24;
 
 /// How often the file of the keys is looked at; a rotation is in force after this long.
 const LOOK: Duration = Duration::from_secs(4);
-/// How often a text of a key that nobody knows may make us look sooner.
+/// How often a text sealed with an unknown key may cause an earlier look at the key file.
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Seals with the newest master key and opens with any of them.
@@ -70,7 +70,7 @@ impl Sealer {
     /// Reads the file again when it has changed, and when the last look is longer ago than `patience`.
     fn look_again(&self, patience: Duration) {
         let Some(file) = &self.file else { return };
-        // Somebody else is looking: what is known until then is good enough.
+        // Another thread is looking: the keys known until then are good enough.
         let Ok(mut seen) = file.seen.try_lock() else { return };
         if seen.at.elapsed() < patience {
             return;

@@ -14,13 +14,13 @@ mod execute;
 mod failure;
 mod file;
 mod files;
+mod item_positions;
 mod job;
 mod journal;
 mod knowledge;
 mod legacy_redo_log;
 mod modes;
 mod opening;
-mod places;
 mod processes;
 mod prune;
 mod query;
@@ -196,7 +196,7 @@ impl Sqlite {
         schema::status(path.as_ref())
     }
 
-    /// Makes this process the one that serves from the database, for as long as the store lives. Whoever has the lock knows
+    /// Makes this process the one that serves from the database, for as long as the store lives. The holder of the lock knows
     /// that every other process that ever served from it is dead.
     pub fn lock_for_serving(&self) -> Result<(), LockError> {
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);

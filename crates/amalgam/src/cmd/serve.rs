@@ -101,8 +101,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
             (None, _) => warn!("{doors} have {model}; set `[assistant] model`"),
         }
     };
-    let life =
-        async { tokio::join!(engine.live(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.keep_books(), announced) };
+    let life = async {
+        tokio::join!(engine.housekeep(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.keep_books(), announced)
+    };
     // Only the work ends; the others go on for as long as it does.
     let report = tokio::select! {
         report = working => Some(report),

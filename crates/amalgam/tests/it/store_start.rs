@@ -159,3 +159,27 @@ async fn a_database_behind_a_symbolic_link_opens_and_keeps_what_it_is_told() {
     assert_eq!(retrieved(&amalgam.client(), id_of(&answer.json())).await, answer.json());
     assert!(place.path().read_dir().unwrap().count() == 2, "nothing is beside the link");
 }
+
+#[tokio::test]
+async fn a_redo_log_of_an_older_server_is_applied_at_the_next_start_and_a_damaged_one_is_refused() {
+    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/redo_log");
+    let folder = tempfile::tempdir().unwrap();
+    let (database, log) = (folder.path().join("amalgam.db"), folder.path().join("amalgam.db-redo"));
+    std::fs::copy(fixture.join("amalgam.db"), &database).unwrap();
+    let mut damaged = std::fs::read(fixture.join("amalgam.db-redo")).unwrap();
+    damaged[1000] ^= 1;
+    std::fs::write(&log, &damaged).unwrap();
+    let setup = || Setup::new().env("AMALGAM_STORE_URL", &format!("sqlite://{}", database.display()));
+
+    let refused = Amalgam::try_start(BINARY, setup()).await.expect_err("acknowledged turns would be lost");
+    for part in ["amalgam.db-redo", "is damaged", "restore the file from a copy, or move it away"] {
+        assert!(refused.stderr.contains(part), "{part} is not in {}", refused.stderr);
+    }
+    assert_eq!(std::fs::read(&log).unwrap(), damaged, "the log was changed");
+
+    std::fs::copy(fixture.join("amalgam.db-redo"), &log).unwrap();
+    let amalgam = Amalgam::start(BINARY, setup()).await;
+    assert!(amalgam.stderr().contains("applied the redo log"), "{}", amalgam.stderr());
+    assert!(!log.exists());
+    assert_eq!(ask(&amalgam.client(), json!({})).await.status, 200);
+}

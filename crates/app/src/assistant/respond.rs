@@ -10,7 +10,7 @@ use amalgam_core::{
         request::{self, FieldFaults, RespondRequest},
         safety_identifier, window,
     },
-    store::{Course, Heard, MetadataRecord, UserWords},
+    store::{Course, MetadataRecord, NewUserMessage, SessionHistory},
 };
 use amalgam_engine::{Announcement, Identity, Run, Thread};
 use amalgam_protocol::{Json, Raw, ResponseParameters};
@@ -165,7 +165,7 @@ fn user_message(
     asked: &RespondRequest,
     identity: &Identity,
     course: Option<&Course>,
-) -> UserWords {
+) -> NewUserMessage {
     let context = MetadataRecord::new("context", |writer| {
         match &asked.agent {
             Some(agent) => writer.key("agent").string(agent),
@@ -178,7 +178,7 @@ fn user_message(
         }
         writer.key("course_found").bool(course.is_some());
     });
-    UserWords {
+    NewUserMessage {
         response_id: identity.response_id.clone(),
         content: asked.message.clone(),
         metadata: vec![context],
@@ -201,7 +201,7 @@ async fn upstream_memory(
 }
 
 /// The messages before, as many as the tenant wants sent. RNCC-28
-fn history(agent: &Agent, heard: &Heard) -> Json {
+fn history(agent: &Agent, heard: &SessionHistory) -> Json {
     let messages = usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX);
     let characters = usize::try_from(agent.resolved.history_max_chars.value).unwrap_or(usize::MAX);
     let said = window(&heard.history, messages, characters);

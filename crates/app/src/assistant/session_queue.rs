@@ -9,7 +9,7 @@ use std::{
 
 use amalgam_core::{
     Fault, FaultKind, Scope,
-    store::{Heard, MetadataRecord, Ticket, UserWords, session_bell},
+    store::{MetadataRecord, NewUserMessage, SessionHistory, Ticket, session_topic},
 };
 use tokio::{
     sync::Notify,
@@ -92,14 +92,14 @@ impl QueuePosition {
     /// Joins the queue and waits until the turn is next.
     pub(super) async fn take(app: &Arc<App>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
         let deadline = Instant::now() + app.engine.turn_deadline();
-        let ticket = app.store.line_up(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
+        let ticket = app.store.join_queue(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
         let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket) };
         let waiting = WaitingTurn::new(app, ticket);
         loop {
             if timeout_at(deadline, waiting.first()).await.is_err() {
                 return Err(too_late());
             }
-            let changed = app.store.changed(&session_bell(ticket.session_id));
+            let changed = app.store.changed(&session_topic(ticket.session_id));
             match app.store.is_next(scope, ticket).await? {
                 Some(true) => return Ok(place),
                 None => return Err(gone()),
@@ -112,9 +112,9 @@ impl QueuePosition {
     }
 
     /// Appends the user's message to the session.
-    pub(super) async fn append(&mut self, words: UserWords) -> Result<(Ticket, Heard), Fault> {
+    pub(super) async fn append(&mut self, words: NewUserMessage) -> Result<(Ticket, SessionHistory), Fault> {
         let ticket = self.ticket.ok_or_else(gone)?;
-        let heard = self.app.store.speak(&self.scope, ticket, words).await?.ok_or_else(gone)?;
+        let heard = self.app.store.append_message(&self.scope, ticket, words).await?.ok_or_else(gone)?;
         Ok((ticket, heard))
     }
 
@@ -130,7 +130,7 @@ impl QueuePosition {
             writer.key("code").string(code);
             writer.key("message").string(message);
         });
-        if let Err(error) = self.app.store.leave(&self.scope, ticket, Some(reason)).await {
+        if let Err(error) = self.app.store.leave_queue(&self.scope, ticket, Some(reason)).await {
             warn!("a turn could not leave the queue of its session: {error}");
         }
     }
@@ -154,7 +154,7 @@ impl Drop for QueuePosition {
             writer.key("message").string("The caller left before it was answered.");
         });
         self.app.engine.outlive(async move {
-            if let Err(error) = app.store.leave(&scope, ticket, Some(reason)).await {
+            if let Err(error) = app.store.leave_queue(&scope, ticket, Some(reason)).await {
                 warn!("a turn could not leave the queue of its session: {error}");
             }
         });

@@ -10,7 +10,7 @@ use amalgam_protocol::{
 
 use crate::app::Limits;
 
-/// The most fields of a request that nobody here knows. Some upstream may, and none has nearly as many.
+/// The most unknown fields of a request. An upstream may know some of them; none has nearly as many.
 const UNKNOWN_FIELDS: usize = 256;
 
 /// The most fields of `reasoning`, for the same reason.

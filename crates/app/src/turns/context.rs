@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use amalgam_core::{
     Fault, FaultKind, Scope, TenantState, UpstreamMemory, joined, read_items,
-    store::{ChainPlace, ItemsOf},
+    store::{ChainPosition, ItemsOf},
 };
 use amalgam_protocol::{CreateResponse, Input, Item, ItemKind, Json, JsonStr, Raw, ResponseParameters, Status, Writer};
 
@@ -18,7 +18,7 @@ pub(crate) struct Context {
     /// The request's own items with references replaced; none where they are used as they were sent.
     own: Option<Json>,
     /// The response that is continued.
-    pub(crate) parent: Option<ChainPlace>,
+    pub(crate) parent: Option<ChainPosition>,
     /// What an upstream that keeps state knows of it.
     pub(crate) memory: Option<UpstreamMemory>,
     /// The conversation that is continued.

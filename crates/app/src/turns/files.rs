@@ -63,7 +63,7 @@ fn parts<'i, 'a>(item: &'i Item<'a>) -> Option<(&'static str, &'i [Part<'a>])> {
     }
 }
 
-/// Missing, expired, and somebody else's: one answer. S10
+/// Missing, expired, and another caller's: one answer. S10
 fn no_such_file(id: &str, path: String) -> Fault {
     let shown: String = id.chars().take(200).collect();
     Fault::invalid(path, format!("File with id '{shown}' not found.")).code("file_not_found")

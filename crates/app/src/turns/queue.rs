@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use amalgam_core::{
     BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, no_items,
-    store::{Answer, Begin, ChainPlace, EventChunk, QueuedTurn, StoredResponse, ToldStatus, TurnWrite, Written},
+    store::{Answer, Begin, ChainPosition, EventChunk, QueuedTurn, StoredResponse, ToldStatus, TurnWrite, Written},
 };
 use amalgam_engine::{Identity, Runner, look};
 use amalgam_protocol::{Provenance, ResponseParameters, Settings, Status};
@@ -119,7 +119,7 @@ pub(super) async fn enqueue(
         background: true,
         streamed: begin.streamed,
         conversation: begin.conversation.clone(),
-        place: begin.parent.clone().unwrap_or(ChainPlace { chain: response_id.clone(), position: 0 }),
+        place: begin.parent.clone().unwrap_or(ChainPosition { chain: response_id.clone(), position: 0 }),
     };
     let write = TurnWrite {
         response_id,

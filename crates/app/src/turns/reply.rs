@@ -1,4 +1,4 @@
-//! The reply to a turn: the whole response, or its frames as they come. A wire renders it.
+//! The reply to a turn: the whole response, or its events as they come. A wire renders it.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -6,7 +6,8 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, Loss, Scope,
     store::{EventTail, StoredResponse},
 };
-use amalgam_engine::{Announced, Announcement, Opening, Run, look};
+use amalgam_engine::{Announced, Announcement, EarlyEvents, Run, look};
+use amalgam_protocol::EventBatch;
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::Instant;
@@ -14,8 +15,8 @@ use tokio::time::Instant;
 use super::{HeadDue, RunningTurn, StartedTurn, TurnRequest, begin, context::no_such_response, head_or_start};
 use crate::app::App;
 
-/// Frames of a response as they come.
-pub type FrameStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+/// The events of a response as they come.
+pub type EventStream = Pin<Box<dyn Stream<Item = EventBatch> + Send>>;
 
 /// The reply to a turn.
 pub struct TurnReply {
@@ -31,8 +32,8 @@ pub struct TurnReply {
 pub enum ReplyBody {
     /// The response object.
     Object(Bytes),
-    /// Its frames as they come.
-    Frames(FrameStream),
+    /// Its events as they come.
+    Events(EventStream),
     /// A reply that was stored with its idempotency key.
     Stored {
         /// The status code.
@@ -80,14 +81,14 @@ impl TurnReply {
         Self::new(head, ReplyBody::Object(object.into()))
     }
 
-    pub(crate) fn frames(head: ReplyHead, frames: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::new(head, ReplyBody::Frames(Box::pin(frames)))
+    pub(crate) fn events(head: ReplyHead, events: impl Stream<Item = EventBatch> + Send + 'static) -> Self {
+        Self::new(head, ReplyBody::Events(Box::pin(events)))
     }
 
     /// The stream of a response that runs, or ran, elsewhere: from its beginning.
     pub(crate) async fn followed(app: &App, scope: &Scope, id: &str) -> Result<Self, Fault> {
         let tail = look(&*app.store, scope, id, None).await?.ok_or_else(|| no_such_response(id))?;
-        Ok(Self::frames(ReplyHead::named(id), follow(app, scope, tail, None)))
+        Ok(Self::events(ReplyHead::named(id), follow(app, scope, tail, None)))
     }
 
     /// A stored response in the form that its caller asked for.
@@ -99,8 +100,8 @@ impl TurnReply {
     }
 }
 
-/// The frames of a response after a sequence number: what is stored, and then what comes.
-pub fn follow(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> FrameStream {
+/// The events of a response after a sequence number: what is stored, and then what comes.
+pub fn follow(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> EventStream {
     Box::pin(app.engine.follow(scope.clone(), tail, after))
 }
 
@@ -122,7 +123,7 @@ pub async fn respond(app: &Arc<App>, scope: &Scope, mut turn: TurnRequest<'stati
         }
         HeadDue::Due(announced) => {
             let head = ReplyHead::named(&announced.identity.response_id);
-            Ok(TurnReply::frames(head, opening(app, announced, starting)))
+            Ok(TurnReply::events(head, opening(app, announced, starting)))
         }
     }
 }
@@ -134,7 +135,7 @@ pub(crate) async fn reply(app: &App, scope: &Scope, started: StartedTurn) -> Res
             let head = ReplyHead::of(&run);
             Ok(match delivery {
                 Delivery::Whole => TurnReply::object(head, run.finish().await?),
-                Delivery::Stream => TurnReply::frames(head, run.into_frames()),
+                Delivery::Stream => TurnReply::events(head, run.into_events()),
             })
         }
         StartedTurn::Queued { response, delivery: Delivery::Whole } => {
@@ -163,12 +164,12 @@ pub(crate) async fn reply_detached(app: &App, scope: &Scope, running: RunningTur
     }
 }
 
-/// The frames of a turn whose head is due before any model has accepted.
+/// The events of a turn whose head is due before any model has accepted.
 pub(crate) fn opening(
     app: &App,
     announced: Announced,
     starting: Starting,
-) -> Opening<BoxFuture<'static, Result<Box<Run>, Fault>>> {
+) -> EarlyEvents<BoxFuture<'static, Result<Box<Run>, Fault>>> {
     let starting = async move { Ok(starting.await?.running()?.run) };
-    Opening::new(&app.engine, announced, Box::pin(starting))
+    EarlyEvents::new(&app.engine, announced, Box::pin(starting))
 }

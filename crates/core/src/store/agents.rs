@@ -116,7 +116,7 @@ impl MetadataRecord {
     }
 }
 
-/// A place in the line of those who want to speak in a thread.
+/// An entry in the queue of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// The thread.
@@ -125,12 +125,12 @@ pub struct Ticket {
     pub number: i64,
 }
 
-/// What the user says, when its place in the line has come.
+/// The user's message, appended when its entry is first in the queue.
 #[derive(Debug, Clone, PartialEq)]
-pub struct UserWords {
+pub struct NewUserMessage {
     /// The turn that answers.
     pub response_id: String,
-    /// What is said.
+    /// Its text.
     pub content: String,
     /// What is known about it.
     pub metadata: Vec<MetadataRecord>,
@@ -140,9 +140,9 @@ pub struct UserWords {
     pub now_ms: u64,
 }
 
-/// What came of speaking.
+/// What appending a user's message gives: the numbers of both messages, and what was said before.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
+pub struct SessionHistory {
     /// The number of the user's message.
     pub user_message_id: i64,
     /// The number that the answer will have.
@@ -153,10 +153,10 @@ pub struct Heard {
     pub answered_by: Option<String>,
 }
 
-/// What the end of a turn adds to its thread; the line moves on with it.
+/// What the end of a turn adds to its session; the next entry of the queue is first with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionEnd {
-    /// The turn's place in the line.
+    /// The turn's entry in the queue.
     pub ticket: Ticket,
     /// The answer, under the number that was kept for it; none where the turn failed.
     pub answer: Option<(i64, String)>,
@@ -264,10 +264,10 @@ pub trait AgentStore: Send + Sync {
     ) -> Stored<'a, Vec<AgentProfile>>;
 }
 
-/// Threads.
+/// Sessions of assistants.
 pub trait SessionStore: Send + Sync {
-    /// Gets in line in the caller's active thread with a profile, which is made if there is none.
-    fn line_up<'a>(
+    /// Joins the queue of the caller's active session with a profile, which is made if there is none.
+    fn join_queue<'a>(
         &'a self,
         scope: &'a Scope,
         profile: Option<&'a str>,
@@ -275,15 +275,20 @@ pub trait SessionStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Ticket>;
 
-    /// Whether the place has come; nothing when it is gone. Whoever waits hears of changes through
-    /// [`super::Store::changed`] under [`session_bell`].
+    /// Whether the entry is first in its queue; nothing when it is gone. Changes are notified through
+    /// [`super::Store::changed`] under [`session_topic`].
     fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>>;
 
-    /// Leaves the line; what the user has said by then gets `error` as a row of its own.
-    fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()>;
+    /// Leaves the queue; a message that was appended by then gets `error` as a row of its own.
+    fn leave_queue<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()>;
 
-    /// Writes what the user says, and gives what was said before. Nothing when it is not this place's time.
-    fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>>;
+    /// Appends the user's message, and gives the history before it. Nothing when the entry is not first.
+    fn append_message<'a>(
+        &'a self,
+        scope: &'a Scope,
+        ticket: Ticket,
+        words: NewUserMessage,
+    ) -> Stored<'a, Option<SessionHistory>>;
 
     /// The caller's threads, the newest first, behind `after`.
     fn sessions<'a>(&'a self, scope: &'a Scope, after: Option<i64>, limit: usize) -> Stored<'a, Vec<SessionRecord>>;
@@ -326,8 +331,8 @@ pub trait SessionStore: Send + Sync {
     ) -> Stored<'a, Option<(SessionRecord, Vec<MessageRecord>)>>;
 }
 
-/// What [`super::Store::changed`] knows a thread by.
-pub fn session_bell(session_id: i64) -> String {
+/// The topic under which [`super::Store::changed`] notifies of the queue of a session.
+pub fn session_topic(session_id: i64) -> String {
     format!("session {session_id}")
 }
 

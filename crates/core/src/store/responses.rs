@@ -3,7 +3,7 @@
 use amalgam_protocol::{ErrorObject, Json, Provenance, Status, Usage};
 use bytes::Bytes;
 
-use super::{Stored, turns::Place};
+use super::{Stored, turns::ChainPosition};
 use crate::{history::UpstreamMemory, raw_answer::RawAnswer, scope::Scope};
 
 /// A response as it is kept.
@@ -28,7 +28,7 @@ pub struct StoredResponse {
     /// The conversation that it belongs to.
     pub conversation: Option<String>,
     /// Where its items are.
-    pub place: Place,
+    pub place: ChainPosition,
 }
 
 /// How a response stands.
@@ -54,7 +54,7 @@ pub struct Lineage {
     /// How the response itself stands.
     pub status: Status,
     /// Where the response itself is: what a child is appended to.
-    pub place: Place,
+    pub place: ChainPosition,
     /// What an upstream that keeps state knows up to the response.
     pub upstream: Option<UpstreamMemory>,
     /// Items, response by response.

@@ -18,12 +18,12 @@ use crate::{
     scope::{Admin, Scope},
 };
 
-/// Where a response's items are, in the words of the store that told it: whoever has one hands it back as it is.
+/// Where a response's items are, in the store's own terms: callers hand it back as it is.
 ///
-/// A child takes the next place of its parent's run of rows. If that is taken, the child is a fork: it begins a run of its own
-/// that points at its parent's place. So a chain is one range of rows, and forks never see each other.
+/// A child takes the next position of its parent's run of rows. If that is taken, the child is a fork: it begins a run of its own
+/// that points at its parent's position. So a chain is one range of rows, and forks never see each other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ChainPosition {
     /// The id of a response that it is told by: the one that began the run, or the one that is there.
     pub chain: String,
     /// Which row of the run, or of all.
@@ -63,7 +63,7 @@ pub struct TurnWrite {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begin {
     /// The response that it continues.
-    pub parent: Option<Place>,
+    pub parent: Option<ChainPosition>,
     /// Queued or in progress.
     pub status: Status,
     /// Milliseconds since 1970.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::answer::Held;
 use crate::{
     thread::RanCall,
-    work::{Outcome, Progress},
+    tool_runs::{Outcome, Progress},
 };
 
 /// Calls that are dealt with.
@@ -35,7 +35,7 @@ pub(super) struct Dealt {
 
 /// What becomes of a call.
 pub(super) enum Fate {
-    /// It waits for somebody to agree.
+    /// It waits for an approval.
     Waits,
     /// It is not run.
     Told(Told),

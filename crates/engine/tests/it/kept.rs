@@ -113,11 +113,11 @@ async fn a_stream_is_in_the_store_before_its_first_event_and_ended_before_its_la
     let run =
         world.start(vec![Step::Say("a"), Step::Wait(Duration::from_millis(50)), Step::Finish], Delivery::Stream).await;
     let id = run.response_id().to_owned();
-    let mut frames = run.into_frames();
+    let mut frames = run.into_events();
     let mut seen = Vec::new();
     while let Some(piece) = frames.next().await {
         let stored = world.stored(&id).await.unwrap();
-        let text = String::from_utf8(piece.to_vec()).unwrap();
+        let text = String::from_utf8(piece.frames().to_vec()).unwrap();
         if text.contains("event: response.completed") {
             assert_eq!(stored.status.status, Status::Completed);
             let events = sse::json_events(text.as_bytes());
@@ -125,7 +125,7 @@ async fn a_stream_is_in_the_store_before_its_first_event_and_ended_before_its_la
             let object: serde_json::Value = serde_json::from_slice(&stored.object()).unwrap();
             assert_eq!(told["response"], object);
         }
-        seen.extend_from_slice(&piece);
+        seen.extend_from_slice(piece.frames());
     }
     assert_eq!(check::body(&seen), Vec::<String>::new());
 }
@@ -141,13 +141,14 @@ async fn a_stream_can_be_followed_from_every_point_with_the_same_frames() {
     steps.push(Step::Finish);
     let run = world.start(steps, Delivery::Stream).await;
     let id = run.response_id().to_owned();
-    let live: Vec<Bytes> = run.into_frames().collect().await;
+    let live: Vec<Bytes> = run.into_events().map(amalgam_protocol::EventBatch::into_frames).collect().await;
     let live = live.concat();
     let frames: Vec<&[u8]> = live.split_inclusive_frames();
     let last = frames.len() - 2;
     for after in std::iter::once(None).chain((0..=last as u64 + 3).map(Some)) {
         let tail = look(&*world.store, &scope(), &id, after).await.unwrap().unwrap();
-        let again: Vec<Bytes> = world.engine.follow(scope(), tail, after).collect().await;
+        let again: Vec<Bytes> =
+            world.engine.follow(scope(), tail, after).map(amalgam_protocol::EventBatch::into_frames).collect().await;
         let from = after.map_or(0, |after| after as usize + 1).min(last + 1);
         assert_eq!(
             String::from_utf8(again.concat()).unwrap(),
@@ -169,8 +170,12 @@ async fn a_follower_that_comes_while_the_turn_runs_gets_everything_once() {
     let run = world.start(steps, Delivery::Stream).await;
     let id = run.response_id().to_owned();
     let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
-    let follower = world.engine.follow(scope(), tail, None).collect::<Vec<Bytes>>();
-    let (live, followed) = tokio::join!(run.into_frames().collect::<Vec<Bytes>>(), follower);
+    let follower =
+        world.engine.follow(scope(), tail, None).map(amalgam_protocol::EventBatch::into_frames).collect::<Vec<Bytes>>();
+    let (live, followed) = tokio::join!(
+        run.into_events().map(amalgam_protocol::EventBatch::into_frames).collect::<Vec<Bytes>>(),
+        follower
+    );
     assert_eq!(String::from_utf8(followed.concat()).unwrap(), String::from_utf8(live.concat()).unwrap());
 }
 
@@ -192,14 +197,15 @@ async fn a_failure_is_in_the_store_as_the_caller_heard_it() {
     let world = World::new().await;
     let run = world.start(vec![Step::Say("a"), Step::Cut], Delivery::Stream).await;
     let id = run.response_id().to_owned();
-    let frames: Vec<Bytes> = run.into_frames().collect().await;
+    let frames: Vec<Bytes> = run.into_events().map(amalgam_protocol::EventBatch::into_frames).collect().await;
     let events = sse::json_events(&frames.concat());
     let told = &events.last().unwrap()["response"];
     let stored: serde_json::Value = serde_json::from_slice(&world.stored(&id).await.unwrap().object()).unwrap();
     assert_eq!((&stored["status"], &stored["error"]["code"]), (&"failed".into(), &"server_error".into()));
     assert_eq!(told, &stored);
     let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
-    let again: Vec<Bytes> = world.engine.follow(scope(), tail, None).collect().await;
+    let again: Vec<Bytes> =
+        world.engine.follow(scope(), tail, None).map(amalgam_protocol::EventBatch::into_frames).collect().await;
     assert_eq!(again.concat(), frames.concat());
 }
 

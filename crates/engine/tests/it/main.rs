@@ -6,7 +6,7 @@
     reason = "helpers of tests; the lint spares only test functions themselves"
 )]
 
-mod fitting;
+mod context_window;
 mod kept;
 mod model;
 mod simulation;

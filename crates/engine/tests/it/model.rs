@@ -11,8 +11,8 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, CallHead, CallKind, CallMap, Candidate, Clock, Delivery, Entry, Fault, FaultKind, Fetch, Fetched,
-    Finish, Loss, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Payload, Prepared, Store, is_resting,
-    normalise, store::ProcessId,
+    Finish, Loss, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Payload, Prepared, Store, normalise,
+    store::ProcessId,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, ModelCall, Run, ToolLimits, TurnStart, TurnStorage};
 use amalgam_protocol::{Effective, Literal, ResponseParameters, Settings, Usage};
@@ -54,8 +54,6 @@ pub(crate) struct Scripted {
     pub(crate) asked: AtomicUsize,
     pub(crate) dropped: Arc<AtomicUsize>,
     pub(crate) images: Mutex<HashMap<String, String>>,
-    /// Whether whoever listened rested or waited, poll by poll.
-    pub(crate) polled: Arc<Mutex<Vec<&'static str>>>,
     /// What it was asked, call by call.
     pub(crate) requests: Mutex<Vec<Asked>>,
     wants_images: bool,
@@ -76,7 +74,6 @@ impl Scripted {
             asked: AtomicUsize::new(0),
             dropped: Arc::default(),
             images: Mutex::default(),
-            polled: Arc::default(),
             requests: Mutex::default(),
             wants_images,
         }
@@ -111,7 +108,6 @@ impl Model for Scripted {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let script = self.scripts.lock().unwrap().pop_front().expect("the script has an answer for this call");
         let guard = Guard(Arc::clone(&self.dropped));
-        let polled = Arc::clone(&self.polled);
         Box::pin(async move {
             let steps = script?;
             let answer = stream::unfold((VecDeque::from(steps), guard), |(mut steps, guard)| async move {
@@ -143,10 +139,7 @@ impl Model for Scripted {
                 }
             });
             let mut answer: ModelStream = Box::pin(answer);
-            let answer = stream::poll_fn(move |context| {
-                polled.lock().unwrap().push(if is_resting(context) { "rests" } else { "waits" });
-                answer.as_mut().poll_next(context)
-            });
+            let answer = stream::poll_fn(move |context| answer.as_mut().poll_next(context));
             Ok(Box::pin(answer) as ModelStream)
         })
     }
@@ -291,10 +284,10 @@ pub(crate) async fn start_kept(
     let scope = crate::kept::scope();
     let ask = Box::new(TurnStart {
         identity: &identity,
-        keep: keep.map(|keep| keep(&settings)),
-        waited: None,
+        storage: keep.map(|keep| keep(&settings)),
+        resumes_after: None,
         settings,
-        question: ModelCall {
+        call: ModelCall {
             scope: &scope,
             candidates,
             parameters: &parameters,
@@ -308,7 +301,7 @@ pub(crate) async fn start_kept(
             losses: Vec::new(),
             announcement: None,
         },
-        tooling: None,
+        tools: None,
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
         format: None,

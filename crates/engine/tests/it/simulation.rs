@@ -177,9 +177,9 @@ async fn run_to_the_end(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine)
     match setup.delivery {
         Delivery::Whole => Told::Whole(run.finish().await),
         Delivery::Stream => {
-            let mut frames = run.into_frames();
+            let mut frames = run.into_events();
             while let Some(chunk) = frames.next().await {
-                hear(world, &chunk);
+                hear(world, chunk.frames());
             }
             Told::Stream
         }

@@ -64,10 +64,10 @@ impl Tooled<'_> {
         };
         let ask = Box::new(TurnStart {
             identity: &self.identity,
-            keep: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
-            waited: None,
+            storage: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
+            resumes_after: None,
             settings,
-            question: ModelCall {
+            call: ModelCall {
                 scope: &scope,
                 candidates: &candidates,
                 parameters: &parameters,
@@ -81,7 +81,7 @@ impl Tooled<'_> {
                 losses: Vec::new(),
                 announcement: None,
             },
-            tooling: Some(Box::new(tooling)),
+            tools: Some(Box::new(tooling)),
             call_ids: false,
             used_calls: std::collections::HashSet::new(),
             format: None,

@@ -16,7 +16,7 @@ fn down() -> ModelError {
 }
 
 async fn all_frames(run: Box<amalgam_engine::Run>) -> Vec<u8> {
-    let chunks: Vec<bytes::Bytes> = run.into_frames().collect().await;
+    let chunks: Vec<bytes::Bytes> = run.into_events().map(amalgam_protocol::EventBatch::into_frames).collect().await;
     sse::check_writes(&chunks).unwrap();
     let bytes = chunks.concat();
     assert_eq!(check::body(&bytes), Vec::<String>::new());
@@ -148,7 +148,7 @@ async fn frames_that_are_ready_together_leave_together() {
     let model = Scripted::new(vec![Ok(words)]);
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let chunks: Vec<bytes::Bytes> = run.into_frames().collect().await;
+    let chunks: Vec<bytes::Bytes> = run.into_events().map(amalgam_protocol::EventBatch::into_frames).collect().await;
     assert!(chunks.len() <= 2, "{} chunks", chunks.len());
 }
 
@@ -156,63 +156,23 @@ async fn frames_that_are_ready_together_leave_together() {
 async fn the_first_word_of_a_burst_leaves_at_once_and_the_others_together() {
     let pause = Step::Wait(Duration::from_millis(20));
     let say = |word| [Step::Say(word), Step::Yield];
-    let burst = ["one", "two", "three"].into_iter().flat_map(say);
+    let burst = ["one", "two", "three", "four"].into_iter().flat_map(say);
     let script = [pause.clone()].into_iter().chain(burst).chain([pause, Step::Say("alone"), Step::Hang]);
     let model = Scripted::new(vec![Ok(script.collect())]);
     let (engine, _) = engine(4);
     let begun = tokio::time::Instant::now();
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let mut frames = run.into_frames();
-    let mut told = Vec::new();
-    while told.len() < 4 {
-        let chunk = frames.next().await.unwrap();
-        let events = sse::events(&chunk);
-        let words: Vec<String> =
-            events.iter().filter_map(|event| Some(event.json()["delta"].as_str()?.to_owned())).collect();
-        told.push((words, begun.elapsed().as_millis()));
+    let mut events = run.into_events();
+    let mut sent = Vec::new();
+    while sent.len() < 4 {
+        let batch = events.next().await.unwrap();
+        let words: Vec<String> = batch.events().filter_map(|event| Some(event.delta?.decode().into_owned())).collect();
+        sent.push((words, begun.elapsed().as_millis()));
     }
-    let (words, times): (Vec<_>, Vec<_>) = told.into_iter().unzip();
-    assert_eq!(words, [&[] as &[&str], &["one"], &["two", "three"], &["alone"]]);
-    // One tick of the clock is a millisecond.
-    assert!(times[0] == 0 && (20..=21).contains(&times[1]), "{times:?}");
-    assert!((2..=3).contains(&(times[2] - times[1])), "{times:?}");
-    // The model of this test waits from the moment at which it is listened to again: after a rest.
-    assert!((22..=25).contains(&(times[3] - times[2])), "{times:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_burst_that_goes_on_leaves_every_two_or_three_milliseconds() {
-    let say = |word| [Step::Say(word), Step::Yield];
-    let burst = ["one", "two", "three", "four", "five", "six"].into_iter().flat_map(say);
-    let model = Scripted::new(vec![Ok(burst.chain([Step::Finish]).collect())]);
-    let (engine, _) = engine(4);
-    let begun = tokio::time::Instant::now();
-    let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let mut frames = run.into_frames();
-    let mut told = Vec::new();
-    while let Some(chunk) = frames.next().await {
-        let deltas = |event: &&sse::Event| event.event.as_deref() == Some("response.output_text.delta");
-        let words = sse::events(&chunk).iter().filter(deltas).count();
-        told.push((words, begun.elapsed().as_millis()));
-    }
-    let (words, times): (Vec<_>, Vec<_>) = told.into_iter().unzip();
-    // One look a rest, and one word a look: this model says the next when it is asked again.
-    assert_eq!(words, [1, 2, 1, 1, 1, 0], "{times:?}");
-    assert!(times.windows(2).take(4).all(|pair| (2..=3).contains(&(pair[1] - pair[0]))), "{times:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_model_is_not_asked_to_wake_anybody_in_a_burst_and_is_when_it_pauses() {
-    let pause = Step::Wait(Duration::from_millis(20));
-    let words = [Step::Say("one"), Step::Yield, Step::Say("two"), Step::Yield, Step::Say("three")];
-    let script = words.into_iter().chain([pause, Step::Finish]).collect();
-    let model = Scripted::new(vec![Ok(script)]);
-    let (engine, _) = engine(4);
-    let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    all_frames(run).await;
-    // "one" and nothing more; "two", and a rest; "three", and another rest; nothing; the end.
-    let expected = ["waits", "waits", "waits", "rests", "rests", "rests", "rests", "waits", "waits"];
-    assert_eq!(*model.polled.lock().unwrap(), expected);
+    let (words, times): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+    assert_eq!(words, [&[] as &[&str], &["one"], &["two", "three", "four"], &["alone"]]);
+    // No timer holds a burst back.
+    assert_eq!(times[1], times[2], "{times:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,7 +180,7 @@ async fn a_caller_that_leaves_ends_the_upstream_call() {
     let model = Scripted::new(vec![Ok(vec![Step::Say("a"), Step::Hang])]);
     let (engine, admission) = engine(4);
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
-    let mut frames = run.into_frames();
+    let mut frames = run.into_events();
     frames.next().await.unwrap();
     drop(frames);
     assert_eq!((model.dropped.load(Ordering::SeqCst), admission.in_flight()), (1, 0));

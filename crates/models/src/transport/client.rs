@@ -7,20 +7,15 @@ use amalgam_core::ModelError;
 use bytes::Bytes;
 use http::Uri;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::{
-    client::legacy::connect::{HttpConnector, proxy::Tunnel},
-    rt::TokioIo,
-};
-use tokio::net::TcpStream;
+use hyper_util::client::legacy::connect::{HttpConnector, proxy::Tunnel};
 use tokio_rustls::rustls::{ClientConfig, crypto::ring};
-use tower::{Service, ServiceExt, util::MapResponse};
+use tower::{Service, ServiceExt};
 
 use super::{
     exchange::{self, Body, Broken, Connection},
     head::Head,
     pool::Pool,
     proxy::Proxy,
-    socket::Socket,
 };
 
 /// Reading the system's certificates takes tens of milliseconds and a few hundred KiB: done once, when first needed.
@@ -49,8 +44,7 @@ enum Way {
     Tunnel(HttpsConnector<Tunnel<Connector>>),
 }
 
-/// Makes connections whose sockets can be left alone.
-type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TokioIo<Socket>>;
+type Connector = HttpConnector;
 
 /// What a proxy that makes no connection is reported as.
 type TunnelError = <Tunnel<Connector> as Service<Uri>>::Error;
@@ -133,7 +127,7 @@ fn plain() -> Connector {
     connector.set_nodelay(true);
     connector.set_keepalive(Some(Duration::from_secs(30)));
     connector.enforce_http(false);
-    connector.map_response(|stream| TokioIo::new(Socket::new(stream.into_inner())))
+    connector
 }
 
 async fn within<T, E: Into<BoxError>>(

@@ -16,13 +16,15 @@ use amalgam_core::ModelError;
 use bytes::Bytes;
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
 
 use super::{
     framing::Framing,
     head::{self, HEAD_BYTES, Head, Parsed, Terms},
     pool::Pool,
-    socket::Socket,
 };
 
 /// The most that is read at once.
@@ -40,12 +42,12 @@ thread_local! {
 pub(super) struct Connection(Io);
 
 enum Io {
-    Plain(Socket),
-    Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<Socket>>>>),
+    Plain(TcpStream),
+    Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>),
 }
 
 impl Connection {
-    pub(super) fn new(stream: MaybeHttpsStream<TokioIo<Socket>>) -> Self {
+    pub(super) fn new(stream: MaybeHttpsStream<TokioIo<TcpStream>>) -> Self {
         Self(match stream {
             MaybeHttpsStream::Http(plain) => Io::Plain(plain.into_inner()),
             secure => Io::Tls(Box::new(TokioIo::new(secure))),

@@ -2,7 +2,7 @@
 //!
 //! An answer is used for [`LIFE`] and no longer, so that whatever is revoked, expired or changed anywhere takes effect
 //! within seconds. From [`RENEWAL`] on, one caller asks the store anew while the others go on with what is known: the
-//! lookup is in nobody's way. What is too old is not used any more, but stays as a sign that the credential was good
+//! lookup does not delay other requests. What is too old is not used any more, but stays as a sign that the credential was good
 //! once. Both kinds of answers are bounded, and refusals never push out the known.
 
 use std::{
@@ -44,7 +44,7 @@ pub(super) enum Known {
     Once(Arc<Identity>),
     /// It is not.
     Bad,
-    /// Nobody has asked.
+    /// Not looked up yet.
     Nothing,
 }
 
@@ -106,7 +106,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everybody of whom this holds.
+    /// Forgets every identity for which this holds.
     pub(super) fn forget(&self, mut of: impl FnMut(&Identity) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +130,7 @@ fn make_room<V>(map: &mut HashMap<Hash, V, BuildHasherDefault<Prefix>>, is_over:
     }
 }
 
-/// Hashes are random already, and nobody outside can choose one: their first bytes place them.
+/// Hashes are random already, and no caller can choose one: their first bytes place them.
 #[derive(Default)]
 struct Prefix(u64);
 

@@ -60,7 +60,7 @@ pub(super) struct Signed<'a> {
 pub(super) struct Jwks {
     place: JwksPlace,
     keys: RwLock<Option<Kept>>,
-    /// When the place was last looked at; whoever holds it is looking.
+    /// When the key set was last fetched; the task that holds the lock is fetching it.
     looked_at: Mutex<Option<Instant>>,
 }
 
@@ -97,10 +97,10 @@ impl Jwks {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gets the keys, unless somebody has just done so.
+    /// Fetches the keys, unless another request has just done so.
     async fn look(&self) {
         let mut looked_at = self.looked_at.lock().await;
-        // Without any keys the issuer is asked more often: everybody is waiting for them.
+        // Without any keys the issuer is asked more often: every request with a token waits for them.
         let pause = if self.kept().is_some() { PAUSE } else { PAUSE / 20 };
         if looked_at.is_some_and(|at| at.elapsed() < pause) {
             return;

@@ -118,7 +118,7 @@ pub struct KeyOrder {
     pub expires_at_ms: Option<u64>,
 }
 
-/// A key that was made and kept. Nobody can say it again.
+/// A new key. It is stored as a hash, so this is the only time that it can be shown.
 #[derive(Debug)]
 pub struct Issued {
     /// The key itself.

@@ -3,8 +3,8 @@
 use amalgam_core::{
     Scope,
     store::{
-        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Heard, Imported, MessageRecord,
-        MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords, Within,
+        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Imported, MessageRecord,
+        MetadataRecord, NewUserMessage, ProcessId, SessionHistory, SessionRecord, SessionStore, Stored, Ticket, Within,
     },
 };
 
@@ -55,7 +55,7 @@ impl AgentStore for Nothing {
 }
 
 impl SessionStore for Nothing {
-    fn line_up<'a>(&'a self, _: &'a Scope, _: Option<&'a str>, _: ProcessId, _: u64) -> Stored<'a, Ticket> {
+    fn join_queue<'a>(&'a self, _: &'a Scope, _: Option<&'a str>, _: ProcessId, _: u64) -> Stored<'a, Ticket> {
         gives(Ticket { session_id: 1, number: 1 })
     }
 
@@ -63,11 +63,11 @@ impl SessionStore for Nothing {
         gives(None)
     }
 
-    fn leave<'a>(&'a self, _: &'a Scope, _: Ticket, _: Option<MetadataRecord>) -> Stored<'a, ()> {
+    fn leave_queue<'a>(&'a self, _: &'a Scope, _: Ticket, _: Option<MetadataRecord>) -> Stored<'a, ()> {
         gives(())
     }
 
-    fn speak<'a>(&'a self, _: &'a Scope, _: Ticket, _: UserWords) -> Stored<'a, Option<Heard>> {
+    fn append_message<'a>(&'a self, _: &'a Scope, _: Ticket, _: NewUserMessage) -> Stored<'a, Option<SessionHistory>> {
         gives(None)
     }
 

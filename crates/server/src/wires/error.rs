@@ -29,7 +29,7 @@ impl From<StoreError> for WireError {
     }
 }
 
-/// The status that a fault is told with; what somebody should look at goes to the log.
+/// The status of a fault; failures of the server are logged.
 pub(crate) fn status(fault: &Fault) -> u16 {
     let status = fault.kind.status();
     // An upstream that says when to come back is unavailable rather than broken.

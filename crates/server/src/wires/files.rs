@@ -1,5 +1,5 @@
 //! `/v1/files`: files that callers upload and name in what they ask. They belong to a tenant's user, also where the tenant's
-//! responses are not kept: whoever uploads a file wants it kept.
+//! responses are not stored: an upload asks for storage.
 
 mod form;
 mod multipart;
@@ -147,7 +147,7 @@ async fn retrieve(
     Ok(answer::json(told(&file.ok_or_else(|| missing(FILE, &id))?)))
 }
 
-/// What is in a file. No browser shows it as a page of ours: whoever uploaded it may not be who follows a link to it.
+/// What is in a file. No browser shows it as a page of ours: the user who follows a link to it may not be the one who uploaded it.
 async fn content(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 
 pub(crate) use amalgam_app::{is_id, not_found as missing};
 
-/// The page that is given where nobody asks for a size.
+/// The default page size.
 const USUAL_LIMIT: usize = 20;
 /// The largest page.
 const LARGEST_LIMIT: u64 = 100;
@@ -30,7 +30,7 @@ const INCLUDABLE: [&str; 8] = [
     "message.output_text.logprobs",
 ];
 
-/// The pairs of a query, decoded. Names that nobody asks for are passed by.
+/// The pairs of a query, decoded. Unknown names are ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -89,7 +89,7 @@ impl Query {
         Ok(results)
     }
 
-    /// `limit`, `order` and `after`; the newest first where nobody says otherwise.
+    /// `limit`, `order` and `after`; the newest first by default.
     pub(crate) fn page(&self) -> Result<Page, Fault> {
         self.page_of(USUAL_LIMIT, LARGEST_LIMIT)
     }

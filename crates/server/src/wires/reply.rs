@@ -32,7 +32,7 @@ const LOSSES_BYTES: usize = 4096;
 pub(super) fn render(TurnReply { head, body, replayed: is_replay }: TurnReply) -> Response {
     let response = match body {
         ReplyBody::Object(object) => answer::json(object),
-        ReplyBody::Frames(frames) => event_stream(frames),
+        ReplyBody::Events(events) => event_stream(events),
         ReplyBody::Stored { status, content_type, body } => stored(status, content_type, body),
     };
     let response = with_head(&head, response);
@@ -79,9 +79,11 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
 }
 
-/// Frames as a response body.
-pub(super) fn event_stream(frames: impl Stream<Item = Bytes> + Send + Unpin + 'static) -> Response {
-    let mut response = Response::new(Body::new(FramesBody(frames)));
+/// Server-sent events, or lines, as a response body.
+pub(super) fn event_stream<T: Into<Bytes> + 'static>(
+    events: impl Stream<Item = T> + Send + Unpin + 'static,
+) -> Response {
+    let mut response = Response::new(Body::new(EventBody(events)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -90,9 +92,9 @@ pub(super) fn event_stream(frames: impl Stream<Item = Bytes> + Send + Unpin + 's
     response
 }
 
-struct FramesBody<S>(S);
+struct EventBody<S>(S);
 
-impl<S: Stream<Item = Bytes> + Unpin> http_body::Body for FramesBody<S> {
+impl<T: Into<Bytes>, S: Stream<Item = T> + Unpin> http_body::Body for EventBody<S> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -100,6 +102,8 @@ impl<S: Stream<Item = Bytes> + Unpin> http_body::Body for FramesBody<S> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.0).poll_next(context).map(|bytes| bytes.map(|bytes| Ok(http_body::Frame::data(bytes))))
+        Pin::new(&mut self.0)
+            .poll_next(context)
+            .map(|batch| batch.map(|batch| Ok(http_body::Frame::data(batch.into()))))
     }
 }

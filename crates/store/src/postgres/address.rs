@@ -17,14 +17,14 @@ pub(super) struct Address {
     shown: String,
 }
 
-/// How far the server's certificate is believed.
+/// Which certificates of the server are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Whoever answers: against listeners, not against impostors.
-    Anybody,
-    /// Whoever has a certificate of a known authority.
+    /// Any certificate: protects against eavesdropping, not against impersonation.
+    Any,
+    /// A certificate of a known authority.
     Authority,
-    /// Whoever has a certificate of a known authority for this very host.
+    /// A certificate of a known authority for this very host.
     Host,
 }
 
@@ -45,11 +45,11 @@ impl Address {
             return Err(OpenError::Address("it names no host"));
         }
         let (ssl, trust) = match mode.as_deref() {
-            Some("disable") => (SslMode::Disable, Trust::Anybody),
-            None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anybody),
+            Some("disable") => (SslMode::Disable, Trust::Any),
+            None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Any),
             // As everywhere else: with an authority to check against, `require` checks.
             Some("require") if roots.is_some() => (SslMode::Require, Trust::Authority),
-            Some("require") => (SslMode::Require, Trust::Anybody),
+            Some("require") => (SslMode::Require, Trust::Any),
             Some("verify-ca") => (SslMode::Require, Trust::Authority),
             Some("verify-full") => (SslMode::Require, Trust::Host),
             Some(_) => return Err(OpenError::Address("its `sslmode` is not known")),
@@ -213,10 +213,8 @@ mod tests {
     #[test]
     fn tls_is_asked_for_as_the_address_says_and_never_less() {
         let plain = parsed("postgres://db/x?sslmode=disable");
-        assert_eq!((plain.config.get_ssl_mode(), plain.trust), (SslMode::Disable, Trust::Anybody));
-        for (mode, trust) in
-            [("require", Trust::Anybody), ("verify-ca", Trust::Authority), ("verify-full", Trust::Host)]
-        {
+        assert_eq!((plain.config.get_ssl_mode(), plain.trust), (SslMode::Disable, Trust::Any));
+        for (mode, trust) in [("require", Trust::Any), ("verify-ca", Trust::Authority), ("verify-full", Trust::Host)] {
             let address = parsed(&["postgres://db/x?connect_timeout=3&sslmode=", mode].concat());
             assert_eq!((address.config.get_ssl_mode(), address.trust), (SslMode::Require, trust));
         }

@@ -27,7 +27,7 @@ statements! {
     Admin PROFILE = "
         SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
         WHERE tenant_id = $1 AND slug = $2";
-    /// The same, and nobody changes it meanwhile.
+    /// The same, locked against changes.
     Admin HOLD_PROFILE = "
         SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
         WHERE tenant_id = $1 AND slug = $2 FOR UPDATE";
@@ -208,7 +208,7 @@ async fn put(connection: &Connection, tenant_id: i64, mut new: AgentProfile) -> 
             &signed(new.updated_at_ms),
             &new.tool_choice,
         ];
-        // Nothing when somebody else has made it meanwhile.
+        // Nothing when another request has made it meanwhile.
         if connection.execute(statement, &params).await? == 1 {
             connection.execute(&ADD_VERSION, &params).await?;
             return Ok(new);

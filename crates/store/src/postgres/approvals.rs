@@ -1,4 +1,4 @@
-//! Calls that wait for somebody to agree.
+//! Calls that wait for approval.
 
 use amalgam_core::{
     Admin, Decider, Scope, StoreError,
@@ -34,7 +34,7 @@ statements! {
         FROM approvals
         WHERE tenant_id = $1 AND (asked_at, id) < ($2, $3) AND approve IS NULL AND expires_at > $5
         ORDER BY asked_at DESC, id DESC LIMIT $4";
-    /// Nobody else decides meanwhile.
+    /// Locked against other decisions meanwhile.
     Caller HOLD = "SELECT 1 FROM approvals WHERE tenant_id = $1 AND user_id = $2 AND id = $3 FOR UPDATE";
     Admin HOLD_OF_TENANT = "SELECT 1 FROM approvals WHERE tenant_id = $1 AND id = $2 FOR UPDATE";
     Caller DECIDE = "
@@ -53,7 +53,7 @@ statements! {
 pub(super) enum Asker<'a> {
     /// A caller: its own.
     Caller(&'a Scope),
-    /// An administrator: everybody's of the tenant.
+    /// An administrator: those of all users of the tenant.
     Admin(Admin<'a>),
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn list(
     .await
 }
 
-/// Decides, if nobody has; nothing when there is no such approval for whoever asks. The same decision once more stands as
+/// Decides, unless that was done; nothing when the caller has no such approval. The same decision once more stands as
 /// the first one did, so that it may be tried again.
 pub(super) async fn decide(
     pool: &Pool,

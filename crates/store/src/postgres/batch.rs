@@ -2,7 +2,7 @@
 //!
 //! Each write begins with a statement that holds the response: it changes the row if the response is this process's and
 //! has not ended, and leaves the write's mark there. Everything else of the write happens only where that mark is, so a
-//! write that has lost its response writes nothing, without anybody having to wait and see.
+//! write that has lost its response writes nothing, without waiting for the outcome of other statements.
 
 pub(super) mod columns;
 
@@ -28,7 +28,7 @@ use crate::rows::{self, items_with_ids};
 
 statements! {
     /// Responses that come into being. The items of each take the place behind their parent's, or begin a run of their own if
-    /// that is taken; then the head. Nobody deletes a parent meanwhile; where it is gone nothing is written.
+    /// that is taken; then the head. The parent is locked against deletion meanwhile; where it is gone nothing is written.
     Caller BEGIN = "
         WITH new AS (
             SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
@@ -63,7 +63,7 @@ statements! {
             upstream, provenance
         FROM new JOIN (SELECT * FROM place UNION ALL SELECT * FROM fork) AS taken ON taken.response_id = new.id
         RETURNING id";
-    /// It runs from now on, here. One that waits is whoever's starts it, and it starts once.
+    /// It runs from now on, here. A queued turn belongs to the process that starts it, and it starts once.
     Caller START = "
         UPDATE responses SET status = 'in_progress', process = $6, mark = $5
         WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
@@ -89,7 +89,7 @@ statements! {
         WHERE items.chain = held.chain AND items.position = held.position
             AND items.tenant_id = $1 AND items.user_id = $2
         RETURNING held.conversation_id, CASE WHEN held.conversation_id IS NOT NULL THEN items.input END";
-    /// Events and nothing else: the rows are locked, so that nobody ends the responses meanwhile, but not changed.
+    /// Events and nothing else: the rows are locked, so that no other process ends the responses meanwhile, but not changed.
     Caller ONLY_EVENTS = "
         INSERT INTO stream_events (tenant_id, user_id, response_id, first, last, frames)
         SELECT new.tenant_id, new.user_id, new.id, new.first, new.last, new.frames
@@ -234,7 +234,7 @@ pub(super) async fn has_happened(connection: &Connection, job: &Job) -> Result<b
     let found = connection.row(&FIND_WRITE, &[&key.tenant_id, &key.user, &key.stem, &key.id, &last, &first]).await?;
     let Some(row) = found else { return Ok(false) };
     let has_mark = row.try_get::<_, i64>(0)? == job.mark;
-    // Whoever else has touched the row since has seen it: what began is there.
+    // A process that changed the row since has seen it, so the beginning is there.
     Ok(has_mark || job.write.begin.is_some() || job.is_events_only() && row.try_get(1)?)
 }
 
@@ -275,11 +275,11 @@ impl Held {
     }
 }
 
-/// Whom to wake in other processes.
+/// The topics to notify in other processes.
 fn changed(jobs: &[Job]) -> Vec<Cow<'_, str>> {
     let awaited = jobs.iter().filter(|job| job.is_awaited()).map(|job| Cow::Borrowed(job.write.response_id.as_str()));
     let queued = jobs.iter().any(Job::is_queued).then_some(Cow::Borrowed(""));
-    let threads = jobs.iter().filter_map(Job::session_bell).map(Cow::Owned);
+    let threads = jobs.iter().filter_map(Job::session_topic).map(Cow::Owned);
     awaited.chain(queued).chain(threads).collect()
 }
 
@@ -444,7 +444,7 @@ impl<'a> BatchPipeline<'a> {
         }
     }
 
-    /// What turns say last in their threads, in the order of these, so that nobody waits in a circle.
+    /// What turns append to their sessions, in the order of sessions, so that two batches cannot deadlock.
     fn threads(&mut self, jobs: &'a [Job]) {
         let mut ends: Vec<_> = jobs
             .iter()
@@ -495,7 +495,7 @@ impl<'a> BatchPipeline<'a> {
         });
     }
 
-    /// Conversations in their order, so that nobody waits in a circle; who is to be woken; the end.
+    /// Conversations in their order, so that two batches cannot deadlock; notifications; the end.
     fn finish(&mut self, mut appended: Vec<Appended<'a>>, changed: Vec<Cow<'a, str>>, single: bool) {
         let client = self.connection.client();
         appended.sort_by(|one, other| one.conversation.cmp(&other.conversation));

@@ -1,8 +1,8 @@
 //! Taking responses away, and their items as soon as nothing builds on them.
 //!
-//! A response that is deleted leaves its row of items behind, marked as gone. Rows at the end of a run that nobody needs
-//! any more are emptied but stay: their places must not be taken by others while somebody may still be about to continue
-//! the deleted response. A run without a row that is needed goes as a whole, and then its parent's is looked at.
+//! A response that is deleted leaves its row of items behind, marked as gone. Rows at the end of a run that are not
+//! needed any more are emptied but stay: their positions must not be taken by others while a request may still be about to
+//! continue the deleted response. A run without a row that is needed goes as a whole, and then its parent's is looked at.
 
 use amalgam_core::StoreError;
 
@@ -98,7 +98,7 @@ async fn delete_within(connection: &Connection, doomed: Doomed<'_>) -> Result<bo
 }
 
 /// Empties what is not needed at the end of a run that is locked; the responses whose items went. Runs are locked from a fork
-/// to its parent, so that nobody waits in a circle.
+/// to its parent, so that two transactions cannot deadlock.
 async fn tidy(connection: &Connection, tenant_id: i64, user: &str, mut chain: String) -> Result<Vec<String>, Failure> {
     let mut gone = Vec::new();
     loop {

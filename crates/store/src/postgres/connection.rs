@@ -80,7 +80,7 @@ impl Connector {
         let (client, driver) = self.address.config.connect(self.tls.clone()).await?;
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // How it ended is told to whoever waits for an answer.
+            // Requests that wait for an answer get the error.
             let _ = driver.await;
         });
         let deadlines: [(Param<'_>, Type); 2] = [(&self.statement_ms, Type::TEXT), (&self.idle_ms, Type::TEXT)];
@@ -168,7 +168,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Begins a transaction. Until [`Connection::end`] the connection is not for anybody else: one that is left in the
+    /// Begins a transaction. Until [`Connection::end`] the connection is not used for anything else: one that is left in the
     /// middle is closed, and what was done is undone.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         self.in_transaction = true;
@@ -215,7 +215,7 @@ pub(super) struct Failure {
 pub(super) enum FailureKind {
     /// The connection is gone, and with it the word on whether the last commit happened.
     Cut,
-    /// The server did nothing because of somebody else: the same may work now.
+    /// The server did nothing because of a concurrent transaction: the same may work now.
     Again,
     /// The server did nothing, and cannot now.
     Unavailable,

@@ -34,7 +34,7 @@ statements! {
     Caller DELETE_CONVERSATION = "DELETE FROM conversations WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
     Caller DELETE_ITEMS = "
         DELETE FROM conversation_items WHERE tenant_id = $1 AND user_id = $2 AND conversation_id = $3";
-    /// Places for more items. Whoever has them holds the conversation until the transaction ends.
+    /// Positions for more items. The transaction that has them locks the conversation until it ends.
     Caller TAKE_PLACES = "
         UPDATE conversations SET next_position = next_position + $4
         WHERE tenant_id = $1 AND user_id = $2 AND id = $3
@@ -117,7 +117,7 @@ impl ConversationStore for Postgres {
             connection.begin().await?;
             let params: [Param<'_>; 3] = [&scope.tenant_id(), &scope.user(), &id];
             let deleted = async {
-                // The conversation first: whoever adds items to it holds it, and theirs are there when it is had.
+                // The conversation first: a transaction that adds items locks it, and they are there once the lock is ours.
                 let deleted = connection.execute(&DELETE_CONVERSATION, &params).await? > 0;
                 connection.execute(&DELETE_ITEMS, &params).await?;
                 Ok(deleted)

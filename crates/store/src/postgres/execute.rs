@@ -31,7 +31,7 @@ statements! {
     Caller SESSION = "
         SELECT id, profile, mode, solution_context, turns, created_at, updated_at FROM agent_sessions
         WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
-    /// The mode of a session that nobody else changes from then on.
+    /// The mode of a session, locked against other changes.
     Caller HOLD_SESSION = "
         SELECT mode FROM agent_sessions WHERE tenant_id = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";
     Caller SESSIONS = "
@@ -268,7 +268,7 @@ async fn get(connection: &Connection, scope: &Scope, id: &str) -> Result<Option<
 
 async fn delete(connection: &Connection, scope: &Scope, id: &str) -> Result<Option<Vec<String>>, Failure> {
     let params: [Param<'_>; 3] = [&scope.tenant_id(), &scope.user(), &id];
-    // The session first: whoever takes a step holds it, and theirs are there when it is had.
+    // The session first: a transaction that takes a step locks it, and its step is there once the lock is ours.
     if connection.execute(&DELETE_SESSION, &params).await? == 0 {
         return Ok(None);
     }
@@ -316,7 +316,7 @@ async fn turns(
     Ok(Some(turns))
 }
 
-/// Inside a transaction. `tried` says that the same may have happened before without anybody hearing of it.
+/// Inside a transaction. `tried` says that the same may have been done before, with the answer lost.
 async fn take(connection: &Connection, scope: &Scope, new: &NewStep, tried: bool) -> Result<TakenStep, Failure> {
     let (tenant_id, user, session_id) = (scope.tenant_id(), scope.user(), &new.session_id);
     if connection.row(&HOLD_SESSION, &[&tenant_id, &user, session_id]).await?.is_none() {
@@ -411,7 +411,7 @@ pub(super) async fn drop_step(
     Ok(true)
 }
 
-/// A response is gone: nobody works on its step any more, whoever took it.
+/// A response is gone: its step is free again, whichever process took it.
 pub(super) async fn leave(
     connection: &Connection,
     tenant_id: i64,

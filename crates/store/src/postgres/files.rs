@@ -121,7 +121,7 @@ impl FileStore for Postgres {
     }
 }
 
-/// Inside a transaction. `tried` says that the same may have happened before without anybody hearing of it.
+/// Inside a transaction. `tried` says that the same may have been done before, with the answer lost.
 async fn put(
     connection: &Connection,
     scope: &Scope,

@@ -7,7 +7,7 @@ use std::{
 
 use amalgam_core::{
     Scope, Stem, StoreError,
-    store::{Answer, Begin, ProcessId, ToolRun, TurnWrite, Written, session_bell},
+    store::{Answer, Begin, ProcessId, ToolRun, TurnWrite, Written, session_topic},
 };
 use amalgam_protocol::Status;
 use tokio::sync::oneshot;
@@ -34,15 +34,15 @@ impl Job {
         Self { scope: scope.clone(), stem, write, mark, bytes, answer: Some(answer) }
     }
 
-    /// Tells whoever waits. Nobody may be left, which is theirs to know.
+    /// Completes the future that waits for the job. The future may have been dropped.
     pub(super) fn tell(&mut self, told: Result<Written, StoreError>) {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(told);
         }
     }
 
-    /// What two writes could want at the same time, and wait for each other over. Everybody who writes several at once
-    /// does so in the order of these, so that nobody waits in a circle.
+    /// What two writes could want at the same time, and wait for each other over. A batch locks them
+    /// in the order of these keys, so that two batches cannot deadlock.
     pub(super) fn contested(&self) -> (&str, u64) {
         match self.write.begin.as_ref().and_then(|begin| begin.parent.as_ref()) {
             Some(parent) => (&parent.chain, parent.position + 1),
@@ -64,8 +64,8 @@ impl Job {
             && write.events.is_some()
     }
 
-    /// Whether somebody in another process may wait for it. Nobody knows of a response before its first write; of its
-    /// key somebody may.
+    /// Whether a task of another process may wait for it. No other process knows of a response before its first write, but
+    /// one may know its key.
     pub(super) fn is_awaited(&self) -> bool {
         let write = &self.write;
         write.begin.is_none() && (write.end.is_some() || write.started)
@@ -75,8 +75,8 @@ impl Job {
     }
 
     /// What those hear who wait to speak in the thread of a turn that ends.
-    pub(super) fn session_bell(&self) -> Option<String> {
-        self.write.session.as_ref().map(|session| session_bell(session.ticket.session_id))
+    pub(super) fn session_topic(&self) -> Option<String> {
+        self.write.session.as_ref().map(|session| session_topic(session.ticket.session_id))
     }
 
     /// Whether a turn begins to wait for a process.

@@ -1,5 +1,5 @@
-//! Calls of tools as their turns write them: before each runs, and when it is over; and the calls that wait for somebody to
-//! agree. They are written with the step of the turn that they belong to: `batch.rs`.
+//! Calls of tools as their turns write them: before each runs, and when it is over; and the calls that wait for
+//! approval. They are written with the step of the turn that they belong to: `batch.rs`.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ statements! {
     Admin RUNS = "
         SELECT number, item_id, call_id, label, name, arguments, idempotent, started_at, output, error, detail, duration_ms
         FROM tool_runs WHERE tenant_id = $1 AND response_id = $2 ORDER BY number";
-    /// Of these responses: the tools that had begun, must not be run again, and nobody knows the end of.
+    /// Of these responses: the tools that had begun, must not be run again, and whose outcome is not known.
     Operator UNKNOWN_RUNS = "
         SELECT run.tenant_id, run.response_id, run.name
         FROM unnest($1::bigint[], $2::text[]) AS dead (tenant_id, response_id)

@@ -36,7 +36,7 @@ statements! {
         SELECT name, documents, chunks, embedding_model, created_at, updated_at FROM knowledge_collections
         WHERE tenant_id = $1 ORDER BY name";
     Admin COLLECTION = "SELECT number FROM knowledge_collections WHERE tenant_id = $1 AND name = $2";
-    /// Whoever changes what is in a collection holds it, so that nobody else does meanwhile.
+    /// A transaction that changes a collection locks it, so that no other one does meanwhile.
     Admin HOLD_COLLECTION = "
         SELECT number, embedding_model FROM knowledge_collections WHERE tenant_id = $1 AND name = $2 FOR UPDATE";
     Admin ADD_COLLECTION = "
@@ -265,8 +265,8 @@ struct Target<'a> {
     now_ms: u64,
 }
 
-/// The number of a collection, which is there from now on, is changed by nobody else, and has embeddings of this model and no
-/// other.
+/// The number of a collection, which is there from now on, is locked against other changes, and has embeddings of this
+/// model and no other.
 async fn hold(
     connection: &Connection,
     tenant_id: i64,
@@ -279,7 +279,7 @@ async fn hold(
         connection.execute(&ADD_COLLECTION, &[&tenant_id, &name, &embedding_model, &signed(now_ms)]).await?;
         held = connection.row(&HOLD_COLLECTION, &[&tenant_id, &name]).await?;
     }
-    // Somebody may have forgotten it at once.
+    // Another request may have deleted it at once.
     let Some(row) = held else { return Err(Failure::again("the collection comes and goes")) };
     let (number, model): (i64, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
     if model != embedding_model {

@@ -43,8 +43,8 @@ impl Listener {
         Ok(Self { connector, notifications, client, connection })
     }
 
-    /// Listens until it is dropped. A connection that broke is replaced, and then everybody is woken: who knows what was
-    /// told meanwhile.
+    /// Listens until it is dropped. A connection that broke is replaced, and then every waiting task is
+    /// woken: notifications may have been missed.
     pub(super) async fn listen(mut self) {
         loop {
             let ended = tokio::select! {
@@ -80,7 +80,7 @@ async fn hear(connection: &mut Connection<Socket, Session>, notifications: &Noti
     Ok(())
 }
 
-/// Asks from time to time whether anybody is there; ends when nobody answers.
+/// Checks from time to time that the server answers; ends when it does not.
 async fn stay(client: &Client) -> Result<(), Error> {
     loop {
         time::sleep(CHECK).await;

@@ -1,6 +1,6 @@
 //! A few connections for everything but the writes of turns.
 //!
-//! Whoever wants one waits for a bounded time, in a queue of bounded length. A connection that broke is not used again.
+//! A caller waits for one for a bounded time, in a queue of bounded length. A connection that broke is not used again.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -148,7 +148,7 @@ impl Pool {
 /// the next one begins; a transaction that was left ends with its connection.
 pub(super) struct Lease {
     connection: Option<Connection>,
-    /// The connection did not answer in time, and nobody wants to wait for it again.
+    /// The connection did not answer in time, and is not used again.
     overdue: Arc<AtomicBool>,
     idle: Arc<Mutex<Vec<Connection>>>,
     _permit: OwnedSemaphorePermit,

@@ -57,7 +57,7 @@ statements! {
         )
         UPDATE responses SET process = $1, mark = $3 FROM waiting
         WHERE responses.tenant_id = waiting.tenant_id AND responses.stem = waiting.stem AND responses.id = waiting.id";
-    /// What was taken under a mark, by whoever took it.
+    /// What was taken under a mark, by any process.
     Operator TAKEN = "
         SELECT r.id, r.tenant_id, r.user_id, t.state, r.created_at, r.request, r.streamed
         FROM responses r LEFT JOIN tenants t ON t.id = r.tenant_id

@@ -14,7 +14,7 @@ use super::{
 };
 
 statements! {
-    /// Streams that have ended, a bounded number; nobody has to look at them again.
+    /// Streams that have ended, a bounded number; marked, so that they are not searched again.
     Operator OLD_STREAMS = "
         WITH old AS (
             SELECT tenant_id, stem, id FROM responses

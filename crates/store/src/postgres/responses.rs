@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use amalgam_core::{
     RawAnswer, Scope, Stem,
-    store::{Cancelled, ChainPlace, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
+    store::{Cancelled, ChainPosition, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
 };
 use amalgam_protocol::Json;
 use bytes::Bytes;
@@ -54,7 +54,7 @@ statements! {
     Caller ITEMS_OF_CONVERSATIONS = "
         SELECT id, item FROM conversation_items
         WHERE tenant_id = $1 AND user_id = $2 AND id = ANY ($3) ORDER BY id, conversation_id";
-    /// The mark goes with it: no write of whoever ran it can be taken for one that happened later.
+    /// The mark goes with it: no write of the process that ran it can be taken for one that happened later.
     Caller CANCEL = "
         WITH cancelled AS (
             UPDATE responses SET status = 'cancelled', ended_at = $5, process = NULL, request = NULL, mark = 0
@@ -233,7 +233,7 @@ pub(super) fn response_from(row: &Row) -> Result<StoredResponse, Failure> {
         background: row.try_get(8)?,
         streamed: row.try_get(9)?,
         conversation: row.try_get(10)?,
-        place: ChainPlace { chain: row.try_get(11)?, position: unsigned(row.try_get(12)?) },
+        place: ChainPosition { chain: row.try_get(11)?, position: unsigned(row.try_get(12)?) },
     })
 }
 
@@ -245,7 +245,7 @@ fn lineage_from(turns: &[Row]) -> Result<Option<Lineage>, Failure> {
     };
     Ok(Some(Lineage {
         status: rows::status(own.try_get(4)?)?,
-        place: ChainPlace { chain: own.try_get(2)?, position: unsigned(own.try_get(3)?) },
+        place: ChainPosition { chain: own.try_get(2)?, position: unsigned(own.try_get(3)?) },
         upstream: own.try_get::<_, Option<&str>>(5)?.and_then(rows::upstream),
         turns: turns.iter().map(items).collect::<Result<_, Failure>>()?,
     }))

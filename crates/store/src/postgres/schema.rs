@@ -35,7 +35,7 @@ const HISTORY: &str = "
 const HAS_HISTORY: &str = "SELECT to_regclass('amalgam_migrations') IS NOT NULL";
 const APPLIED: &str = "SELECT version, name, checksum FROM amalgam_migrations ORDER BY version";
 const NOTE: &str = "INSERT INTO amalgam_migrations (version, name, checksum) VALUES ($1, $2, $3)";
-/// Any number will do as long as it is always the same: whoever has it is the only one who migrates this database.
+/// Any number will do as long as it is always the same: the process that has it is the only one that migrates this database.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7310864153278205291)";
 const DURABILITY: &str = "
     SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes'),
@@ -55,7 +55,7 @@ fn refuse_old(number: i32, version: String) -> Result<(), OpenError> {
     }
 }
 
-/// What would surprise somebody who relies on what was acknowledged. Empty on a server as it should be.
+/// Settings of the server under which acknowledged writes may be lost or read by others. Empty on a server as it should be.
 pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<String>, OpenError> {
     let row = client.query_one(DURABILITY, &[]).await.map_err(failed)?;
     let setting = |at: usize| row.try_get::<_, String>(at).map_err(failed);
@@ -73,7 +73,7 @@ pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<S
     if !address.is_local() {
         let missing = match (encrypted, address.trust) {
             (false, _) => Some("is not encrypted"),
-            (true, Trust::Anybody) => Some("is encrypted, but nobody checks who is at the other end"),
+            (true, Trust::Any) => Some("is encrypted, but the certificate of the server is not checked"),
             (true, Trust::Authority | Trust::Host) => None,
         };
         let advice = "say sslmode=verify-full in the address";
@@ -82,7 +82,7 @@ pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<S
     Ok(warnings)
 }
 
-/// Runs what the database lacks. Whoever comes second waits, and finds nothing to do.
+/// Runs what the database lacks. A second process waits for the first, and finds nothing to do.
 pub(super) async fn migrate(client: &mut Client) -> Result<(), OpenError> {
     match time::timeout(LONGEST, run_pending(client)).await {
         Ok(done) => done,

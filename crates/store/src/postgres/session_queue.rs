@@ -6,7 +6,7 @@
 
 use amalgam_core::{
     Scope,
-    store::{Heard, MetadataRecord, ProcessId, SessionEnd, Ticket, UserWords, session_bell},
+    store::{MetadataRecord, NewUserMessage, ProcessId, SessionEnd, SessionHistory, Ticket, session_topic},
 };
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -180,8 +180,8 @@ pub(super) async fn append(
     connection: &Connection,
     scope: &Scope,
     ticket: Ticket,
-    words: &UserWords,
-) -> Result<Option<Heard>, Failure> {
+    words: &NewUserMessage,
+) -> Result<Option<SessionHistory>, Failure> {
     let (tenant_id, user, Ticket { session_id, number }) = (scope.tenant_id(), scope.user(), ticket);
     let (user_message_id, assistant_message_id) = assistant::message_ids(number);
     let (kinds, values) = columns_of(&words.metadata);
@@ -212,7 +212,7 @@ pub(super) async fn append(
         Ok(assistant::Said { role: row.try_get(0)?, content: row.try_get(1)?, response_id: row.try_get(2)? })
     });
     let (history, answered_by) = assistant::history(said.collect::<Result<_, Error>>()?);
-    Ok(Some(Heard { user_message_id, assistant_message_id, history, answered_by }))
+    Ok(Some(SessionHistory { user_message_id, assistant_message_id, history, answered_by }))
 }
 
 /// The statement that a write needs for its session.
@@ -270,7 +270,7 @@ pub(super) async fn leave(
         &user_message_id,
         &kinds,
         &values,
-        &session_bell(ticket.session_id),
+        &session_topic(ticket.session_id),
     ];
     Ok(connection.row(&LEAVE, &params).await?.is_some())
 }
@@ -280,7 +280,7 @@ pub(super) async fn leave_marked(connection: &Connection, scope: &Scope, mark: i
     let left = connection.row(&REMOVE_MARKED_ENTRY, &[&scope.tenant_id(), &scope.user(), &mark]).await?;
     let Some(row) = left else { return Ok(None) };
     let session_id = row.try_get(0)?;
-    connection.rows(&NOTIFY, &[&[session_bell(session_id)].as_slice()]).await?;
+    connection.rows(&NOTIFY, &[&[session_topic(session_id)].as_slice()]).await?;
     Ok(Some(session_id))
 }
 
@@ -297,7 +297,7 @@ pub(super) async fn release(
     if freed.is_empty() {
         return Ok(());
     }
-    let topics = freed.iter().map(|row| row.try_get(0).map(session_bell)).collect::<Result<Vec<_>, _>>()?;
+    let topics = freed.iter().map(|row| row.try_get(0).map(session_topic)).collect::<Result<Vec<_>, _>>()?;
     connection.rows(&NOTIFY, &[&topics]).await.map(drop)
 }
 
@@ -308,7 +308,7 @@ pub(super) async fn release_all_of(
     error: fn(&[String]) -> String,
 ) -> Result<Vec<String>, Failure> {
     let entries = connection.rows(&ENTRIES_HELD, &[&dead]).await?;
-    let topics = entries.iter().map(|row| row.try_get(0).map(session_bell)).collect::<Result<Vec<_>, _>>()?;
+    let topics = entries.iter().map(|row| row.try_get(0).map(session_topic)).collect::<Result<Vec<_>, _>>()?;
     let mut appended: Vec<(i64, &str, i64, &str)> = Vec::new();
     for row in &entries {
         if let Some(response_id) = row.try_get(4)? {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use amalgam_core::{
     Scope, StoreError,
     store::{
-        Heard, MessageRecord, MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords,
-        Within, session_bell,
+        MessageRecord, MetadataRecord, NewUserMessage, ProcessId, SessionHistory, SessionRecord, SessionStore, Stored,
+        Ticket, Within, session_topic,
     },
 };
 use tokio_postgres::Row;
@@ -66,7 +66,7 @@ statements! {
 }
 
 impl SessionStore for Postgres {
-    fn line_up<'a>(
+    fn join_queue<'a>(
         &'a self,
         scope: &'a Scope,
         profile: Option<&'a str>,
@@ -112,11 +112,16 @@ impl SessionStore for Postgres {
         })
     }
 
-    fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
+    fn leave_queue<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
         self.release_entry(scope, Reservation::Entry(ticket, error))
     }
 
-    fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
+    fn append_message<'a>(
+        &'a self,
+        scope: &'a Scope,
+        ticket: Ticket,
+        words: NewUserMessage,
+    ) -> Stored<'a, Option<SessionHistory>> {
         Box::pin(async move {
             let words = &words;
             let spoken = self.pool.repeatably(move |connection: Lease| async move {
@@ -249,11 +254,11 @@ impl Postgres {
         let given_up = self.pool.repeatably(move |mut connection: Lease| async move {
             Ok(match &release.reservation {
                 Reservation::Marked(mark) => {
-                    session_queue::leave_marked(&connection, &release.scope, *mark).await?.map(session_bell)
+                    session_queue::leave_marked(&connection, &release.scope, *mark).await?.map(session_topic)
                 }
                 Reservation::Entry(ticket, error) => {
                     let found = session_queue::leave(&connection, &release.scope, *ticket, error.as_ref()).await?;
-                    found.then(|| session_bell(ticket.session_id))
+                    found.then(|| session_topic(ticket.session_id))
                 }
                 Reservation::Step { session_id, response_id } => {
                     connection.begin().await?;

@@ -80,7 +80,7 @@ impl TenancyStore for Postgres {
         now_ms: u64,
     ) -> Stored<'a, Option<TenantRecord>> {
         if id == Some(bank::COMMON) {
-            // Taken: the tools of such a tenant would be everybody's.
+            // Reserved: the tools of such a tenant would be shared by all.
             return Box::pin(async { Ok(None) });
         }
         // A number that was given is the caller's; the next one would be another one each time.
@@ -90,7 +90,7 @@ impl TenancyStore for Postgres {
                 let row = connection.row(&ADD_TENANT, &[&id, &name, &state, &now]).await?;
                 return row.as_ref().map(|row| tenant_from(row, 0)).transpose();
             }
-            // Somebody else may take the same number at the same moment.
+            // Another request may take the same number at the same moment.
             for _ in 0..NUMBER_TRIES {
                 if let Some(row) = connection.row(&ADD_NEXT_TENANT, &[&name, &state, &now]).await? {
                     return tenant_from(&row, 0).map(Some);

@@ -24,7 +24,7 @@ pub(super) type Session = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 pub(super) fn connector(trust: Trust, roots: Option<&Path>) -> io::Result<MakeRustlsConnect> {
     let provider = Arc::new(ring::default_provider());
     let authorities = match trust {
-        Trust::Anybody => None,
+        Trust::Any => None,
         Trust::Authority | Trust::Host => {
             let roots = Arc::new(authorities(roots)?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));

@@ -35,7 +35,7 @@ use crate::notifications::Notifications;
 /// At most this many writes, or about this many bytes, go in one transaction.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 2 << 20;
-/// A write that failed because of somebody else is tried this often.
+/// A write that failed because of a concurrent one is tried this often.
 const TRIES: usize = 4;
 /// Writes of unknown outcome that are remembered, should they come again.
 const REMEMBERED: usize = 4096;
@@ -103,7 +103,7 @@ struct Writer {
     connector: Connector,
     connection: Option<Connection>,
     notifications: Arc<Notifications>,
-    /// Marks of writes that nobody could tell the outcome of.
+    /// Marks of writes whose outcome is not known.
     unsettled: HashSet<i64>,
     wait: Duration,
     deadline: Duration,
@@ -134,7 +134,7 @@ impl Writer {
                 jobs.push(job);
             }
             if let Err(error) = self.write(&mut jobs).await {
-                // Whoever has come meanwhile would wait for the same server.
+                // Jobs that arrived meanwhile would wait for the same server.
                 while let Some(mut job) = next.take().or_else(|| self.jobs.try_recv().ok()) {
                     bytes += job.bytes;
                     job.tell(Err(error.clone()));
@@ -144,7 +144,7 @@ impl Writer {
         }
     }
 
-    /// Writes a batch and tells everybody. An error means that the server cannot be reached.
+    /// Writes a batch and answers its jobs. An error means that the server cannot be reached.
     async fn write(&mut self, jobs: &mut [Job]) -> Result<(), StoreError> {
         jobs.sort_by(|one, other| one.contested().cmp(&other.contested()));
         let failure = match self.attempt(jobs).await {
@@ -233,7 +233,7 @@ impl Writer {
     async fn settle(&mut self, job: &mut Job, outcome: Result<Written, Failure>) {
         let refused = is_refused(&outcome);
         let mut told = outcome.map_err(StoreError::from);
-        // A write that comes again because nobody could say what became of it.
+        // A write that comes again because its outcome was not known.
         let unsettled = self.unsettled.remove(&job.mark);
         if refused && unsettled {
             match self.look(job).await {
@@ -250,7 +250,7 @@ impl Writer {
             told = Ok(Written::Lost);
         }
         if matches!(told, Ok(Written::Kept)) {
-            let session = job.session_bell();
+            let session = job.session_topic();
             let others = job.is_queued().then_some("").into_iter().chain(session.as_deref());
             self.notifications.notify([job.write.response_id.as_str()].into_iter().chain(others));
         }
@@ -282,7 +282,7 @@ impl Writer {
         }
     }
 
-    /// Keeps in mind that nobody knows what became of a write, should it come again.
+    /// Remembers that the outcome of a write is not known, should it come again.
     fn remember(&mut self, job: &Job, cut: bool) {
         if cut {
             if self.unsettled.len() >= REMEMBERED {

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::master_key::{KEY_BYTES, KeyError, KeyId, MasterKey};
 
-/// More generations than anybody keeps; each one is tried on texts that do not name theirs.
+/// More generations than an installation keeps; each one is tried on texts that do not name theirs.
 pub(super) const MOST_KEYS: usize = 16;
 
 /// Anything larger is another file.
@@ -53,7 +53,7 @@ impl KeyRing {
 
     /// Reads the keys in the file `path`, or makes the file, and its folder, with a new one.
     ///
-    /// A file that others may read is refused rather than mended: whoever could read it may have done so, and a
+    /// A file that others may read is refused rather than mended: other users may have read it, and a
     /// person has to decide whether the key is still a secret. Of several processes that start at once one makes the
     /// key and all use it; a crash leaves a whole file or none.
     pub fn load_or_create(path: &Path) -> Result<Self, KeyError> {

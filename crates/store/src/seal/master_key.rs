@@ -29,13 +29,13 @@ pub enum KeyError {
     /// The text is not 32 bytes in hexadecimal or base64.
     #[error("a master key is 32 bytes, written as 64 hexadecimal digits or as base64")]
     Malformed,
-    /// All bytes are alike: somebody left a placeholder.
+    /// All bytes are alike: a placeholder was not replaced.
     #[error("the master key is one byte repeated, which is no secret; make one with `openssl rand -hex 32`")]
     Placeholder,
     /// The same key stands twice.
     #[error("the same master key is given twice")]
     Repeated,
-    /// There is none, or more than anybody needs.
+    /// There is none, or more than are supported.
     #[error("there are {0} master keys; one to {most} can be used", most = super::key_ring::MOST_KEYS)]
     Count(usize),
     /// The file holds something else.

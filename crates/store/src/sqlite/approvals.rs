@@ -1,4 +1,4 @@
-//! Calls that wait for somebody to agree.
+//! Calls that wait for approval.
 
 use amalgam_core::{
     Decider, Scope,
@@ -18,7 +18,7 @@ use crate::bank;
 pub(super) enum Asker {
     /// A caller: its own.
     Caller(Scope),
-    /// An administrator: everybody's of the tenant.
+    /// An administrator: those of all users of the tenant.
     Admin(Tenant),
 }
 
@@ -87,7 +87,7 @@ pub(super) fn list(
     .all(approval)
 }
 
-/// Decides, if nobody has; nothing when there is no such approval for whoever asks.
+/// Decides, unless that was done; nothing when the caller has no such approval.
 pub(super) fn decide(
     database: Database<'_>,
     asker: &Asker,

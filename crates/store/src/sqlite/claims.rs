@@ -72,7 +72,7 @@ pub(super) fn settle(
             database.user(scope, sql::ANSWER_CLAIM, &[route, key, &response_id, status, content_type, &&body[..]])?
         }
     };
-    // Whoever sent the same request waits for its response.
+    // A request with the same key waits for its response.
     if let Some(response_id) = settled.first(|row| Ok(row.get::<_, String>(0)?))? {
         transaction.notify(response_id);
     }

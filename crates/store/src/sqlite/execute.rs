@@ -181,7 +181,7 @@ fn take(database: Database<'_>, scope: &Scope, new: &NewStep) -> Result<TakenSte
     let other = database
         .user(scope, sql::LAST_OF_OTHERS, &[session_id, &new.turn_id])?
         .first(|row| Ok(OtherTurn { number: uint(row, 0)?, turn_id: row.get(1)?, state: state(row, 2)? }))?;
-    // What a thread of ours has done is told to whoever asked for it, or to nobody: nothing is tried twice.
+    // The writer thread answers each job once or, if its future was dropped, not at all: nothing is tried twice.
     let write = match execute::decide(new, Known { turn, other, tried: false }) {
         Verdict::Told(told) => return Ok(told),
         Verdict::First(write) => write,
@@ -224,7 +224,7 @@ fn keep(database: Database<'_>, scope: &Scope, new: &NewStep, write: &Write) -> 
     }
 }
 
-/// Gives a submission back that has no response; whoever waits for that one looks again.
+/// Gives a submission back that has no response; a request that waits for that one looks again.
 pub(super) fn drop_step(
     transaction: &Transaction<'_>,
     scope: &Scope,
@@ -243,7 +243,7 @@ pub(super) fn drop_step(
     Ok(())
 }
 
-/// A response is gone: nobody works on its step any more, whoever took it.
+/// A response is gone: its step is free again, whichever process took it.
 pub(super) fn leave(database: Database<'_>, scope: &Scope, response_id: &str) -> Result<(), Failure> {
     database.user(scope, sql::LEAVE_STEP, &[&response_id])?.run().map(drop)
 }

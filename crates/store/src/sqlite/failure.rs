@@ -1,4 +1,4 @@
-//! What went wrong inside SQLite, and whom it concerns.
+//! Failures of SQLite: which of them concern one job, the connection, or the caller.
 
 use amalgam_core::StoreError;
 use rusqlite::{Error, ErrorCode};

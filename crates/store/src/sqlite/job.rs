@@ -44,7 +44,7 @@ impl<'c> Transaction<'c> {
         Self { database, topics: RefCell::default() }
     }
 
-    /// Notifies those who wait for news of this response, or of queued turns.
+    /// Notifies the tasks that wait for this response, for queued turns, or for the queue of a session.
     pub(super) fn notify(&self, name: impl Into<String>) {
         self.topics.borrow_mut().push(name.into());
     }

@@ -56,7 +56,7 @@ pub(super) fn runs(database: Database<'_>, tenant: Tenant, response_id: &str) ->
     database.tenant(tenant, sql::RUNS, &[&response_id])?.all(run)
 }
 
-/// The tools of a response that had begun, must not be run again, and nobody knows the end of.
+/// The tools of a response that had begun, must not be run again, and whose outcome is not known.
 pub(super) fn unknown(database: Database<'_>, tenant: Tenant, response_id: &str) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     database.tenant(tenant, sql::UNKNOWN_RUNS, &[&response_id])?.until(|row| {

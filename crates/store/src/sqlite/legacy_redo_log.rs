@@ -173,11 +173,13 @@ fn needed(log: &[u8], identity: i64, applied: i64) -> Result<Vec<Batch<'_>>, Red
     }
     let next = batches.last().map_or(applied, |batch| batch.number) + 1;
     // If no batch can be read, not even an older one, nothing shows that the log belongs to this database.
-    let is_known = segments.iter().any(|segment| !segment.batches.is_empty());
-    for segment in &segments {
-        segment.check_rest(identity, next).map_err(|error| if is_known { error } else { RedoLogError::Foreign })?;
+    let is_known =
+        segments.iter().any(|segment| !segment.batches.is_empty() || segment.later(identity).next().is_some());
+    match segments.iter().any(|segment| segment.is_damaged(identity, next)) {
+        true if is_known => Err(RedoLogError::Damaged { number: next }),
+        false if is_known || segments.iter().all(|segment| segment.is_incomplete(next)) => Ok(batches),
+        _ => Err(RedoLogError::Foreign),
     }
-    Ok(batches)
 }
 
 /// A part of the file that was written from its beginning.
@@ -202,24 +204,24 @@ impl<'l> Segment<'l> {
         Self { batches, rest: bytes.get(at..).unwrap_or_default(), room: SEGMENT_BYTES.saturating_sub(at) }
     }
 
-    /// Fails if batch `next` or a later one was in this segment and is damaged.
-    fn check_rest(&self, identity: i64, next: i64) -> Result<(), RedoLogError> {
-        let damaged = RedoLogError::Damaged { number: next };
-        let Some(head) = Head::read(self.rest) else { return Ok(()) };
+    /// Whether batch `next` or a later one was in this segment and cannot be read. An older one is not needed.
+    fn is_damaged(&self, identity: i64, next: i64) -> bool {
+        let Some(head) = Head::read(self.rest) else { return false };
         let is_next = head.number == next || Batch::read_as(next, identity, self.rest).is_some();
-        match is_next {
-            true if !head.is_cut_short(self.rest, self.room) => return Err(damaged),
-            false if self.batches.is_empty() && !head.is_blank() => return Err(RedoLogError::Foreign),
-            _ => {}
-        }
-        let is_later = |block: usize| {
-            let block = self.rest.get(block..).unwrap_or_default();
-            Head::read(block).is_some_and(|head| head.number >= next) && Batch::read(identity, block).is_some()
-        };
-        match (0..self.rest.len()).step_by(BLOCK_BYTES).any(is_later) {
-            true => Err(damaged),
-            false => Ok(()),
-        }
+        let is_unknown = self.batches.is_empty() && !head.is_blank() && !(1..next).contains(&head.number);
+        (is_next || is_unknown) && !self.is_incomplete(next) || self.later(identity).any(|batch| batch.number >= next)
+    }
+
+    /// Whether the rest is blank, or batch `next` that was not written in full.
+    fn is_incomplete(&self, next: i64) -> bool {
+        Head::read(self.rest)
+            .is_none_or(|head| head.is_blank() || head.number == next && head.is_cut_short(self.rest, self.room))
+    }
+
+    /// The batches that can be read behind the first one that cannot.
+    fn later(&self, identity: i64) -> impl Iterator<Item = Batch<'l>> {
+        let blocks = (0..self.rest.len()).step_by(BLOCK_BYTES);
+        blocks.filter_map(move |block| Batch::read(identity, self.rest.get(block..)?))
     }
 }
 

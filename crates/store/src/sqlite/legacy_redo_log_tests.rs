@@ -86,6 +86,11 @@ fn the_last_batch_may_be_incomplete() {
     let mut headless = whole.clone();
     headless[(blocks - 2) * BLOCK_BYTES..(blocks - 1) * BLOCK_BYTES].fill(0);
     assert_eq!(numbers(&headless, 0), Ok(vec![1, 2]), "its beginning was never written");
+    // Its end was written over the first older batch, and its beginning was not.
+    let mut older = batches(1..=3);
+    older[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&batches([4])[BLOCK_BYTES..]);
+    older[BLOCK_BYTES] ^= 1;
+    assert_eq!(numbers(&older, 3), Ok(vec![]));
     // Also where it is the only one, and where it is the first of a segment.
     assert_eq!(numbers(&batches([1])[..BLOCK_BYTES], 0), Ok(vec![]));
     assert_eq!(numbers(&log(batches([1, 2]), &batches([3])[..BLOCK_BYTES]), 0), Ok(vec![1, 2]));
@@ -93,6 +98,9 @@ fn the_last_batch_may_be_incomplete() {
 
 #[test]
 fn a_missing_batch_before_the_last_is_damage() {
+    let mut first = batches(1..=4);
+    first[700] ^= 1;
+    assert_eq!(numbers(&first, 0), Err("1 is damaged".into()));
     let mut damaged = batches(1..=4);
     let batch_bytes = damaged.len() / 4;
     damaged[2 * batch_bytes..3 * batch_bytes].fill(0);
@@ -108,6 +116,7 @@ fn a_missing_batch_before_the_last_is_damage() {
 fn a_log_that_does_not_continue_the_database_is_refused() {
     assert_eq!(numbers(&batches(5..=6), 3), Err("3 is followed by 5".into()));
     assert!(matches!(needed(&batches(1..=2), IDENTITY + 1, 0), Err(RedoLogError::Foreign)));
+    assert!(matches!(needed(&batches(1..=2), IDENTITY + 1, 40), Err(RedoLogError::Foreign)));
     assert_eq!(numbers(&vec![7; 3 * BLOCK_BYTES], 0), Err("foreign".into()));
     assert_eq!(numbers(&[], 3), Ok(vec![]));
     assert_eq!(numbers(&vec![0; BLOCK_BYTES], 3), Ok(vec![]));

@@ -33,7 +33,7 @@ pub(super) fn prune(
         .all(|row| Ok((row.get::<_, i64>(0)?, owner_of(row.get(1)?, row.get(2)?, None)?, row.get::<_, String>(3)?)))?;
     for (number, scope, id) in streams {
         rows += database.user(&scope, sql::FORGET_EVENTS, &[&id])?.run()?;
-        // Says that there are none, and that nobody has to look again.
+        // Says that there are none, so that they are not searched again.
         rows += database.operator(operator, sql::STREAM_IS_GONE, &[&number])?.run()?;
     }
 

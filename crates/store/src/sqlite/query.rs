@@ -1,7 +1,7 @@
 //! The only way to a statement: one of `sql.rs`, with a scope that fits it.
 //!
-//! A statement about what callers have takes the tenant as `?1` and the user as `?2` from the scope itself; whoever asks
-//! gives the rest. So there is no such statement without a scope, and no text that was put together.
+//! A statement about what callers have takes the tenant as `?1` and the user as `?2` from the scope itself; the
+//! caller gives the rest. So there is no such statement without a scope, and no text that was put together.
 
 use amalgam_core::{
     Admin, Operator, Rights, Scope,
@@ -81,7 +81,7 @@ impl<'c> Database<'c> {
 pub(super) struct Tenant(i64);
 
 impl Tenant {
-    /// The installation, whose tools are for everybody to use.
+    /// The installation, whose tools all tenants may use.
     pub(super) const COMMON: Self = Self(bank::COMMON);
 
     /// The administrator's own.
@@ -102,7 +102,7 @@ impl Tenant {
         }
     }
 
-    /// The one that somebody with more rights than a caller deals with.
+    /// The tenant that an administrator or the operator deals with.
     pub(super) fn within(within: Within<'_>) -> Self {
         Self(within.tenant_id())
     }

@@ -11,9 +11,9 @@ use rusqlite::Row;
 use super::{
     Sqlite, execute,
     failure::Failure,
+    item_positions::{self, ItemPosition},
     job::Transaction,
     journal,
-    places::{self, Place},
     query::{Database, bytes, int, optional_text, optional_uint, text, uint},
     session_queue, sql, transcripts,
 };
@@ -97,7 +97,7 @@ pub(super) fn stored_response(row: &Row<'_>) -> Result<StoredResponse, Failure> 
         background: row.get(8)?,
         streamed: row.get(9)?,
         conversation: row.get(10)?,
-        place: Place(row.get(11)?).told(text(row, 0)?)?,
+        place: ItemPosition(row.get(11)?).in_chain(text(row, 0)?)?,
         input: rows::json(text(row, 12)?),
         output: output(row, 13)?,
     })
@@ -118,7 +118,11 @@ fn lineage(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Resul
         let (depth, place) = (uint(row, 1)?, row.get(2)?);
         if depth == 0 {
             // The last place of the response's own run is its own.
-            own = Some((status(row, 0)?, Place(place).told(id)?, optional_text(row, 5)?.and_then(rows::upstream)));
+            own = Some((
+                status(row, 0)?,
+                ItemPosition(place).in_chain(id)?,
+                optional_text(row, 5)?.and_then(rows::upstream),
+            ));
         }
         let items = ItemsOf { input: rows::json(text(row, 3)?), output: output(row, 4)? };
         turns.push(((std::cmp::Reverse(depth), place), items));
@@ -200,7 +204,8 @@ fn cancel(
 /// Forgets a response: its head at once, its items when nothing builds on them.
 pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, id: &str) -> Result<bool, Failure> {
     let database = transaction.database;
-    let place = database.user(scope, sql::FORGET_HEAD, &[&stem.as_str(), &id])?.first(|row| Ok(Place(row.get(0)?)))?;
+    let place =
+        database.user(scope, sql::FORGET_HEAD, &[&stem.as_str(), &id])?.first(|row| Ok(ItemPosition(row.get(0)?)))?;
     let Some(place) = place else { return Ok(false) };
     database.user(scope, sql::FORGET_EVENTS, &[&id])?.run()?;
     journal::forget(database, scope, id)?;
@@ -210,7 +215,7 @@ pub(super) fn forget(transaction: &Transaction<'_>, scope: &Scope, stem: Stem, i
 
     // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
     // own calls.
-    let gone = places::forget(database, scope, place)?;
+    let gone = item_positions::forget(database, scope, place)?;
     transcripts::forget(database, scope, &gone)?;
     Ok(true)
 }

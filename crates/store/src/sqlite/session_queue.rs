@@ -5,7 +5,7 @@
 
 use amalgam_core::{
     Operator, Scope, Stem,
-    store::{Heard, MetadataRecord, ProcessId, SessionEnd, Ticket, UserWords, session_bell},
+    store::{MetadataRecord, NewUserMessage, ProcessId, SessionEnd, SessionHistory, Ticket, session_topic},
 };
 
 use super::{
@@ -78,8 +78,8 @@ pub(super) fn append(
     database: Database<'_>,
     scope: &Scope,
     ticket: Ticket,
-    words: &UserWords,
-) -> Result<Option<Heard>, Failure> {
+    words: &NewUserMessage,
+) -> Result<Option<SessionHistory>, Failure> {
     let Ticket { session_id, number } = ticket;
     let (user_message_id, assistant_message_id) = assistant::message_ids(number);
     match first(database, scope, session_id)? {
@@ -105,7 +105,7 @@ pub(super) fn append(
         .user(scope, sql::HISTORY, &[&session_id, &user_message_id, &most(words.history_messages)])?
         .all(|row| Ok(assistant::Said { role: row.get(0)?, content: row.get(1)?, response_id: row.get(2)? }))?;
     let (history, answered_by) = assistant::history(said);
-    Ok(Some(Heard { user_message_id, assistant_message_id, history, answered_by }))
+    Ok(Some(SessionHistory { user_message_id, assistant_message_id, history, answered_by }))
 }
 
 /// The end of a turn. Only the turn that appended the user's message adds to the session.
@@ -132,7 +132,7 @@ pub(super) fn end(
             add_metadata(database, scope, *id, record)?;
         }
     }
-    transaction.notify(session_bell(session_id));
+    transaction.notify(session_topic(session_id));
     Ok(())
 }
 
@@ -152,7 +152,7 @@ pub(super) fn leave(
     if let (Some(_), Some(error)) = (said, error) {
         add_metadata(database, scope, assistant::message_ids(number).0, error)?;
     }
-    transaction.notify(session_bell(session_id));
+    transaction.notify(session_topic(session_id));
     Ok(())
 }
 
@@ -160,7 +160,7 @@ pub(super) fn leave(
 pub(super) fn leave_marked(transaction: &Transaction<'_>, scope: &Scope, mark: i64) -> Result<(), Failure> {
     let left = transaction.database.user(scope, sql::REMOVE_MARKED_ENTRY, &[&mark])?.first(|row| Ok(row.get(0)?))?;
     if let Some(session_id) = left {
-        transaction.notify(session_bell(session_id));
+        transaction.notify(session_topic(session_id));
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ pub(super) fn release(
         if let Some(error) = error {
             add_metadata(database, scope, assistant::message_ids(number).0, error)?;
         }
-        transaction.notify(session_bell(session_id));
+        transaction.notify(session_topic(session_id));
     }
     Ok(())
 }
@@ -206,7 +206,7 @@ pub(super) fn release_all_of(
             let (user_message_id, _) = assistant::message_ids(ticket.number);
             add_metadata(database, &scope, user_message_id, &assistant::failure(&error(&tools)))?;
         }
-        transaction.notify(session_bell(ticket.session_id));
+        transaction.notify(session_topic(ticket.session_id));
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use amalgam_core::{
     Scope, StoreError,
     store::{
-        Heard, MessageRecord, MetadataRecord, ProcessId, SessionRecord, SessionStore, Stored, Ticket, UserWords, Within,
+        MessageRecord, MetadataRecord, NewUserMessage, ProcessId, SessionHistory, SessionRecord, SessionStore, Stored,
+        Ticket, Within,
     },
 };
 use rusqlite::Row;
@@ -20,7 +21,7 @@ use crate::{
 };
 
 impl SessionStore for Sqlite {
-    fn line_up<'a>(
+    fn join_queue<'a>(
         &'a self,
         scope: &'a Scope,
         profile: Option<&'a str>,
@@ -66,11 +67,16 @@ impl SessionStore for Sqlite {
         })
     }
 
-    fn leave<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
+    fn leave_queue<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()> {
         self.release_entry(scope, Reservation::Entry(ticket, error))
     }
 
-    fn speak<'a>(&'a self, scope: &'a Scope, ticket: Ticket, words: UserWords) -> Stored<'a, Option<Heard>> {
+    fn append_message<'a>(
+        &'a self,
+        scope: &'a Scope,
+        ticket: Ticket,
+        words: NewUserMessage,
+    ) -> Stored<'a, Option<SessionHistory>> {
         let scope = scope.clone();
         self.change(move |transaction| session_queue::append(transaction.database, &scope, ticket, &words))
     }

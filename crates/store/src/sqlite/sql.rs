@@ -189,7 +189,7 @@ statements! {
         RESPONSE_AT = "SELECT response_id FROM items WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
         MARK_FORGOTTEN = "
             UPDATE items SET forgotten = 1 WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";
-        // The place stays taken: whoever was about to build on it must not find another response there.
+        // The position stays taken: a request that is about to continue it must not find another response there.
         EMPTY_PLACE = "
             UPDATE items SET forgotten = 2, input = '[]', output = NULL
             WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3";

@@ -25,7 +25,7 @@ impl TenancyStore for Sqlite {
     ) -> Stored<'a, Option<TenantRecord>> {
         let name = name.to_owned();
         if id == Some(bank::COMMON) {
-            // Taken: the tools of such a tenant would be everybody's.
+            // Reserved: the tools of such a tenant would be shared by all.
             return Box::pin(async { Ok(None) });
         }
         self.change(move |transaction| {

@@ -13,8 +13,9 @@ use amalgam_protocol::{Json, Status};
 use super::{
     Sqlite, claims, conversations,
     failure::Failure,
+    item_positions,
     job::Transaction,
-    journal, places,
+    journal,
     query::{Database, Params, Tenant, int, optional_int, text},
     responses, session_queue, sql, transcripts,
 };
@@ -131,10 +132,10 @@ fn begin(
     let id = write.response_id.as_str();
     let end = write.end.as_deref();
     let (input, output) = (begin.input.raw().text(), end.map(|end| end.output.raw().text()));
-    let taken = places::take(database, scope, id, begin.parent.as_ref(), input, output)?;
+    let taken = item_positions::take(database, scope, id, begin.parent.as_ref(), input, output)?;
     let Some(place) = taken else { return Ok(None) };
 
-    // A turn that waits is nobody's until somebody takes or starts it.
+    // A queued turn has no owner until a process takes or starts it.
     let waits = begin.status == Status::Queued && begin.request.is_some() && !write.started;
     let process = process_bytes(write.process);
     let owner = (end.is_none() && !waits).then_some(&process[..]);
@@ -175,7 +176,7 @@ fn begin(
         .run()?;
     if added == 0 {
         // It is there already: a write whose answer got lost comes again.
-        places::leave(database, scope, place)?;
+        item_positions::give_up(database, scope, place)?;
         return Ok(None);
     }
     Ok(Some(begin.conversation.clone().map(|id| Talk { id, input: begin.input.clone() })))
@@ -192,7 +193,7 @@ fn go_on(database: Database<'_>, scope: &Scope, stem: Stem, write: &TurnWrite) -
     let Some((status, owner, place, conversation)) = head else { return Ok(None) };
     let ours = match owner {
         Some(owner) => owner == process,
-        // Nobody's yet: whoever starts it has it.
+        // No owner yet: the process that starts it becomes the owner.
         None => write.started && status == Status::Queued,
     };
     // A start that comes second finds it running: one turn never runs twice.

@@ -8,7 +8,7 @@ use std::{
 use amalgam_core::{
     BANK_LABEL, BoxFuture, Decider, IdKind, Ids, Operator, Policy, Rights, Scope, Stem, Store, TenantState,
     store::{
-        Approval, BankKind, BankTool, Begin, ChainPlace, Ending, EventChunk, ProcessId, ToldStatus, ToolOutcome,
+        Approval, BankKind, BankTool, Begin, ChainPosition, Ending, EventChunk, ProcessId, ToldStatus, ToolOutcome,
         ToolRun, Transcript, TurnWrite, Written,
     },
 };
@@ -120,7 +120,7 @@ impl Turn {
     }
 
     /// Both at once, behind `parent`.
-    pub(crate) fn whole(&self, parent: Option<ChainPlace>) -> TurnWrite {
+    pub(crate) fn whole(&self, parent: Option<ChainPosition>) -> TurnWrite {
         TurnWrite { end: Some(Box::new(self.completed())), ..self.beginning(Begin { parent, ..self.begin() }) }
     }
 
@@ -243,7 +243,7 @@ pub(crate) async fn keep(store: &Engine, scope: &Scope, write: TurnWrite) {
 }
 
 /// Where a response is.
-pub(crate) async fn place(store: &Engine, scope: &Scope, id: &str) -> ChainPlace {
+pub(crate) async fn place(store: &Engine, scope: &Scope, id: &str) -> ChainPosition {
     store.lineage(scope, id).await.unwrap().unwrap().place
 }
 

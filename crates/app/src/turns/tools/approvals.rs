@@ -130,7 +130,7 @@ async fn decided(app: &App, scope: &Scope, own: &[Item<'_>], said: &[Item<'_>]) 
             continue;
         }
         let Some(approval) = app.store.approval(scope, &id).await? else { continue };
-        // What nobody has decided about can still be decided about, as long as there is time.
+        // A call without a decision can still be decided until it expires.
         if approval.decision.is_some() || approval.expires_at_ms <= app.clock.now_ms() {
             decided.push(act(approval, None));
         }

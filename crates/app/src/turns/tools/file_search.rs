@@ -6,7 +6,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{FileSearchTool, Raw, Shape, ShapeError};
 
-/// Results where nobody says how many.
+/// Results where the request does not say how many.
 const USUAL_LIMIT: usize = 10;
 /// The most results that can be asked for.
 const LARGEST_LIMIT: u64 = 50;

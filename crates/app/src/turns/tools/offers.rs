@@ -1,4 +1,4 @@
-//! The tools of a request in the words that a model is offered them in: functions, whoever runs them.
+//! The tools of a request as the model is offered them: as functions, whether the server or the client runs them.
 
 use std::{
     borrow::Cow,

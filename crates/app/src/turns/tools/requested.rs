@@ -101,7 +101,7 @@ fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
     if mcp.server_label.is_empty() || mcp.server_label.len() > 64 || !mcp.server_label.chars().all(plain) {
         return Err(ShapeError::value("server_label", "must be 1 to 64 letters, digits, `_`, `-` or `.`"));
     }
-    // Calls, histories and approvals tell tools apart by their label: nobody else's may pass for one of the house's.
+    // Calls, histories and approvals tell tools apart by their label: a caller's server must not use a label of ours.
     if is_house_label(&mcp.server_label) {
         return Err(ShapeError::value("server_label", "must not be `bank` or `amalgam`, which are taken"));
     }

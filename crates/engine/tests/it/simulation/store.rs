@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use amalgam_core::{
     Admin, BoxFuture, Operator, Scope, Store, StoreError, no_items,
     store::{
-        Answer, Approval, Begin, Buried, Cancelled, ChainPlace, Claim, EventTail, Keyed, Lineage, ProcessId,
+        Answer, Approval, Begin, Buried, Cancelled, ChainPosition, Claim, EventTail, Keyed, Lineage, ProcessId,
         ProcessStore, Pruned, QueuedTurn, Reset, ResponseStore, Retention, Stored, StoredResponse, ToldStatus, ToolRun,
         TurnRecord, TurnStore, TurnWrite, Written,
     },
@@ -142,7 +142,7 @@ impl KeptTurn {
             background: false,
             streamed: self.begin.streamed,
             conversation: None,
-            place: ChainPlace { chain: self.id.clone(), position: 0 },
+            place: ChainPosition { chain: self.id.clone(), position: 0 },
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use amalgam_core::{Clock, Finish};
-use amalgam_engine::{Engine, LifeSettings};
+use amalgam_engine::{Engine, HousekeepingSettings};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{sync::Notify, time::Instant};
 
@@ -138,7 +138,7 @@ impl World {
     /// Lets the heir end what the process has left.
     pub(super) async fn bury(&self) {
         let heir = self.heir.lock().unwrap().clone();
-        let life = LifeSettings {
+        let life = HousekeepingSettings {
             events: Duration::from_secs(60),
             transcripts: Duration::from_secs(60),
             responses: None,

@@ -99,7 +99,7 @@ pub(super) async fn finish(run: Box<Run>, delivery: Delivery) -> Result<Value, F
             Ok(response)
         }
         Delivery::Stream => {
-            let chunks: Vec<Bytes> = run.into_frames().collect().await;
+            let chunks: Vec<Bytes> = run.into_events().map(amalgam_protocol::EventBatch::into_frames).collect().await;
             let bytes = chunks.concat();
             assert_eq!(check::body(&bytes), Vec::<String>::new());
             Ok(sse::json_events(&bytes).last().unwrap()["response"].clone())

@@ -70,15 +70,15 @@ async fn how_a_call_went_is_in_the_store_before_its_end_is_shown() {
     let model = one_call();
     let run = bench.turn(&model, Delivery::Stream, vec![echo("look")]).start(&bench.engine).await.unwrap();
     let id = run.response_id().to_owned();
-    let mut frames = run.into_frames();
+    let mut frames = run.into_events();
     let (mut bytes, mut ends) = (Vec::new(), 0);
     while let Some(chunk) = frames.next().await {
-        if String::from_utf8_lossy(&chunk).contains("event: response.mcp_call.completed") {
+        if String::from_utf8_lossy(chunk.frames()).contains("event: response.mcp_call.completed") {
             ends += 1;
             let outcome = journal(&*bench.store, &id).await.remove(0).outcome.unwrap();
             assert_eq!((outcome.output.raw().text(), outcome.error), (r#"{"saw":{"n":1}}"#, None));
         }
-        bytes.extend_from_slice(&chunk);
+        bytes.extend_from_slice(chunk.frames());
     }
     assert_eq!((check::body(&bytes), ends), (Vec::new(), 1));
 }
@@ -155,7 +155,7 @@ async fn a_tool_that_takes_long_leaves_no_silence() {
     let mut turn = bench.turn(&model, Delivery::Stream, vec![tool("look", Policy::default(), Does(slow))]);
     turn.keep = None;
     let run = turn.start(&bench.engine).await.unwrap();
-    let chunks: Vec<bytes::Bytes> = run.into_frames().collect().await;
+    let chunks: Vec<bytes::Bytes> = run.into_events().map(amalgam_protocol::EventBatch::into_frames).collect().await;
     let bytes = chunks.concat();
     assert_eq!(check::body(&bytes), Vec::<String>::new());
     let events = sse::json_events(&bytes);

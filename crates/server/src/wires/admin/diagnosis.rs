@@ -251,7 +251,8 @@ impl Findings {
             verdict.push(format!("No key for the upstream: set {variable}, or `api_key` of the tenant."));
         }
         if !self.model_known && self.key.variable.is_none() {
-            verdict.push(format!("Nobody has the model `{}`: see `model` and `upstream` of the tenant.", self.model));
+            verdict
+                .push(format!("No upstream has the model `{}`: see `model` and `upstream` of the tenant.", self.model));
         }
         if verdict.is_empty() {
             verdict.push("Everything that a turn needs is in place.".to_owned());

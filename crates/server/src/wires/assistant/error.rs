@@ -18,7 +18,7 @@ pub(in crate::wires) enum AssistantError {
     Fields(Vec<u8>),
     /// Anything else.
     Fault(Fault),
-    /// A key that nobody has configured, by the variable that should hold it.
+    /// A key that is not configured, by the variable that should hold it.
     NoKey(String),
     /// The tenant has no assistant.
     Disabled,

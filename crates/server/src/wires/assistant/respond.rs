@@ -8,8 +8,8 @@ use amalgam_app::{
     turns::{self, HeadDue, ReplyBody, ReplyHead, TurnReply, head_or_start},
 };
 use amalgam_core::{Fault, FaultKind, Scope};
-use amalgam_engine::{Announcement, Opening, look};
-use amalgam_protocol::{Json, Raw, Status};
+use amalgam_engine::{Announcement, EarlyEvents, look};
+use amalgam_protocol::{EventBatch, Json, Raw, Status};
 use axum::{
     Extension,
     extract::{Path, Request, State, rejection::PathRejection},
@@ -161,7 +161,7 @@ async fn stream_of(
         HeadDue::Started(Ok(AssistantTurn { run, messages })) => {
             drop(starting);
             let head = ReplyHead::of(&run);
-            Ok(with_head(&head, streamed(app, scope, run.into_frames(), messages, first)))
+            Ok(with_head(&head, streamed(app, scope, run.into_events(), messages, first)))
         }
         HeadDue::Started(Err(error)) => {
             if let Some(first) = first {
@@ -179,7 +179,7 @@ async fn stream_of(
                     error => Fault::internal(format_args!("{error:?} after the head of a stream")),
                 })
             });
-            let frames = Opening::new(&app.engine, announced, starting);
+            let frames = EarlyEvents::new(&app.engine, announced, starting);
             Ok(with_head(&head, streamed(app, scope, frames, messages, first)))
         }
     }
@@ -188,11 +188,11 @@ async fn stream_of(
 fn streamed(
     app: Arc<App>,
     scope: Scope,
-    frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
+    events: impl Stream<Item = EventBatch> + Send + Unpin + 'static,
     messages: MessageIds,
     first: Option<FirstRequest>,
 ) -> Response {
-    let events = stream::events(Arc::clone(&app), scope.clone(), frames, messages, None);
+    let events = stream::events(Arc::clone(&app), scope.clone(), events, messages, None);
     match first {
         None => event_stream(events),
         Some(first) => event_stream(

@@ -16,7 +16,7 @@ use crate::{
     wires::{answer, query::Query},
 };
 
-/// The page that is given where nobody asks for a size, and the largest one.
+/// The default page size, and the largest one.
 const USUAL: u64 = 20;
 const LARGEST: u64 = 100;
 

@@ -1,12 +1,12 @@
 //! An answer as it comes: `message.delta`, `tool_call`, `tool_result`, and `done` with the body of the whole answer.
 //!
-//! Made from the frames of the turn's response, so that a stream that was dropped can be picked up like any other.
+//! Rendered from the events of the turn's response, so that a stream can be resumed like any other.
 
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_app::assistant::{MessageIds, answer_body, write_result};
 use amalgam_core::Scope;
-use amalgam_protocol::{Event, EventKind, Raw, Writer};
+use amalgam_protocol::{Event, EventBatch, EventKind, Raw, Writer};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -16,20 +16,20 @@ use super::error::UNAVAILABLE;
 use crate::{
     app::App,
     wires::{
+        render::{Render, rendered},
         reply::event_stream,
-        retell::{Retell, retold},
     },
 };
 
-/// Turns frames of a response into events of this door. Those up to `after` are left out.
+/// The events of a response as events of this wire. Those up to `after` are left out.
 pub(super) fn events(
     app: Arc<App>,
     scope: Scope,
-    frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
+    events: impl Stream<Item = EventBatch> + Send + Unpin + 'static,
     messages: MessageIds,
     after: Option<u64>,
 ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
-    retold(frames, Teller { app, scope, messages, after, calls: HashMap::new() })
+    rendered(events, Renderer { app, scope, messages, after, calls: HashMap::new() })
 }
 
 /// An answer that was given before, as a stream of its end alone.
@@ -38,7 +38,7 @@ pub(super) fn at_once(body: &[u8]) -> Response {
     event_stream(stream::iter([Bytes::from(frame)]))
 }
 
-struct Teller {
+struct Renderer {
     app: Arc<App>,
     scope: Scope,
     messages: MessageIds,
@@ -47,16 +47,17 @@ struct Teller {
     calls: HashMap<String, (String, String)>,
 }
 
-impl Retell for Teller {
-    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) {
+impl Render for Renderer {
+    async fn render(&mut self, event: &Event<'_>, rendered: &mut Vec<u8>) {
+        let sequence = event.sequence();
         let frame = self.frame(event, sequence).await;
         if self.after.is_none_or(|after| sequence > after) {
-            frame.into_iter().for_each(|frame| told.extend_from_slice(&frame));
+            frame.into_iter().for_each(|frame| rendered.extend_from_slice(&frame));
         }
     }
 }
 
-impl Teller {
+impl Renderer {
     async fn frame(&mut self, event: &Event<'_>, sequence: u64) -> Option<Vec<u8>> {
         let text = |name: &str| event.raw.get_str(name).unwrap_or_default().into_owned();
         match event.kind? {
@@ -110,7 +111,7 @@ async fn done(app: Arc<App>, scope: Scope, messages: MessageIds, sequence: u64) 
             done
         }
         Err(fault) => {
-            tracing::warn!(detail = fault.detail, "an answer could not be told: {fault}");
+            tracing::warn!(detail = fault.detail, "an answer could not be read: {fault}");
             failed(sequence)
         }
     }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_app::{
     execute::{ExecuteAnswer, ExecuteStep, Submission},
-    idempotency::PassedFrames,
+    idempotency::Passed,
     turns::{self, HeadDue, ReplyHead, head_or_start},
 };
 use amalgam_core::{
@@ -17,8 +17,8 @@ use amalgam_core::{
     },
     store::{AgentStep, StepState},
 };
-use amalgam_engine::{Announcement, Opening, look};
-use amalgam_protocol::{Json, Raw};
+use amalgam_engine::{Announcement, EarlyEvents, look};
+use amalgam_protocol::{EventBatch, Json, Raw};
 use axum::{
     Extension,
     extract::{Request, State},
@@ -70,9 +70,9 @@ async fn answered(app: &Arc<App>, scope: &Scope, request: Request) -> Result<Res
     match answer {
         Answer::Whole(step, answer) => Ok(named(&step, answer::json(answer.body(app)))),
         Answer::Alone(step, format, answer) => Ok(named(&step, alone(app, &step, &answer, format))),
-        Answer::Frames(step, format, frames) => {
+        Answer::Events(step, format, passed) => {
             let name = step.clone();
-            Ok(named(&name, format.response(events(app, scope, PassedFrames(frames), step, format, None))))
+            Ok(named(&name, format.response(events(app, scope, Passed(passed), step, format, None))))
         }
         Answer::Known(step, stored, format) => known(app, scope, step, *stored, format, &head.headers).await,
     }
@@ -88,7 +88,7 @@ enum Answer {
     Whole(ExecuteStep, Box<ExecuteAnswer>),
     /// A stream of nothing but the answer.
     Alone(ExecuteStep, Format, Box<ExecuteAnswer>),
-    Frames(ExecuteStep, Format, mpsc::Receiver<Bytes>),
+    Events(ExecuteStep, Format, mpsc::Receiver<EventBatch>),
     /// It was sent before.
     Known(ExecuteStep, Box<AgentStep>, Option<Format>),
 }
@@ -115,7 +115,7 @@ async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Forma
     let run = match head_or_start(&app.engine, received, announced, &mut starting).await {
         HeadDue::Started(Ok(run)) => run,
         HeadDue::Due(announced) => {
-            let frames = Opening::new(&app.engine, announced, starting);
+            let frames = EarlyEvents::new(&app.engine, announced, starting);
             return pass_on(step, format.unwrap_or(Format::Sse), frames, answering).await;
         }
         HeadDue::Started(Err(fault)) => {
@@ -132,21 +132,21 @@ async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Forma
         return drop(answering.send(ended.map(|answer| Answer::Whole(step, answer))));
     };
     drop(starting);
-    pass_on(step, format, run.into_frames(), answering).await;
+    pass_on(step, format, run.into_events(), answering).await;
 }
 
-/// Passes frames on, and drives them to their end also when the caller leaves.
+/// Passes events on, and drives the turn to its end also when the caller leaves.
 async fn pass_on(
     step: ExecuteStep,
     format: Format,
-    mut frames: impl Stream<Item = Bytes> + Unpin,
+    mut events: impl Stream<Item = EventBatch> + Unpin,
     answering: Answering,
 ) {
     // A caller that reads slowly makes the turn wait; one that has left does not.
     let (caller, passed) = mpsc::channel(1);
-    let _ = answering.send(Ok(Answer::Frames(step, format, passed)));
-    while let Some(piece) = frames.next().await {
-        let _ = caller.send(piece).await;
+    let _ = answering.send(Ok(Answer::Events(step, format, passed)));
+    while let Some(batch) = events.next().await {
+        let _ = caller.send(batch).await;
     }
 }
 
@@ -242,7 +242,7 @@ async fn known(
                 return Ok(replayed(named(&name, response)));
             }
             if over {
-                let frames = stream::iter([Bytes::from(tail.response.all_words())]);
+                let frames = stream::iter([EventBatch::from_frames(tail.response.all_words())]);
                 let name = step.clone();
                 let response = format.response(events(app, scope, frames, step, format, after));
                 return Ok(replayed(named(&name, response)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amalgam_app::execute::{ExecuteAnswer, ExecuteStep};
 use amalgam_core::{Scope, execute::envelope::Casing};
-use amalgam_protocol::{Event, Writer};
+use amalgam_protocol::{Event, EventBatch, Writer};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -16,8 +16,8 @@ use crate::{
     app::App,
     wires::{
         query::{EVENT_STREAM, accepts},
+        render::{Render, is_last, rendered},
         reply::event_stream,
-        retell::{Retell, is_last, retold},
     },
 };
 
@@ -56,10 +56,10 @@ impl Format {
 
 /// The stream of a turn that failed before its model said anything: its answer alone.
 pub(super) fn alone(app: &App, step: &ExecuteStep, result: &ExecuteAnswer, format: Format) -> Response {
-    let mut told = Vec::new();
+    let mut rendered = Vec::new();
     let fill = |casing: Casing, writer: &mut Writer| conclusion(app, result, casing, writer);
-    write(&mut told, app.execute.casing, format, step, RESULT, 0, fill);
-    format.response(stream::iter([Bytes::from(told)]))
+    write(&mut rendered, app.execute.casing, format, step, RESULT, 0, fill);
+    format.response(stream::iter([Bytes::from(rendered)]))
 }
 
 fn conclusion(app: &App, result: &ExecuteAnswer, casing: Casing, writer: &mut Writer) {
@@ -67,19 +67,19 @@ fn conclusion(app: &App, result: &ExecuteAnswer, casing: Casing, writer: &mut Wr
     result.write(app, casing.key(writer, "Result"));
 }
 
-/// Turns frames of a response into events of this door. Those up to `after` are left out.
+/// The events of a response as events of this wire. Those up to `after` are left out.
 pub(super) fn events(
     app: &Arc<App>,
     scope: &Scope,
-    frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
+    events: impl Stream<Item = EventBatch> + Send + Unpin + 'static,
     step: ExecuteStep,
     format: Format,
     after: Option<u64>,
 ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
-    retold(frames, Teller { app: Arc::clone(app), scope: scope.clone(), step, format, after })
+    rendered(events, Renderer { app: Arc::clone(app), scope: scope.clone(), step, format, after })
 }
 
-struct Teller {
+struct Renderer {
     app: Arc<App>,
     scope: Scope,
     step: ExecuteStep,
@@ -87,38 +87,39 @@ struct Teller {
     after: Option<u64>,
 }
 
-impl Retell for Teller {
-    async fn tell(&mut self, event: &Event<'_>, sequence: u64, told: &mut Vec<u8>) {
+impl Render for Renderer {
+    async fn render(&mut self, event: &Event<'_>, rendered: &mut Vec<u8>) {
+        let sequence = event.sequence();
         if self.after.is_none_or(|after| sequence > after) {
             let name = event.raw.get_str("type").unwrap_or_default();
-            self.write(told, &name, sequence, |casing, writer| casing.key(writer, "Event").raw(event.raw));
+            self.write(rendered, &name, sequence, |casing, writer| casing.key(writer, "Event").raw(event.raw));
         }
         if is_last(event) {
-            self.conclude(told, sequence + 1).await;
+            self.conclude(rendered, sequence + 1).await;
         }
     }
 }
 
-impl Teller {
+impl Renderer {
     /// The whole answer. It is in the store: the response's own end came after that.
-    async fn conclude(&self, told: &mut Vec<u8>, index: u64) {
+    async fn conclude(&self, rendered: &mut Vec<u8>, index: u64) {
         match ExecuteAnswer::of(&self.app, &self.scope, &self.step).await {
             Ok(Some(result)) => {
-                self.write(told, RESULT, index, |casing, writer| conclusion(&self.app, &result, casing, writer));
+                self.write(rendered, RESULT, index, |casing, writer| conclusion(&self.app, &result, casing, writer));
             }
             Ok(None) => warn!(response.id = self.step.response_id, "an answer could not be told: it was deleted"),
-            // The stream ends without its last event, and whoever sends the same again gets it.
+            // The stream ends without its last event, and a retry gets it.
             Err(fault) => warn!(detail = fault.detail, "an answer could not be told: {fault}"),
         }
     }
 
-    fn write(&self, told: &mut Vec<u8>, name: &str, index: u64, fill: impl FnOnce(Casing, &mut Writer)) {
-        write(told, self.app.execute.casing, self.format, &self.step, name, index, fill);
+    fn write(&self, rendered: &mut Vec<u8>, name: &str, index: u64, fill: impl FnOnce(Casing, &mut Writer)) {
+        write(rendered, self.app.execute.casing, self.format, &self.step, name, index, fill);
     }
 }
 
 fn write(
-    told: &mut Vec<u8>,
+    rendered: &mut Vec<u8>,
     casing: Casing,
     format: Format,
     step: &ExecuteStep,
@@ -135,8 +136,8 @@ fn write(
         fill(casing, writer);
     });
     if format == Format::Sse {
-        told.extend_from_slice(format!("event: {name}\nid: {index}\ndata: ").as_bytes());
+        rendered.extend_from_slice(format!("event: {name}\nid: {index}\ndata: ").as_bytes());
     }
-    told.extend_from_slice(&writer.into_bytes());
-    told.extend_from_slice(if format == Format::Sse { b"\n\n" } else { b"\n" });
+    rendered.extend_from_slice(&writer.into_bytes());
+    rendered.extend_from_slice(if format == Format::Sse { b"\n\n" } else { b"\n" });
 }

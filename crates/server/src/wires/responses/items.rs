@@ -79,7 +79,7 @@ fn window<'a>(mut items: Vec<Raw<'a>>, page: &Page, before: Option<&str>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use amalgam_core::store::{ChainPlace, ItemsOf};
+    use amalgam_core::store::{ChainPosition, ItemsOf};
     use amalgam_protocol::{Json, Status};
     use bytes::Bytes;
 
@@ -105,7 +105,7 @@ mod tests {
         let turn = |input: &[&str], output: &[&str]| ItemsOf { input: array(input), output: array(output) };
         let lineage = Lineage {
             status: Status::Completed,
-            place: ChainPlace { chain: "resp_1".to_owned(), position: 1 },
+            place: ChainPosition { chain: "resp_1".to_owned(), position: 1 },
             upstream: None,
             // The second turn sends an item of the first one again.
             turns: vec![turn(&["a"], &["b", "c"]), turn(&["d", "b"], &["e"]), turn(&["f"], &["g"])],

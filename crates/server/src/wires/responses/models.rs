@@ -62,7 +62,7 @@ pub(super) async fn get(
     Ok(answer::json(writer.into_bytes()))
 }
 
-/// A profile as a model: what it can do is for whoever it asks to say.
+/// A profile as a model: what it can do depends on the model behind it.
 fn card_of(profile: &AgentProfile) -> ModelCard {
     ModelCard {
         id: profile.slug.clone(),

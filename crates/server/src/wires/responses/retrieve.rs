@@ -57,7 +57,7 @@ pub(super) async fn delete(
     let id = id_of(RESPONSE, id)?;
     match app.store.delete_response(&scope, &id).await? {
         true => {
-            // What still runs would work for nobody.
+            // A turn that still runs has no reader any more.
             app.engine.cancel(&id);
             Ok(answer::deleted(&id, "response"))
         }
@@ -73,7 +73,7 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Response {
     let response = end(&app, &scope, id).await.into_response();
-    // A body says nothing here, and nobody has read it.
+    // The body means nothing here and was not read.
     layers::unread(&request, response)
 }
 

@@ -18,8 +18,8 @@ use std::{
 
 use amalgam_app::turns::{HeadDue, TurnRequest, begin, head_or_start};
 use amalgam_core::{Fault, FaultKind, Scope, array_of};
-use amalgam_engine::{Announcement, Opening};
-use amalgam_protocol::{DONE, ResponseParameters};
+use amalgam_engine::{Announcement, EarlyEvents};
+use amalgam_protocol::{EventBatch, ResponseParameters};
 use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
@@ -40,7 +40,7 @@ use tracing::debug;
 use self::frame::code;
 use self::line::{Deaf, Heard, Line};
 use self::memory::Remembered;
-use self::message::{Create, Lane, events, in_lane, refusal};
+use self::message::{Create, Lane, in_lane, refusal};
 use crate::{
     app::App,
     auth::{Admission, Door},
@@ -234,12 +234,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match first {
                 HeadDue::Started(Err(fault)) => return Ok(Turn::Refused(fault)),
                 HeadDue::Started(Ok(run)) => {
-                    let mut frames = run.into_frames();
+                    let mut frames = run.into_events();
                     pass_on(line, alarm, lane, depth, &mut frames).await?;
                     frames.output()
                 }
                 HeadDue::Due(announced) => {
-                    let mut frames = Opening::new(&app.engine, announced, beginning);
+                    let mut frames = EarlyEvents::new(&app.engine, announced, beginning);
                     pass_on(line, alarm, lane, depth, &mut frames).await?;
                     frames.output()
                 }
@@ -259,19 +259,19 @@ async fn pass_on<S>(
     alarm: &mut Pin<Box<Sleep>>,
     lane: &Lane,
     depth: usize,
-    frames: &mut (impl Stream<Item = Bytes> + Unpin),
+    events: &mut (impl Stream<Item = EventBatch> + Unpin),
 ) -> Result<(), Over>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         select! {
-            chunk = frames.next() => {
-                let Some(chunk) = chunk else { return Ok(()) };
-                events(&chunk).for_each(|event| line.say(&in_lane(event, lane)));
+            batch = events.next() => {
+                let Some(batch) = batch else { return Ok(()) };
+                batch.data().for_each(|event| line.say(&in_lane(event.text().as_bytes(), lane)));
                 line.flush().await.map_err(|_| Over::Left)?;
                 // A client that has seen the last event may request the next response: nothing is delayed from here on.
-                if chunk.ends_with(DONE) {
+                if batch.is_last() {
                     return Ok(());
                 }
             }

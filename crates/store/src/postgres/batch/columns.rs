@@ -1,6 +1,6 @@
 //! Writes as columns: one array a column, so that one statement takes many rows.
 
-use amalgam_core::store::ChainPlace;
+use amalgam_core::store::ChainPosition;
 use amalgam_protocol::{Json, Status};
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -92,7 +92,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
     let told = column(jobs, |job| Told::of(job));
     let processes = column(jobs, |job| process_bytes(job.write.process));
     let begun: Vec<_> = jobs.iter().filter_map(|job| job.write.begin.as_deref().map(|begin| (*job, begin))).collect();
-    let parents: Vec<Option<&ChainPlace>> = column(&begun, |(_, begin)| begin.parent.as_ref());
+    let parents: Vec<Option<&ChainPosition>> = column(&begun, |(_, begin)| begin.parent.as_ref());
     let statuses: Vec<&str> = begun
         .iter()
         .zip(&told)
@@ -101,7 +101,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
             told.status.unwrap_or(status.name())
         })
         .collect();
-    // A turn that waits is nobody's until somebody takes or starts it; one that has ended is nobody's any more.
+    // A queued turn has no owner until a process takes or starts it; one that has ended has none any more.
     let owners: Vec<Option<&[u8]>> = jobs
         .iter()
         .zip(&processes)

@@ -1,6 +1,6 @@
 //! The statements of knowledge: collections, documents, pieces, and what they are found by.
 //!
-//! Words of the index begin with the number of their tenant. Whoever writes or asks for some puts `#` in its place, and the
+//! Words of the index begin with the number of their tenant. Callers put `#` in its place, and the
 //! statement replaces it with the tenant that it is bound to.
 
 use super::{OperatorSql, TenantSql};

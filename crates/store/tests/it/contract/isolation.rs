@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Scope,
-    store::{Answer, Begin, ChainPlace, Claim, Conversation, Keyed, NewItem, Order, Page, Written},
+    store::{Answer, Begin, ChainPosition, Claim, Conversation, Keyed, NewItem, Order, Page, Written},
 };
 
 use crate::given::*;
@@ -41,7 +41,7 @@ async fn asked(store: &Engine, scope: &Scope, ids: &Things) -> Vec<String> {
 
 struct Things {
     response: String,
-    place: ChainPlace,
+    place: ChainPosition,
     items: Vec<String>,
     conversation: String,
     keyed: Keyed,
@@ -67,7 +67,7 @@ pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
     let never = Turn::new("never");
     let missing = Things {
         response: never.id.clone(),
-        place: ChainPlace { chain: never.id.clone(), position: 0 },
+        place: ChainPosition { chain: never.id.clone(), position: 0 },
         items: vec![never.input_id.clone(), never.output_id.clone(), "msg_never".into()],
         conversation: "conv_never".into(),
         keyed: Keyed { route: "r".into(), key: "never".into() },

@@ -5,8 +5,8 @@ use std::time::Duration;
 use amalgam_core::{
     Scope,
     store::{
-        Begin, Heard, MessageRecord, MetadataRecord, ProcessId, SessionEnd, Ticket, TurnWrite, UserWords, Within,
-        Written, session_bell,
+        Begin, MessageRecord, MetadataRecord, NewUserMessage, ProcessId, SessionEnd, SessionHistory, Ticket, TurnWrite,
+        Within, Written, session_topic,
     },
 };
 use amalgam_protocol::Status;
@@ -24,8 +24,8 @@ pub(crate) fn known(kind: &str, value: &str) -> MetadataRecord {
     MetadataRecord { kind: kind.into(), value: json(value) }
 }
 
-pub(crate) fn words(turn: &Turn, content: &str) -> UserWords {
-    UserWords {
+pub(crate) fn words(turn: &Turn, content: &str) -> NewUserMessage {
+    NewUserMessage {
         response_id: turn.id.clone(),
         content: content.into(),
         metadata: Vec::new(),
@@ -34,8 +34,8 @@ pub(crate) fn words(turn: &Turn, content: &str) -> UserWords {
     }
 }
 
-pub(crate) async fn line_up(store: &Engine, scope: &Scope, profile: Option<&str>) -> Ticket {
-    store.line_up(scope, profile, HERE, NOW).await.unwrap()
+pub(crate) async fn join_queue(store: &Engine, scope: &Scope, profile: Option<&str>) -> Ticket {
+    store.join_queue(scope, profile, HERE, NOW).await.unwrap()
 }
 
 pub(crate) async fn is_next(store: &Engine, scope: &Scope, ticket: Ticket) -> Option<bool> {
@@ -43,7 +43,7 @@ pub(crate) async fn is_next(store: &Engine, scope: &Scope, ticket: Ticket) -> Op
 }
 
 /// The last step of a turn in a thread.
-pub(crate) fn answering(turn: &Turn, ticket: Ticket, heard: &Heard, text: &str) -> TurnWrite {
+pub(crate) fn answering(turn: &Turn, ticket: Ticket, heard: &SessionHistory, text: &str) -> TurnWrite {
     let session = SessionEnd {
         ticket,
         answer: Some((heard.assistant_message_id, text.into())),
@@ -61,9 +61,9 @@ pub(crate) async fn talk(
     process: ProcessId,
     text: &str,
 ) -> Ticket {
-    let ticket = store.line_up(scope, profile, process, NOW).await.unwrap();
+    let ticket = store.join_queue(scope, profile, process, NOW).await.unwrap();
     loop {
-        let changed = store.changed(&session_bell(ticket.session_id));
+        let changed = store.changed(&session_topic(ticket.session_id));
         match store.is_next(scope, ticket).await.unwrap() {
             Some(true) => break,
             Some(false) => timeout(Duration::from_secs(60), changed).await.expect("those who wait are told"),
@@ -71,7 +71,7 @@ pub(crate) async fn talk(
         }
     }
     let turn = Turn::new(text);
-    let heard = store.speak(scope, ticket, words(&turn, text)).await.unwrap().expect("it is this one's time");
+    let heard = store.append_message(scope, ticket, words(&turn, text)).await.unwrap().expect("it is this one's time");
     keep(store, scope, TurnWrite { process, ..turn.beginning(turn.begin()) }).await;
     tokio::task::yield_now().await;
     keep(store, scope, TurnWrite { process, ..answering(&turn, ticket, &heard, &format!("re {text}")) }).await;
@@ -95,20 +95,24 @@ pub(crate) async fn metadata(store: &Engine, scope: &Scope, id: i64) -> Vec<Meta
 
 pub(crate) async fn the_user_speaks_when_its_place_has_come(store: Engine) {
     let anna = anna();
-    let (first, second) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    let (first, second) = (join_queue(&store, &anna, None).await, join_queue(&store, &anna, None).await);
     assert!(first.number < second.number);
     assert_eq!(is_next(&store, &anna, first).await, Some(true));
     assert_eq!(is_next(&store, &anna, second).await, Some(false));
     let (one, two) = (Turn::new("one"), Turn::new("two"));
-    assert_eq!(store.speak(&anna, second, words(&two, "two")).await.unwrap(), None, "not yet");
+    assert_eq!(store.append_message(&anna, second, words(&two, "two")).await.unwrap(), None, "not yet");
 
     let about = vec![known("system_prompt", r#"{"version":"v1"}"#), known("context", r#"{"course_id":28}"#)];
-    let asked = UserWords { metadata: about.clone(), ..words(&one, "satu \u{1F980}") };
-    let heard = store.speak(&anna, first, asked.clone()).await.unwrap().unwrap();
+    let asked = NewUserMessage { metadata: about.clone(), ..words(&one, "satu \u{1F980}") };
+    let heard = store.append_message(&anna, first, asked.clone()).await.unwrap().unwrap();
     assert!(heard.user_message_id < heard.assistant_message_id);
     assert_eq!(heard.history, []);
-    assert_eq!(store.speak(&anna, first, asked).await.unwrap(), Some(heard.clone()), "the same once more is the same");
-    assert_eq!(store.speak(&anna, first, words(&two, "two")).await.unwrap(), None, "a place speaks once");
+    assert_eq!(
+        store.append_message(&anna, first, asked).await.unwrap(),
+        Some(heard.clone()),
+        "the same once more is the same"
+    );
+    assert_eq!(store.append_message(&anna, first, words(&two, "two")).await.unwrap(), None, "a place speaks once");
 
     let expected = MessageRecord {
         id: heard.user_message_id,
@@ -130,12 +134,12 @@ pub(crate) async fn the_user_speaks_when_its_place_has_come(store: Engine) {
 
 pub(crate) async fn the_end_of_a_turn_answers_and_lets_the_next_one_speak(store: Engine) {
     let anna = anna();
-    let (first, second) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    let (first, second) = (join_queue(&store, &anna, None).await, join_queue(&store, &anna, None).await);
     let turn = Turn::new("one");
-    let asked = UserWords { metadata: vec![known("context", r#"{"course_id":28}"#)], ..words(&turn, "one") };
-    let heard = store.speak(&anna, first, asked).await.unwrap().unwrap();
+    let asked = NewUserMessage { metadata: vec![known("context", r#"{"course_id":28}"#)], ..words(&turn, "one") };
+    let heard = store.append_message(&anna, first, asked).await.unwrap().unwrap();
     keep(&store, &anna, turn.beginning(turn.begin())).await;
-    let told = store.changed(&session_bell(first.session_id));
+    let told = store.changed(&session_topic(first.session_id));
     let (question, answer) = (heard.user_message_id, heard.assistant_message_id);
     let metadata = vec![
         (answer, known("model_usage", r#"{"total_tokens":7}"#)),
@@ -169,7 +173,7 @@ pub(crate) async fn the_end_of_a_turn_answers_and_lets_the_next_one_speak(store:
     assert_eq!((told, messages), (record, vec![expected]));
 
     let next = Turn::new("two");
-    let heard = store.speak(&anna, second, words(&next, "two")).await.unwrap().unwrap();
+    let heard = store.append_message(&anna, second, words(&next, "two")).await.unwrap().unwrap();
     assert_eq!(heard.history, dialogue(&[("user", "one"), ("assistant", "re one")]));
     assert!(heard.user_message_id > answer);
 }
@@ -177,9 +181,9 @@ pub(crate) async fn the_end_of_a_turn_answers_and_lets_the_next_one_speak(store:
 pub(crate) async fn a_turn_that_failed_leaves_the_question_and_an_error(store: Engine) {
     // RNCC-20
     let anna = anna();
-    let (first, second) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    let (first, second) = (join_queue(&store, &anna, None).await, join_queue(&store, &anna, None).await);
     let turn = Turn::new("one");
-    let heard = store.speak(&anna, first, words(&turn, "one")).await.unwrap().unwrap();
+    let heard = store.append_message(&anna, first, words(&turn, "one")).await.unwrap().unwrap();
     keep(&store, &anna, turn.beginning(turn.begin())).await;
     let error = known("error", r#"{"code":"upstream"}"#);
     let metadata = vec![(heard.user_message_id, error.clone()), (heard.assistant_message_id, error.clone())];
@@ -193,9 +197,9 @@ pub(crate) async fn a_turn_that_failed_leaves_the_question_and_an_error(store: E
 
 pub(crate) async fn a_lost_write_says_nothing_in_the_thread(store: Engine) {
     let anna = anna();
-    let (ticket, next) = (line_up(&store, &anna, None).await, line_up(&store, &anna, None).await);
+    let (ticket, next) = (join_queue(&store, &anna, None).await, join_queue(&store, &anna, None).await);
     let turn = Turn::new("one");
-    let heard = store.speak(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
+    let heard = store.append_message(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
     let unknown = answering(&turn, ticket, &heard, "re one");
     assert_eq!(store.write(&anna, unknown.into()).await.unwrap(), Written::Lost, "it has not begun");
     keep(&store, &anna, turn.beginning(turn.begin())).await;
@@ -215,9 +219,9 @@ pub(crate) async fn a_lost_write_says_nothing_in_the_thread(store: Engine) {
 pub(crate) async fn only_the_turn_that_spoke_ends_its_place(store: Engine) {
     // S10: a ticket is only a number.
     let anna = anna();
-    let ticket = line_up(&store, &anna, None).await;
+    let ticket = join_queue(&store, &anna, None).await;
     let turn = Turn::new("one");
-    let heard = store.speak(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
+    let heard = store.append_message(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
     for other in [anna.clone(), scope(1, "bert"), scope(2, "anna")] {
         let intruder = Turn::new("intruder");
         keep(&store, &other, intruder.beginning(intruder.begin())).await;
@@ -226,36 +230,39 @@ pub(crate) async fn only_the_turn_that_spoke_ends_its_place(store: Engine) {
     assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
     assert_eq!(is_next(&store, &anna, ticket).await, Some(true));
     keep(&store, &anna, turn.beginning(turn.begin())).await;
-    let wrong = Heard { assistant_message_id: heard.assistant_message_id + 40, ..heard.clone() };
+    let wrong = SessionHistory { assistant_message_id: heard.assistant_message_id + 40, ..heard.clone() };
     keep(&store, &anna, answering(&turn, ticket, &wrong, "under another number")).await;
     assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
 }
 
 pub(crate) async fn whoever_leaves_lets_the_next_one_speak(store: Engine) {
     let anna = anna();
-    let tickets =
-        [line_up(&store, &anna, None).await, line_up(&store, &anna, None).await, line_up(&store, &anna, None).await];
+    let tickets = [
+        join_queue(&store, &anna, None).await,
+        join_queue(&store, &anna, None).await,
+        join_queue(&store, &anna, None).await,
+    ];
     let session = tickets[0].session_id;
     let error = known("error", r#"{"code":"cancelled"}"#);
     for stranger in strangers() {
-        store.leave(&stranger, tickets[0], Some(error.clone())).await.unwrap();
+        store.leave_queue(&stranger, tickets[0], Some(error.clone())).await.unwrap();
     }
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(false));
-    let told = store.changed(&session_bell(session));
-    store.leave(&anna, tickets[0], Some(error.clone())).await.unwrap();
+    let told = store.changed(&session_topic(session));
+    store.leave_queue(&anna, tickets[0], Some(error.clone())).await.unwrap();
     timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
-    store.leave(&anna, tickets[0], None).await.unwrap();
+    store.leave_queue(&anna, tickets[0], None).await.unwrap();
     assert_eq!(is_next(&store, &anna, tickets[0]).await, None);
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(true));
     assert_eq!(said(&store, &anna, session).await, [], "nothing was said");
 
     let turn = Turn::new("one");
-    let heard = store.speak(&anna, tickets[1], words(&turn, "one")).await.unwrap().unwrap();
-    store.leave(&anna, tickets[1], Some(error.clone())).await.unwrap();
+    let heard = store.append_message(&anna, tickets[1], words(&turn, "one")).await.unwrap().unwrap();
+    store.leave_queue(&anna, tickets[1], Some(error.clone())).await.unwrap();
     assert_eq!(metadata(&store, &anna, heard.user_message_id).await, [error]);
     let turn = Turn::new("two");
-    let heard = store.speak(&anna, tickets[2], words(&turn, "two")).await.unwrap().unwrap();
-    store.leave(&anna, tickets[2], None).await.unwrap();
+    let heard = store.append_message(&anna, tickets[2], words(&turn, "two")).await.unwrap().unwrap();
+    store.leave_queue(&anna, tickets[2], None).await.unwrap();
     assert_eq!(metadata(&store, &anna, heard.user_message_id).await, []);
     assert_eq!(said(&store, &anna, session).await, dialogue(&[("user", "one"), ("user", "two")]));
 }
@@ -267,10 +274,10 @@ pub(crate) async fn history_is_what_was_said_last_in_order(store: Engine) {
         talk(&store, &anna, Some("home"), HERE, "elsewhere").await;
     }
     let heard = async |history_messages| {
-        let (ticket, turn) = (line_up(&store, &anna, None).await, Turn::new("last"));
-        let asked = UserWords { history_messages, ..words(&turn, "last") };
-        let heard = store.speak(&anna, ticket, asked).await.unwrap().unwrap();
-        store.leave(&anna, ticket, None).await.unwrap();
+        let (ticket, turn) = (join_queue(&store, &anna, None).await, Turn::new("last"));
+        let asked = NewUserMessage { history_messages, ..words(&turn, "last") };
+        let heard = store.append_message(&anna, ticket, asked).await.unwrap().unwrap();
+        store.leave_queue(&anna, ticket, None).await.unwrap();
         heard.history
     };
     assert_eq!(heard(3).await, dialogue(&[("assistant", "re q4"), ("user", "q5"), ("assistant", "re q5")]));
@@ -322,16 +329,16 @@ pub(crate) async fn race(stores: &[Engine]) {
 
 pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     let anna = anna();
-    let dead = line_up(&store, &anna, None).await;
-    let waiting = line_up(&store, &anna, None).await;
-    let other = line_up(&store, &scope(2, "anna"), None).await;
-    let elsewhere = store.line_up(&anna, None, THERE, NOW).await.unwrap();
+    let dead = join_queue(&store, &anna, None).await;
+    let waiting = join_queue(&store, &anna, None).await;
+    let other = join_queue(&store, &scope(2, "anna"), None).await;
+    let elsewhere = store.join_queue(&anna, None, THERE, NOW).await.unwrap();
     let turn = Turn::new("one");
-    let heard = store.speak(&anna, dead, words(&turn, "one")).await.unwrap().unwrap();
+    let heard = store.append_message(&anna, dead, words(&turn, "one")).await.unwrap().unwrap();
     keep(&store, &anna, turn.beginning(turn.begin())).await;
     keep(&store, &anna, TurnWrite { tools: vec![run(0)], ..turn.step() }).await;
     store.beat(operator(), HERE, 1).await.unwrap();
-    let told = store.changed(&session_bell(dead.session_id));
+    let told = store.changed(&session_topic(dead.session_id));
     assert!(store.bury(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
     timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
 
@@ -344,7 +351,7 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     let late = answering(&turn, dead, &heard, "re one");
     assert_eq!(store.write(&anna, late.into()).await.unwrap(), Written::Lost);
     assert_eq!(is_next(&store, &anna, elsewhere).await, Some(true));
-    store.leave(&anna, elsewhere, None).await.unwrap();
+    store.leave_queue(&anna, elsewhere, None).await.unwrap();
     let next = talk(&store, &anna, None, THERE, "two").await;
     assert_eq!(next.session_id, dead.session_id);
     let expected = dialogue(&[("user", "one"), ("user", "two"), ("assistant", "re two")]);
@@ -354,9 +361,9 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
 pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine) {
     let anna = anna();
     let speak = async |background| {
-        let (ticket, turn) = (line_up(&store, &anna, None).await, Turn::new("one"));
-        let next = line_up(&store, &anna, None).await;
-        let heard = store.speak(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
+        let (ticket, turn) = (join_queue(&store, &anna, None).await, Turn::new("one"));
+        let next = join_queue(&store, &anna, None).await;
+        let heard = store.append_message(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
         keep(&store, &anna, turn.beginning(Begin { background, ..turn.begin() })).await;
         assert_eq!(is_next(&store, &anna, next).await, Some(false));
         (turn, next, heard.user_message_id)
@@ -366,21 +373,21 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
         |code: &str, message: &str| vec![known("error", &format!(r#"{{"code":"{code}","message":"{message}"}}"#))];
 
     let (turn, next, question) = speak(true).await;
-    let rung = store.changed(&session_bell(next.session_id));
+    let rung = store.changed(&session_topic(next.session_id));
     store.cancel_response(&anna, &turn.id, NOW).await.unwrap().unwrap();
     timeout(Duration::from_secs(60), rung).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     assert_eq!(metadata(&store, &anna, question).await, told("cancelled", message));
-    store.leave(&anna, next, None).await.unwrap();
+    store.leave_queue(&anna, next, None).await.unwrap();
 
     let (turn, next, question) = speak(false).await;
-    let rung = store.changed(&session_bell(next.session_id));
+    let rung = store.changed(&session_topic(next.session_id));
     assert!(store.delete_response(&anna, &turn.id).await.unwrap());
     timeout(Duration::from_secs(60), rung).await.expect("those who wait are told");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     let deleted = told("deleted", "The response was deleted before it came to its end.");
     assert_eq!(metadata(&store, &anna, question).await, deleted);
-    store.leave(&anna, next, None).await.unwrap();
+    store.leave_queue(&anna, next, None).await.unwrap();
 
     // Ends of which the thread was not told.
     for (status, expected) in [(Status::Failed, told("failed", message)), (Status::Completed, Vec::new())] {
@@ -390,7 +397,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
         keep(&store, &anna, TurnWrite { end: Some(Box::new(end)), ..turn.step() }).await;
         assert_eq!(is_next(&store, &anna, next).await, Some(true));
         assert_eq!(metadata(&store, &anna, question).await, expected);
-        store.leave(&anna, next, None).await.unwrap();
+        store.leave_queue(&anna, next, None).await.unwrap();
     }
 }
 
@@ -398,13 +405,13 @@ pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store
     let anna = anna();
     // At once, and after having looked for a moment whether it is done.
     for patience in [None, Some(0), Some(50), Some(200)] {
-        let getting = store.line_up(&anna, None, HERE, NOW);
+        let getting = store.join_queue(&anna, None, HERE, NOW);
         let Some(patience) = patience else { continue };
         if let Ok(told) = timeout(Duration::from_micros(patience), getting).await {
-            store.leave(&anna, told.unwrap(), None).await.unwrap();
+            store.leave_queue(&anna, told.unwrap(), None).await.unwrap();
         }
     }
-    let ticket = line_up(&store, &anna, None).await;
+    let ticket = join_queue(&store, &anna, None).await;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while is_next(&store, &anna, ticket).await != Some(true) {
         assert!(tokio::time::Instant::now() < deadline, "a place that nobody has is in the way");

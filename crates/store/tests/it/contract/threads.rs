@@ -2,7 +2,7 @@
 
 use amalgam_core::store::{AgentConfig, AgentProfile, BankOf, MessageRecord, Reset, Retention, SessionRecord, Within};
 
-use super::sessions::{dialogue, is_next, known, line_up, metadata, said, talk, words};
+use super::sessions::{dialogue, is_next, join_queue, known, metadata, said, talk, words};
 use crate::given::*;
 
 pub(crate) async fn a_thread_is_found_again_by_user_tenant_and_profile(store: Engine) {
@@ -10,8 +10,8 @@ pub(crate) async fn a_thread_is_found_again_by_user_tenant_and_profile(store: En
     let mut threads = Vec::new();
     for scope in [anna(), scope(1, "bert"), scope(2, "anna")] {
         for profile in [None, Some("home"), Some("course")] {
-            let ticket = line_up(&store, &scope, profile).await;
-            assert_eq!(line_up(&store, &scope, profile).await.session_id, ticket.session_id, "it is found again");
+            let ticket = join_queue(&store, &scope, profile).await;
+            assert_eq!(join_queue(&store, &scope, profile).await.session_id, ticket.session_id, "it is found again");
             threads.push(ticket.session_id);
         }
     }
@@ -83,14 +83,14 @@ pub(crate) async fn threads_of_others_look_missing(store: Engine) {
     // P10, S10: small numbers can be counted through; only whose they are protects them.
     let anna = anna();
     let ticket = talk(&store, &anna, None, HERE, "secret").await;
-    let waiting = line_up(&store, &anna, None).await;
+    let waiting = join_queue(&store, &anna, None).await;
     let newest = store.messages(&anna, ticket.session_id, None, 1).await.unwrap().unwrap()[0].id;
     for stranger in strangers() {
         assert_eq!(store.sessions(&stranger, None, 9).await.unwrap(), []);
         assert_eq!(store.messages(&stranger, ticket.session_id, None, 9).await.unwrap(), None);
         assert_eq!(store.message(&stranger, newest).await.unwrap(), None);
         assert_eq!(is_next(&store, &stranger, waiting).await, None);
-        assert_eq!(store.speak(&stranger, waiting, words(&Turn::new("x"), "x")).await.unwrap(), None);
+        assert_eq!(store.append_message(&stranger, waiting, words(&Turn::new("x"), "x")).await.unwrap(), None);
     }
     let other = scope(2, "anna");
     let within = Within::Own(other.admin().unwrap());
@@ -105,7 +105,7 @@ pub(crate) async fn threads_of_others_look_missing(store: Engine) {
 pub(crate) async fn threads_outlive_their_responses(store: Engine) {
     let anna = anna();
     let ticket = talk(&store, &anna, None, HERE, "one").await;
-    let waiting = line_up(&store, &anna, None).await;
+    let waiting = join_queue(&store, &anna, None).await;
     let all = Retention {
         events_before_ms: NOW + 1000,
         transcripts_before_ms: NOW + 1000,
@@ -140,7 +140,7 @@ pub(crate) async fn reset_takes_threads_and_with_all_what_assistants_are(store: 
     assert!(store.put_agent_config(within, config.clone()).await.unwrap());
     store.put_profile(within, profile.clone()).await.unwrap().unwrap();
     let ticket = talk(&store, &anna, None, HERE, "one").await;
-    let waiting = line_up(&store, &anna, None).await;
+    let waiting = join_queue(&store, &anna, None).await;
     let id = store.messages(&anna, ticket.session_id, None, 1).await.unwrap().unwrap()[0].id;
 
     store.reset(operator(), Reset::Runtime(Vec::new())).await.unwrap();

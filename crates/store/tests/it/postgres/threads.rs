@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture,
-    store::{Written, session_bell},
+    store::{Written, session_topic},
 };
 use amalgam_store::postgres::{Options, Postgres};
 use tokio::{task::JoinSet, time::timeout};
@@ -44,22 +44,23 @@ fn another_process_hears_when_a_place_goes() {
     let database = Fresh::make();
     runtime().block_on(async {
         let (one, other, anna) = (database.store().await, database.store().await, anna());
-        let line_up = async || one.line_up(&anna, None, HERE, NOW).await.unwrap();
-        let (leaves, ends, deleted, dies) = (line_up().await, line_up().await, line_up().await, line_up().await);
-        let behind = other.line_up(&anna, None, THERE, NOW).await.unwrap();
-        let bell = session_bell(behind.session_id);
+        let join_queue = async || one.join_queue(&anna, None, HERE, NOW).await.unwrap();
+        let (leaves, ends, deleted, dies) =
+            (join_queue().await, join_queue().await, join_queue().await, join_queue().await);
+        let behind = other.join_queue(&anna, None, THERE, NOW).await.unwrap();
+        let bell = session_topic(behind.session_id);
 
         let gone = other.changed(&bell);
-        one.leave(&anna, leaves, None).await.unwrap();
+        one.leave_queue(&anna, leaves, None).await.unwrap();
         called(gone, "somebody leaves").await;
         let turn = Turn::new("one");
-        let heard = one.speak(&anna, ends, words(&turn, "one")).await.unwrap().unwrap();
+        let heard = one.append_message(&anna, ends, words(&turn, "one")).await.unwrap().unwrap();
         keep(&one, &anna, turn.beginning(turn.begin())).await;
         let gone = other.changed(&bell);
         keep(&one, &anna, answering(&turn, ends, &heard, "re one")).await;
         called(gone, "a turn ends").await;
         let turn = Turn::new("two");
-        one.speak(&anna, deleted, words(&turn, "two")).await.unwrap().unwrap();
+        one.append_message(&anna, deleted, words(&turn, "two")).await.unwrap().unwrap();
         keep(&one, &anna, turn.beginning(turn.begin())).await;
         let gone = other.changed(&bell);
         assert!(one.delete_response(&anna, &turn.id).await.unwrap());
@@ -104,15 +105,15 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
         talk(&store, &anna(), None, HERE, "warm").await;
 
         let asked = store.clone();
-        let line_up = async move { asked.line_up(&anna(), None, HERE, NOW).await.unwrap() };
-        let ticket = ask_and_lose(&proxy, Loses::Answers, &aside, PLACES, line_up).await;
+        let join_queue = async move { asked.join_queue(&anna(), None, HERE, NOW).await.unwrap() };
+        let ticket = ask_and_lose(&proxy, Loses::Answers, &aside, PLACES, join_queue).await;
         assert_eq!(aside.count(PLACES).await, 1);
         assert_eq!(store.is_next(&anna(), ticket).await.unwrap(), Some(true));
 
         talk(&store, &scope(2, "warm"), None, HERE, "warm").await;
         let (asked, turn) = (store.clone(), Turn::new("one"));
         let said_words = words(&turn, "one");
-        let speak = async move { asked.speak(&anna(), ticket, said_words).await.unwrap().unwrap() };
+        let speak = async move { asked.append_message(&anna(), ticket, said_words).await.unwrap().unwrap() };
         let spoken = "SELECT count(*) FROM messages WHERE content = 'one'";
         let heard = ask_and_lose(&proxy, Loses::Answers, &aside, spoken, speak).await;
         assert_eq!(aside.count(spoken).await, 1);
@@ -137,13 +138,13 @@ fn a_place_that_nobody_was_told_of_goes_with_the_next_sign_of_life() {
     runtime().block_on(async {
         let (proxy, store) = database.store_behind_a_proxy(Options { connections: 1, ..impatient() }).await;
         let (aside, anna) = (database.aside().await, anna());
-        let kept = store.line_up(&anna, None, HERE, NOW).await.unwrap();
+        let kept = store.join_queue(&anna, None, HERE, NOW).await.unwrap();
 
         // The server does it, but says nothing, and does not say anything any more.
         proxy.lose(Loses::Answers);
-        assert!(store.line_up(&anna, None, HERE, NOW).await.is_err());
+        assert!(store.join_queue(&anna, None, HERE, NOW).await.is_err());
         aside.until(PLACES, |count| count == 2).await;
-        assert!(store.leave(&anna, kept, None).await.is_err());
+        assert!(store.leave_queue(&anna, kept, None).await.is_err());
         proxy.cut();
         store.beat(operator(), HERE, 1).await.unwrap();
         aside.until(PLACES, |count| count == 0).await;
@@ -159,7 +160,7 @@ fn whoever_went_away_while_the_thread_was_held_does_not_block() {
         talk(&store, &anna, None, HERE, "first").await;
         let (aside, watch) = (database.aside().await, database.aside().await);
         aside.run("BEGIN; SELECT FROM sessions FOR UPDATE").await;
-        let mut getting = store.line_up(&anna, None, HERE, NOW);
+        let mut getting = store.join_queue(&anna, None, HERE, NOW);
         while timeout(Duration::from_millis(20), &mut getting).await.is_err() {
             if watch.count(WAITING).await == 1 {
                 break;
@@ -170,7 +171,7 @@ fn whoever_went_away_while_the_thread_was_held_does_not_block() {
         assert_eq!(watch.count(PLACES).await, 0);
         aside.run("COMMIT").await;
         watch.until(PLACES, |count| count == 1).await;
-        let ticket = store.line_up(&anna, None, HERE, NOW).await.unwrap();
+        let ticket = store.join_queue(&anna, None, HERE, NOW).await.unwrap();
         assert_eq!(store.is_next(&anna, ticket).await.unwrap(), Some(true));
     });
 }

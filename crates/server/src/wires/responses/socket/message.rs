@@ -107,12 +107,6 @@ pub(super) fn refusal(fault: &Fault) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// The events of frames as they stand there, without what makes frames of them.
-pub(super) fn events(frames: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let lines = frames.split(|&byte| byte == b'\n');
-    lines.filter_map(|line| line.strip_prefix(b"data: ")).filter(|data| data.starts_with(b"{"))
-}
-
 /// An event that names its lane, in pieces.
 pub(super) fn in_lane<'a>(event: &'a [u8], lane: &'a Lane) -> [&'a [u8]; 4] {
     match (lane, event.strip_suffix(b"}")) {
@@ -175,12 +169,10 @@ mod tests {
     }
 
     #[test]
-    fn events_leave_their_frames_as_they_stand_there() {
-        let frames = b"event: a\ndata: {\"type\":\"a\"}\n\nevent: b\ndata: {\"b\":\"data: {\"}\n\ndata: [DONE]\n\n";
-        let told: Vec<_> = events(frames).collect();
-        assert_eq!(told, [&b"{\"type\":\"a\"}"[..], b"{\"b\":\"data: {\"}"]);
+    fn an_event_names_its_lane() {
+        let event = br#"{"type":"a"}"#;
         let lane = read_text(r#"{"type":"response.create","stream_id":"l\u00e4ne"}"#).0;
-        assert_eq!(in_lane(told[0], &lane).concat(), br#"{"type":"a","stream_id":"l\u00e4ne"}"#);
-        assert_eq!(in_lane(told[0], &None).concat(), told[0]);
+        assert_eq!(in_lane(event, &lane).concat(), br#"{"type":"a","stream_id":"l\u00e4ne"}"#);
+        assert_eq!(in_lane(event, &None).concat(), event);
     }
 }

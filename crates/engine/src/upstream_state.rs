@@ -5,7 +5,7 @@ use amalgam_protocol::Json;
 
 /// A call whose answer the upstream keeps.
 #[derive(Debug)]
-pub(crate) struct Remembering {
+pub(crate) struct UpstreamState {
     /// What it was told.
     pub(crate) said: SaidSoFar,
     /// The operator's name of the upstream.
@@ -16,7 +16,7 @@ pub(crate) struct Remembering {
     pub(crate) id: Option<String>,
 }
 
-impl Remembering {
+impl UpstreamState {
     /// What is known from here on; nothing where the answer has no id, or is not all the upstream's. `answer` is what it has
     /// said in this call.
     pub(crate) fn memory(&self, answer: &[Json]) -> Option<UpstreamMemory> {

@@ -1,9 +1,10 @@
-//! Where the items of responses are: each has a place, which is the number of its row.
+//! Where the items of responses are: each response has a position, which is the number of its row.
 //!
-//! A place is a run and a position in it, in one number: a child takes the place behind its parent's. Whoever comes second, or
-//! comes when a run is full, is a fork: it begins a run of its own, behind all others, that points at its parent's place.
+//! A position is a run and an offset in it, in one number: a child takes the position behind its parent's. A second child, or
+//! one that comes when a run is full, is a fork: it begins a run of its own, behind all others, that points at its parent's
+//! position.
 
-use amalgam_core::{Scope, store::ChainPlace};
+use amalgam_core::{Scope, store::ChainPosition};
 
 use super::{
     failure::Failure,
@@ -11,29 +12,29 @@ use super::{
     sql,
 };
 
-/// How many places a run has. The statements in `sql.rs` shift by the same number of bits.
-const PLACES: i64 = 1 << 20;
+/// How many positions a run has. The statements in `sql.rs` shift by the same number of bits.
+const POSITIONS: i64 = 1 << 20;
 
 /// The number of a row of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(pub(super) i64);
+pub(super) struct ItemPosition(pub(super) i64);
 
-impl Place {
+impl ItemPosition {
     /// The one behind it in the same run.
     fn next(self) -> Option<Self> {
-        (self.0 % PLACES < PLACES - 1).then_some(Self(self.0 + 1))
+        (self.0 % POSITIONS < POSITIONS - 1).then_some(Self(self.0 + 1))
     }
 
     /// The one before it in the same run.
     pub(super) fn previous(self) -> Option<Self> {
-        (self.0 % PLACES > 0).then_some(Self(self.0 - 1))
+        (self.0 % POSITIONS > 0).then_some(Self(self.0 - 1))
     }
 
-    /// As the rest of the program hands it around: with the response that is there, since the number of a run that is gone is
-    /// given anew.
-    pub(super) fn told(self, response_id: &str) -> Result<ChainPlace, Failure> {
-        let position = self.0.try_into().map_err(|_| Failure::Broken(format!("{} is no place", self.0)))?;
-        Ok(ChainPlace { chain: response_id.to_owned(), position })
+    /// As the rest of the program uses it: with the response that is there, since the number of a run that is gone is used
+    /// again.
+    pub(super) fn in_chain(self, response_id: &str) -> Result<ChainPosition, Failure> {
+        let position = self.0.try_into().map_err(|_| Failure::Broken(format!("{} is no position of items", self.0)))?;
+        Ok(ChainPosition { chain: response_id.to_owned(), position })
     }
 }
 
@@ -42,14 +43,14 @@ pub(super) fn take(
     database: Database<'_>,
     scope: &Scope,
     id: &str,
-    parent: Option<&ChainPlace>,
+    parent: Option<&ChainPosition>,
     input: &str,
     output: Option<&str>,
-) -> Result<Option<Place>, Failure> {
+) -> Result<Option<ItemPosition>, Failure> {
     let parent = match parent {
         None => None,
-        Some(ChainPlace { chain, position }) => {
-            let place = Place(int(*position)?);
+        Some(ChainPosition { chain, position }) => {
+            let place = ItemPosition(int(*position)?);
             if !database.user(scope, sql::PARENT, &[&place.0, chain])?.exists()? {
                 return Ok(None);
             }
@@ -62,18 +63,18 @@ pub(super) fn take(
         }
     };
     database.user(scope, sql::BEGIN_RUN, &[&id, &input, &output, &parent])?.run()?;
-    Ok(Some(Place(database.last_number())))
+    Ok(Some(ItemPosition(database.last_number())))
 }
 
-/// Gives up a place that nobody has heard of.
-pub(super) fn leave(database: Database<'_>, scope: &Scope, place: Place) -> Result<(), Failure> {
+/// Gives up a position that was not acknowledged.
+pub(super) fn give_up(database: Database<'_>, scope: &Scope, place: ItemPosition) -> Result<(), Failure> {
     database.user(scope, sql::GIVE_UP_PLACE, &[&place.0])?.run()?;
     Ok(())
 }
 
 /// Forgets the items of a response whose head is gone once nothing builds on them, and with them those of forgotten responses
 /// that only this one built on. Gives the ids of those whose items are gone.
-pub(super) fn forget(database: Database<'_>, scope: &Scope, place: Place) -> Result<Vec<String>, Failure> {
+pub(super) fn forget(database: Database<'_>, scope: &Scope, place: ItemPosition) -> Result<Vec<String>, Failure> {
     database.user(scope, sql::MARK_FORGOTTEN, &[&place.0])?.run()?;
     let mut gone = Vec::new();
     let mut next = Some(place);
@@ -96,12 +97,12 @@ pub(super) fn forget(database: Database<'_>, scope: &Scope, place: Place) -> Res
     Ok(gone)
 }
 
-/// Removes the run that begins at `first`; gives the place that it forked from.
-fn remove_run(database: Database<'_>, scope: &Scope, first: Place) -> Result<Option<Place>, Failure> {
-    let last = first.0 + PLACES - 1;
+/// Removes the run that begins at `first`; gives the position that it forked from.
+fn remove_run(database: Database<'_>, scope: &Scope, first: ItemPosition) -> Result<Option<ItemPosition>, Failure> {
+    let last = first.0 + POSITIONS - 1;
     let parents =
         database.user(scope, sql::REMOVE_RUN, &[&first.0, &last])?.all(|row| Ok(row.get::<_, Option<i64>>(0)?))?;
-    Ok(parents.into_iter().flatten().next().map(Place))
+    Ok(parents.into_iter().flatten().next().map(ItemPosition))
 }
 
 #[cfg(test)]
@@ -110,8 +111,8 @@ mod tests {
 
     #[test]
     fn a_run_ends_where_the_next_one_begins() {
-        let (first, last) = (Place(7 * PLACES), Place(8 * PLACES - 1));
-        assert_eq!((first.previous(), first.next()), (None, Some(Place(7 * PLACES + 1))));
-        assert_eq!((last.previous(), last.next()), (Some(Place(8 * PLACES - 2)), None));
+        let (first, last) = (ItemPosition(7 * POSITIONS), ItemPosition(8 * POSITIONS - 1));
+        assert_eq!((first.previous(), first.next()), (None, Some(ItemPosition(7 * POSITIONS + 1))));
+        assert_eq!((last.previous(), last.next()), (Some(ItemPosition(8 * POSITIONS - 2)), None));
     }
 }

@@ -1,8 +1,8 @@
-//! The frames of a streamed response, as the caller's connection asks for them.
+//! The events of a streamed response, as the caller's connection asks for them.
 //!
 //! The turn runs inside this stream: a caller that does not read makes the upstream wait, and one that leaves drops the
-//! stream and with it the upstream call. A turn that is kept writes its frames to the store as it goes, and its end
-//! before the caller hears of it.
+//! stream and with it the upstream call. A turn that is stored writes its frames to the store as it goes, and its end
+//! before the caller is sent it.
 
 use std::{
     future::Future,
@@ -12,9 +12,8 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{BoxFuture, Fault, FaultKind, StoreError, resting, store::Written};
-use amalgam_protocol::{ErrorObject, Status, Usage};
-use bytes::Bytes;
+use amalgam_core::{BoxFuture, Fault, FaultKind, StoreError, store::Written};
+use amalgam_protocol::{ErrorObject, EventBatch, Status, Usage};
 use futures_core::Stream;
 use tokio::{
     sync::watch,
@@ -24,33 +23,33 @@ use tracing::warn;
 
 use crate::{
     partial_usage::UncountedCall,
-    record::{self, Ended},
+    recorder::{self, Ended},
     run::{Now, Run, lost, stop},
 };
 
 /// Frames are handed on at this size even if more are ready: memory a stream stays small.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// What a model says within this time of what it said before is one burst.
+/// Output that comes within this time of the output before it is one burst.
 const SOON: Duration = Duration::from_millis(1);
 
-/// In a burst the upstream is read and the caller written to once in this time: what comes meanwhile leaves together, in one
-/// packet. Nobody reads 500 times a second.
-const REST: Duration = Duration::from_millis(2);
+/// In a burst the scheduler runs other tasks so many times before frames are sent: what arrives meanwhile leaves in the same
+/// write.
+const YIELDS: u8 = 2;
 
 /// A streamed response.
-pub struct Frames {
+pub struct TurnEvents {
     run: Box<Run>,
     /// The next moment at which something is due: a sign of life or the deadline.
     alarm: Pin<Box<Sleep>>,
     last_sent: Instant,
     /// When something that the model said was last sent.
     last_said: Option<Instant>,
-    /// Until when nothing is read, in a burst. The model need not tell of what comes meanwhile.
-    rests_until: Option<Instant>,
-    /// Comes when the process cannot wait for the turn any longer, or somebody has asked it to end.
+    /// How often the scheduler ran other tasks while frames wait to be sent.
+    yields: u8,
+    /// Resolves when the process shuts down, or when cancellation is requested.
     over: BoxFuture<'static, Fault>,
-    /// Whether somebody has.
+    /// Whether cancellation was requested.
     stopped: watch::Receiver<bool>,
     /// Who is woken by it: asked again only for another one.
     over_wakes: Option<Waker>,
@@ -79,7 +78,7 @@ enum Last {
     Cancelled,
 }
 
-impl Frames {
+impl TurnEvents {
     /// Goes on with a stream that was begun before its model accepted: `sent` are its frames so far, and `sequence` is the
     /// number of the next one.
     pub(crate) fn after(mut run: Box<Run>, sent: &[u8], sequence: u64) -> Self {
@@ -114,7 +113,7 @@ impl Frames {
             alarm,
             last_sent: now,
             last_said: None,
-            rests_until: None,
+            yields: 0,
             over,
             stopped,
             over_wakes: None,
@@ -134,7 +133,7 @@ impl Frames {
     pub(crate) async fn hand_over(&mut self) -> bool {
         let fresh = matches!(self.stage, Stage::Running) && self.is_fresh();
         if let (true, Some(recorder)) = (fresh, &mut self.run.recorder) {
-            // Whoever goes on counts the events in the store.
+            // The next process counts the events in the store.
             recorder.flushed().await;
             recorder.forget();
         }
@@ -146,15 +145,16 @@ impl Frames {
         self.run.waited.is_some() && !self.run.spoken
     }
 
-    fn send(&mut self) -> Poll<Option<Bytes>> {
+    fn send(&mut self) -> Poll<Option<EventBatch>> {
         self.last_sent = Instant::now();
+        self.yields = 0;
         self.last_said = self.run.spoken.then_some(self.last_sent);
         let frames = self.run.emitter.take_frames();
         // What is left when a stream ends was kept with its end; its last frames follow from the response itself.
         if let (Stage::Running, Some(recorder)) = (&self.stage, &mut self.run.recorder) {
             recorder.hear(&frames, self.run.emitter.sequence());
         }
-        Poll::Ready(Some(frames.into()))
+        Poll::Ready(Some(EventBatch::from_frames(frames)))
     }
 
     fn fail(&mut self, fault: &Fault) {
@@ -177,8 +177,8 @@ impl Frames {
         };
         self.counted = uncounted.as_ref().map(UncountedCall::usage);
         let ending = match &last {
-            Last::Failed(error) => record::failed(error.clone(), self.run.emitter.provenance().clone()),
-            Last::Cancelled | Last::Concluded { .. } => record::interrupted(&self.run.emitter),
+            Last::Failed(error) => recorder::failed(error.clone(), self.run.emitter.provenance().clone()),
+            Last::Cancelled | Last::Concluded { .. } => recorder::interrupted(&self.run.emitter),
         };
         match &mut self.run.recorder {
             Some(recorder) => {
@@ -284,17 +284,7 @@ impl Frames {
                 self.run.emitter.keepalive();
                 self.last_sent = now;
             }
-            let next = next_alarm(&self.run, self.last_sent);
-            let rests = self.rests_until.filter(|until| *until > now);
-            self.alarm.as_mut().reset(rests.map_or(next, |until| until.min(next)));
-        }
-    }
-
-    /// Lets a burst gather.
-    fn rest(&mut self, until: Instant) {
-        self.rests_until = Some(until);
-        if until < self.alarm.deadline() {
-            self.alarm.as_mut().reset(until);
+            self.alarm.as_mut().reset(next_alarm(&self.run, self.last_sent));
         }
     }
 
@@ -309,36 +299,14 @@ impl Frames {
         }
     }
 
-    /// Whether it is time to look what the model has said.
-    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.poll_others(context);
-        match self.rests_until {
-            Some(until) if matches!(self.stage, Stage::Running) && Instant::now() < until => Poll::Pending,
-            _ => {
-                self.rests_until = None;
-                Poll::Ready(())
-            }
-        }
-    }
-
-    /// Takes what the model has said, without waiting for more. Whether it was anything.
-    fn look(&mut self) -> bool {
-        let mut context = Context::from_waker(resting());
-        let mut said = false;
-        while self.gathers() && self.poll_model(&mut context).is_ready() {
-            said = true;
-        }
-        said
-    }
-
-    /// Whether there is a reason to rest: the model speaks, and what it has said may wait. Tools do not.
-    fn gathers(&self) -> bool {
-        let speaks = matches!(self.stage, Stage::Running) && matches!(self.run.now, Now::Model(_));
-        speaks && self.run.emitter.frames_len() < FLUSH_BYTES
+    /// Whether more of a burst may arrive in a moment. Tools do not come in bursts.
+    fn may_gather(&self) -> bool {
+        let in_burst = self.last_said.is_some_and(|said| said.elapsed() < SOON);
+        in_burst && self.yields < YIELDS && matches!(self.run.now, Now::Model(_))
     }
 
     fn poll_over(&mut self, context: &mut Context<'_>) {
-        // Whoever drives it hands it over instead.
+        // The background task hands the turn over instead.
         if self.is_fresh() {
             return;
         }
@@ -380,10 +348,10 @@ fn next_alarm(run: &Run, last_sent: Instant) -> Instant {
     }
 }
 
-impl Stream for Frames {
-    type Item = Bytes;
+impl Stream for TurnEvents {
+    type Item = EventBatch;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<EventBatch>> {
         let this = self.get_mut();
         loop {
             match this.stage {
@@ -421,41 +389,23 @@ impl Stream for Frames {
                 }
                 return this.send();
             }
-            if this.rests_until.is_some() {
-                if this.poll_rest(context).is_pending() {
-                    return Poll::Pending;
-                }
-                let said = this.look();
-                if !this.gathers() || !this.run.emitter.has_frames() {
-                    continue;
-                }
-                if said {
-                    // The burst goes on.
-                    this.rest(Instant::now() + REST);
-                }
-                return this.send();
-            }
             if this.poll_model(context).is_ready() {
-                // A word that comes soon after another is likely not to be the last.
-                if let Some(said) = this.last_said
-                    && said.elapsed() < SOON
-                {
-                    this.look();
-                    if this.gathers() {
-                        this.rest(said + REST);
-                    }
-                }
                 continue;
             }
             this.poll_others(context);
             if !matches!(this.stage, Stage::Running) {
                 continue;
             }
-            // A word that comes alone leaves at once.
-            return match this.run.emitter.has_frames() {
-                true => this.send(),
-                false => Poll::Pending,
-            };
+            if !this.run.emitter.has_frames() {
+                return Poll::Pending;
+            }
+            // Output that comes alone leaves at once.
+            if !this.may_gather() {
+                return this.send();
+            }
+            this.yields += 1;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
     }
 }

@@ -11,26 +11,25 @@ use std::{
 };
 
 use amalgam_core::{Delivery, Emitter, Fault, Ids, Start, Stem};
-use amalgam_protocol::Json;
-use bytes::Bytes;
+use amalgam_protocol::{EventBatch, Json};
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::warn;
 
 use crate::{
     announcement::Announced,
-    frames::Frames,
+    events::TurnEvents,
     run::{Engine, Run},
 };
 
 /// A streamed response that begins before its model. `F` is the turn that is being begun.
-pub struct Opening<F> {
+pub struct EarlyEvents<F> {
     stage: Stage<F>,
 }
 
 enum Stage<F> {
     Waiting(Box<Waiting<F>>),
-    Running(Box<Frames>),
+    Running(Box<TurnEvents>),
     Over,
 }
 
@@ -43,7 +42,7 @@ struct Waiting<F> {
     alarm: Pin<Box<Sleep>>,
 }
 
-impl<F> Opening<F> {
+impl<F> EarlyEvents<F> {
     /// Begins the stream of a turn that was announced. Dropping it ends the turn.
     pub fn new(engine: &Engine, announced: Announced, beginning: F) -> Self {
         let Announced { identity, settings, .. } = announced;
@@ -72,25 +71,25 @@ impl<F> Opening<F> {
 
 impl<F> Waiting<F> {
     /// The frames that are due, if there are any.
-    fn take(&mut self) -> Option<Bytes> {
+    fn take(&mut self) -> Option<EventBatch> {
         if !self.emitter.has_frames() {
             return None;
         }
         let frames = self.emitter.take_frames();
         self.sent.extend_from_slice(&frames);
         self.alarm.as_mut().reset(Instant::now() + self.keepalive);
-        Some(frames.into())
+        Some(EventBatch::from_frames(frames))
     }
 }
 
-impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for Opening<F> {
-    type Item = Bytes;
+impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for EarlyEvents<F> {
+    type Item = EventBatch;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<EventBatch>> {
         let this = self.get_mut();
         loop {
             let waiting = match &mut this.stage {
-                Stage::Running(frames) => return Pin::new(&mut **frames).poll_next(context),
+                Stage::Running(events) => return Pin::new(&mut **events).poll_next(context),
                 Stage::Over => return Poll::Ready(None),
                 Stage::Waiting(waiting) => waiting,
             };
@@ -100,7 +99,7 @@ impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for Opening<F> 
             match Pin::new(&mut waiting.beginning).poll(context) {
                 Poll::Ready(Ok(run)) => {
                     let (sent, sequence) = (std::mem::take(&mut waiting.sent), waiting.emitter.sequence());
-                    this.stage = Stage::Running(Box::new(Frames::after(run, &sent, sequence)));
+                    this.stage = Stage::Running(Box::new(TurnEvents::after(run, &sent, sequence)));
                 }
                 Poll::Ready(Err(fault)) => {
                     let id = waiting.emitter.response_id();

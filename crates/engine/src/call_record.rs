@@ -23,10 +23,10 @@ const WORTH_SHARING: usize = 1024;
 /// A call that is so near to the end of its time may be cleared away before one that builds on it is written.
 const ON_ITS_WAY: Duration = Duration::from_secs(300);
 
-/// The calls of one turn, for whoever makes them and for whoever keeps them: all clones are one. Does nothing unless
-/// somebody keeps them.
+/// The model calls of one turn, shared by the code that makes them and the code that stores them. Does nothing unless
+/// they are stored.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Calling {
+pub(crate) struct CallRecord {
     calls: Option<Arc<Mutex<Calls>>>,
     /// Whether the model of the running call has said something.
     said: bool,
@@ -64,7 +64,7 @@ struct Running {
     losses: Vec<String>,
 }
 
-impl Calling {
+impl CallRecord {
     pub(crate) fn new(keeping: Keeping) -> Self {
         let kept = keeping.transcripts || keeping.raw_answer;
         let calls = kept.then(|| Arc::new(Mutex::new(Calls { keeping, ..Calls::default() })));
@@ -78,7 +78,7 @@ impl Calling {
     /// A model is about to be asked.
     pub(crate) fn begin(&mut self, candidate: &Candidate, prepared: &mut Prepared, now_ms: u64) {
         self.said = false;
-        // Without a body nobody is asked.
+        // Without a body no upstream is asked.
         let Some(mut calls) = self.calls().filter(|_| !prepared.body.is_empty()) else { return };
         let tap = match calls.keeping.raw_answer {
             true => Tap::keeping_last(),
@@ -140,7 +140,7 @@ impl Calling {
         }
     }
 
-    /// All calls of a turn that is over. One that nobody has seen the end of ends here, for this reason.
+    /// All calls of a turn that is over. One whose end was not seen ends here, for this reason.
     pub(crate) fn take(&self, why: &dyn fmt::Display, now_ms: u64) -> Vec<Transcript> {
         let Some(mut calls) = self.calls() else { return Vec::new() };
         calls.close(Some(why), None, now_ms);

@@ -11,8 +11,8 @@ use futures_util::StreamExt as _;
 use tracing::{debug, warn};
 
 use crate::{
-    announcement::Announcement, calls::Calling, fitting::Fitting, images, partial_usage::AskedModel,
-    remembering::Remembering, run::Engine,
+    announcement::Announcement, call_record::CallRecord, context_window::FittedPrompt, images,
+    partial_usage::AskedModel, run::Engine, upstream_state::UpstreamState,
 };
 
 /// One call of a model, whichever of those that may answer takes it.
@@ -46,28 +46,28 @@ pub struct ModelCall<'a> {
 
 impl Engine {
     /// Asks one candidate after the other until one accepts, uploaded files with their content.
-    pub(crate) async fn ask_in_turn(&self, ask: &ModelCall<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
-        let has_uploads = uploads::named(ask.history).next().is_some();
+    pub(crate) async fn ask_in_turn(&self, call: &ModelCall<'_>, calling: &mut CallRecord) -> Result<Accepted, Fault> {
+        let has_uploads = uploads::named(call.history).next().is_some();
         match has_uploads {
-            false => self.ask_as_it_is(ask, calling).await,
+            false => self.ask_as_it_is(call, calling).await,
             // In a box: few turns have files, and the others need no room for it.
-            true => Box::pin(self.ask_with_uploads(ask, calling)).await,
+            true => Box::pin(self.ask_with_uploads(call, calling)).await,
         }
     }
 
-    async fn ask_with_uploads(&self, ask: &ModelCall<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
-        let Some(expanded) = self.expand(ask.scope, ask.history).await? else {
-            return self.ask_as_it_is(ask, calling).await;
+    async fn ask_with_uploads(&self, call: &ModelCall<'_>, calling: &mut CallRecord) -> Result<Accepted, Fault> {
+        let Some(expanded) = self.expand(call.scope, call.history).await? else {
+            return self.ask_as_it_is(call, calling).await;
         };
-        let history = expanded.history(ask.history)?;
-        self.ask_as_it_is(&ModelCall { history: &history, losses: ask.losses.clone(), ..*ask }, calling).await
+        let history = expanded.history(call.history)?;
+        self.ask_as_it_is(&ModelCall { history: &history, losses: call.losses.clone(), ..*call }, calling).await
     }
 
-    async fn ask_as_it_is(&self, ask: &ModelCall<'_>, calling: &mut Calling) -> Result<Accepted, Fault> {
+    async fn ask_as_it_is(&self, call: &ModelCall<'_>, calling: &mut CallRecord) -> Result<Accepted, Fault> {
         let mut last = None;
-        for (index, candidate) in ask.candidates.iter().enumerate() {
-            let more = index + 1 < ask.candidates.len();
-            let mut asked = self.ask_one(ask, candidate, calling).await;
+        for (index, candidate) in call.candidates.iter().enumerate() {
+            let more = index + 1 < call.candidates.len();
+            let mut asked = self.ask_one(call, candidate, calling).await;
             if let (true, Ok(accepted)) = (more, &mut asked) {
                 // The last one has no one behind it, and its failure can as well be told later.
                 match first_word(&mut accepted.stream).await {
@@ -96,29 +96,29 @@ impl Engine {
 
     async fn ask_one(
         &self,
-        ask: &ModelCall<'_>,
+        call: &ModelCall<'_>,
         candidate: &Candidate,
-        calling: &mut Calling,
+        calling: &mut CallRecord,
     ) -> Result<Accepted, Failed> {
         let model = &*candidate.model;
         let images = match model.wants_image_bytes() {
-            true => self.fetch_images(ask).await?,
+            true => self.fetch_images(call).await?,
             false => HashMap::new(),
         };
         if model.sends_addresses() {
-            let handed_on = images::handed_on(ask, &images);
+            let handed_on = images::handed_on(call, &images);
             if !handed_on.is_empty() {
-                Box::pin(self.check_addresses(ask, &handed_on)).await?;
+                Box::pin(self.check_addresses(call, &handed_on)).await?;
             }
         }
-        let mut fitting = Fitting::new(ask, candidate, images);
+        let mut fitting = FittedPrompt::new(call, candidate, images);
         let mut prepared = fitting.prepare().await?;
         let mut recovered = false;
         loop {
-            if ask.strict {
-                refuse_losses(ask, &prepared)?;
+            if call.strict {
+                refuse_losses(call, &prepared)?;
             }
-            if let Some(announcement) = ask.announcement {
+            if let Some(announcement) = call.announcement {
                 announcement.translated();
             }
             calling.begin(candidate, &mut prepared, self.clock.now_ms());
@@ -126,9 +126,9 @@ impl Engine {
                 Ok(stream) => {
                     // What was told as text is not what was said.
                     let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
-                    let losses = all_losses(ask, &prepared);
+                    let losses = all_losses(call, &prepared);
                     let (upstream, model) = (candidate.upstream.clone(), candidate.name.clone());
-                    let asked = ask.kept.then(|| Box::new(AskedModel::new(&candidate.model, prepared)));
+                    let asked = call.kept.then(|| Box::new(AskedModel::new(&candidate.model, prepared)));
                     return Ok(Accepted { stream, first: Vec::new(), losses, upstream, model, remembering, asked });
                 }
                 Err(error) => error,
@@ -161,7 +161,7 @@ pub(crate) struct Accepted {
     /// What the upstream was asked for.
     pub(crate) model: String,
     /// What the upstream keeps, if it keeps anything.
-    pub(crate) remembering: Option<Box<Remembering>>,
+    pub(crate) remembering: Option<Box<UpstreamState>>,
     /// What it was asked, if the response is kept.
     pub(crate) asked: Option<Box<AskedModel>>,
 }
@@ -245,15 +245,15 @@ fn is_silent(event: &ModelEvent) -> bool {
 }
 
 /// What the door, the history and the translation have lost, each told once.
-fn all_losses(ask: &ModelCall<'_>, prepared: &Prepared) -> Vec<Loss> {
+fn all_losses(call: &ModelCall<'_>, prepared: &Prepared) -> Vec<Loss> {
     let mut losses = Losses::default();
-    losses.extend(ask.losses.iter().chain(&ask.history.losses).chain(&prepared.losses).cloned());
+    losses.extend(call.losses.iter().chain(&call.history.losses).chain(&prepared.losses).cloned());
     losses.into_list()
 }
 
 /// Strict mode: a loss of the translation is a fault of the request.
-fn refuse_losses(ask: &ModelCall<'_>, prepared: &Prepared) -> Result<(), Fault> {
-    let losses = all_losses(ask, prepared);
+fn refuse_losses(call: &ModelCall<'_>, prepared: &Prepared) -> Result<(), Fault> {
+    let losses = all_losses(call, prepared);
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
     Err(Fault::invalid(

@@ -26,7 +26,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(6);
 /// A process that was not awake for so long between two beats cannot say who else was.
 const ASLEEP: Duration = Duration::from_secs(3);
 
-/// The longest wait before the store is asked for queued turns, in case nobody rang.
+/// The longest wait before the store is asked for queued turns, in case a notification was missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Queued turns that are taken at once.
@@ -47,24 +47,24 @@ pub trait Runner: Send + Sync {
 
 /// How long things are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LifeSettings {
+pub struct HousekeepingSettings {
     /// Events of streams that have ended.
     pub events: Duration,
     /// Model calls.
     pub transcripts: Duration,
     /// Responses; none for ever.
     pub responses: Option<Duration>,
-    /// No other process can use the store: whoever else is known there is dead.
+    /// No other process can use the store: every other process known there is dead.
     pub alone: bool,
 }
 
 impl Engine {
     /// Makes the process known to the store. Before this no turn can be kept. A store that takes no writes is told later, by
     /// [`Engine::live`]; until then turns that are to be kept are refused.
-    pub async fn be_born(&self, settings: LifeSettings) -> Result<(), StoreError> {
+    pub async fn be_born(&self, settings: HousekeepingSettings) -> Result<(), StoreError> {
         match self.register(settings).await {
             Err(StoreError::Unavailable(why)) => {
-                self.keeper.store_is_away(true);
+                self.running.store_is_away(true);
                 warn!("the store takes no writes, so that it is only read for now: {why}");
                 Ok(())
             }
@@ -74,16 +74,16 @@ impl Engine {
 
     /// Whether the store took no writes when it was last told that this process lives.
     pub fn store_is_away(&self) -> bool {
-        self.keeper.expect_store().is_err()
+        self.running.expect_store().is_err()
     }
 
-    async fn register(&self, settings: LifeSettings) -> Result<(), StoreError> {
+    async fn register(&self, settings: HousekeepingSettings) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
-        let store = &self.keeper.store;
-        store.beat(operator, self.keeper.process, 0).await?;
+        let store = &self.running.store;
+        store.beat(operator, self.running.process, 0).await?;
         if settings.alone {
             let known = store.processes(operator).await?;
-            for (process, beat) in known.into_iter().filter(|(process, _)| *process != self.keeper.process) {
+            for (process, beat) in known.into_iter().filter(|(process, _)| *process != self.running.process) {
                 self.bury(process, beat).await?;
             }
         }
@@ -91,21 +91,21 @@ impl Engine {
     }
 
     /// Looks after this process, the others and the queue until it is dropped.
-    pub async fn live(&self, settings: LifeSettings, runner: Arc<dyn Runner>) {
+    pub async fn housekeep(&self, settings: HousekeepingSettings, runner: Arc<dyn Runner>) {
         tokio::join!(self.beat(), self.run_queued(runner), self.clear_away(settings));
     }
 
     /// Waits until nothing that outlives its request runs any more.
     pub async fn rest(&self) {
-        self.keeper.tasks.finish(None).await;
+        self.running.tasks.finish(None).await;
     }
 
     /// Waits until nothing that outlives its request runs any more, or for so long; then says farewell to the store.
     pub async fn die(&self, patience: Duration) {
-        self.keeper.tasks.finish(Some(patience)).await;
+        self.running.tasks.finish(Some(patience)).await;
         let operator = Operator::of_this_process();
-        let known = self.keeper.store.processes(operator).await.unwrap_or_default();
-        if let Some((process, beat)) = known.into_iter().find(|(process, _)| *process == self.keeper.process)
+        let known = self.running.store.processes(operator).await.unwrap_or_default();
+        if let Some((process, beat)) = known.into_iter().find(|(process, _)| *process == self.running.process)
             && let Err(error) = self.bury(process, beat).await
         {
             warn!("this process could not say farewell to the store: {error}");
@@ -114,9 +114,9 @@ impl Engine {
 
     async fn beat(&self) {
         let operator = Operator::of_this_process();
-        let store = &self.keeper.store;
+        let store = &self.running.store;
         let mut beats = 0;
-        // When each other process was first seen with its last beat, by our own clock: nobody else's is trusted.
+        // When each other process was first seen with its last beat, by our own clock: clocks of other processes are not trusted.
         let mut seen: HashMap<ProcessId, (u64, Instant)> = HashMap::new();
         let mut ticks = interval(BEAT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -130,16 +130,16 @@ impl Engine {
             awake = Instant::now();
             beats += 1;
             let known = async {
-                store.beat(operator, self.keeper.process, beats).await?;
+                store.beat(operator, self.running.process, beats).await?;
                 self.end_orphans(&mut orphans).await?;
                 store.processes(operator).await
             };
             let known = known.await;
-            self.keeper.store_is_away(known.is_err());
+            self.running.store_is_away(known.is_err());
             let known = match known {
                 Ok(known) => known,
                 Err(error) => {
-                    // While the store is away nobody can say anything: nobody is dead for that.
+                    // While the store is unavailable no process can send heartbeats, so none counts as dead.
                     seen.clear();
                     warn!("the store could not be told that this process lives: {error}");
                     continue;
@@ -147,7 +147,7 @@ impl Engine {
             };
             seen.retain(|process, _| known.iter().any(|(other, _)| other == process));
             for (process, beat) in known {
-                if process == self.keeper.process {
+                if process == self.running.process {
                     continue;
                 }
                 let entry = seen.entry(process).or_insert((beat, Instant::now()));
@@ -164,24 +164,24 @@ impl Engine {
 
     async fn bury(&self, process: ProcessId, beat: u64) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
-        if let Some(buried) = self.keeper.store.bury(operator, process, beat, stopped, self.clock.now_ms()).await?
-            && process != self.keeper.process
+        if let Some(buried) = self.running.store.bury(operator, process, beat, stopped, self.clock.now_ms()).await?
+            && process != self.running.process
         {
             info!(failed = buried.failed, queued = buried.queued, "ended what a dead process left");
         }
         Ok(())
     }
 
-    /// Turns that are this process's in the store but that nobody runs any more, because their end could not be written;
+    /// Turns that are this process's in the store but no longer run, because their end could not be written;
     /// and turns that run here although they are not this process's any more. `orphans` are those of the last look.
     async fn end_orphans(&self, orphans: &mut HashSet<String>) -> Result<(), StoreError> {
-        let begun = self.keeper.begun_ids();
-        let held = self.keeper.store.held(Operator::of_this_process(), self.keeper.process).await?;
+        let begun = self.running.begun_ids();
+        let held = self.running.store.held(Operator::of_this_process(), self.running.process).await?;
         for id in begun.iter().filter(|id| !held.iter().any(|(held, _)| held == *id)) {
-            self.keeper.cancel(id);
+            self.running.cancel(id);
         }
-        let left: Vec<&(String, Scope)> = held.iter().filter(|(id, _)| !self.keeper.runs(id)).collect();
-        // A turn that was taken this very moment is in the store before anybody here knows of it: only what nobody has
+        let left: Vec<&(String, Scope)> = held.iter().filter(|(id, _)| !self.running.runs(id)).collect();
+        // A turn that was taken just now is in the store before this process has registered it: only what it has not
         // come for by the next look is an orphan.
         for (id, scope) in left.iter().filter(|(id, _)| orphans.contains(id)) {
             self.end_orphan(id, scope).await?;
@@ -190,44 +190,44 @@ impl Engine {
         self.free_claims(&held).await
     }
 
-    /// Claims of this process that nobody here works on: of callers that left while they claimed, and of those that could
+    /// Claims of this process without a request that works on them: their callers left while they claimed, or could
     /// not settle them. Twins would wait for them for as long as this process lives. `held` are turns that have not ended:
     /// once they have, it is known what becomes of their claims.
     async fn free_claims(&self, held: &[(String, Scope)]) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
-        let claims = self.keeper.store.claims(operator, self.keeper.process).await?;
-        // Whoever works on one has said so before it was claimed, and says it until it is settled: one look is enough.
-        let is_left = |id: &String| !self.keeper.works_on(id) && !held.iter().any(|(held, _)| held == id);
+        let claims = self.running.store.claims(operator, self.running.process).await?;
+        // A request registers before it claims, and stays registered until the claim is settled: one look is enough.
+        let is_left = |id: &String| !self.running.works_on(id) && !held.iter().any(|(held, _)| held == id);
         let left: Vec<String> = claims.into_iter().filter(is_left).collect();
         if left.is_empty() {
             return Ok(());
         }
-        self.keeper.store.release(operator, self.keeper.process, &left).await?;
-        info!(claims = left.len(), "gave claims back that nobody works on");
+        self.running.store.release(operator, self.running.process, &left).await?;
+        info!(claims = left.len(), "released idempotency claims without a running request");
         Ok(())
     }
 
     async fn end_orphan(&self, id: &str, scope: &Scope) -> Result<(), StoreError> {
-        let response = self.keeper.store.response(scope, id).await?;
+        let response = self.running.store.response(scope, id).await?;
         if response.is_some_and(|response| response.status.status == Status::Queued) {
             self.hand_over(id).await;
             return Ok(());
         }
         let fault = Fault::new(FaultKind::StoreDown, "The end of the response could not be written.");
         if self.give_up(scope, id, fault.response_error()).await? == Written::Kept {
-            warn!(response.id = id, "ended a turn that nobody runs");
+            warn!(response.id = id, "ended a turn that no longer runs");
         }
         Ok(())
     }
 
     async fn run_queued(&self, runner: Arc<dyn Runner>) {
-        let store = &self.keeper.store;
+        let store = &self.running.store;
         loop {
             let changed = store.changed("");
             let room = self.admission.room().min(TAKEN_AT_ONCE);
             let taken = match room {
                 0 => Vec::new(),
-                room => match store.take_queued(Operator::of_this_process(), self.keeper.process, room).await {
+                room => match store.take_queued(Operator::of_this_process(), self.running.process, room).await {
                     Ok(taken) => taken,
                     Err(error) => {
                         debug!("queued turns could not be asked for: {error}");
@@ -237,9 +237,9 @@ impl Engine {
             };
             let took_all = taken.len() < room;
             for turn in taken {
-                let taken = self.keeper.take(&turn.response_id);
+                let taken = self.running.take(&turn.response_id);
                 let run = runner.run(turn);
-                self.keeper.tasks.spawn(async move {
+                self.running.tasks.spawn(async move {
                     run.await;
                     drop(taken);
                 });
@@ -256,7 +256,7 @@ impl Engine {
         }
     }
 
-    async fn clear_away(&self, settings: LifeSettings) {
+    async fn clear_away(&self, settings: HousekeepingSettings) {
         loop {
             let now_ms = self.clock.now_ms();
             let before = |age: Duration| now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
@@ -267,7 +267,7 @@ impl Engine {
                 responses_before_ms: settings.responses.map(before),
                 files_before_ms: now_ms,
             };
-            let pause = match self.keeper.store.prune(Operator::of_this_process(), retention).await {
+            let pause = match self.running.store.prune(Operator::of_this_process(), retention).await {
                 Ok(pruned) if pruned.rows > 0 => PRUNE_MORE,
                 Ok(_) => PRUNE,
                 Err(error) => {
@@ -280,7 +280,7 @@ impl Engine {
     }
 }
 
-/// What is kept of a turn whose process ended in the middle of it, as JSON. S3: `tools` had begun, and nobody knows what
+/// What is kept of a turn whose process ended in the middle of it, as JSON. S3: `tools` had begun, and it is unknown what
 /// became of them.
 fn stopped(tools: &[String]) -> String {
     let mut message = "The server stopped while it worked on this response.".to_owned();

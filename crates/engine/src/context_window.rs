@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use tracing::debug;
 
-use crate::{ask::ModelCall, remembering::Remembering, run::Engine};
+use crate::{model_call::ModelCall, run::Engine, upstream_state::UpstreamState};
 
 /// How often an upstream that says no more than "too long" is asked again, each time with half of the turns.
 const HALVINGS: u32 = 4;
@@ -39,8 +39,8 @@ impl Engine {
 }
 
 /// One candidate's prompt.
-pub(crate) struct Fitting<'a> {
-    ask: &'a ModelCall<'a>,
+pub(crate) struct FittedPrompt<'a> {
+    call: &'a ModelCall<'a>,
     candidate: &'a Candidate,
     /// Images that were fetched, as `data:` URIs by their address.
     images: HashMap<String, String>,
@@ -51,9 +51,9 @@ pub(crate) struct Fitting<'a> {
     chain: Chain<'a>,
 }
 
-impl<'a> Fitting<'a> {
-    pub(crate) fn new(ask: &'a ModelCall<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
-        Self { ask, candidate, images, shortened: None, halvings: 0, chain: chain(ask, candidate) }
+impl<'a> FittedPrompt<'a> {
+    pub(crate) fn new(call: &'a ModelCall<'a>, candidate: &'a Candidate, images: HashMap<String, String>) -> Self {
+        Self { call, candidate, images, shortened: None, halvings: 0, chain: chain(call, candidate) }
     }
 
     /// The prompt, as much of it as fits; a fault when it cannot fit.
@@ -74,7 +74,7 @@ impl<'a> Fitting<'a> {
     async fn prepare_whole(&mut self) -> Result<Prepared, Fault> {
         let prepared = self.translate()?;
         let Some(window) = self.candidate.context_window else { return Ok(prepared) };
-        let room = window::room(window, self.ask.request.max_output_tokens);
+        let room = window::room(window, self.call.request.max_output_tokens);
         // A token has at least one byte, so that most prompts need not be counted.
         if self.bytes(&prepared) <= room {
             return Ok(prepared);
@@ -88,7 +88,7 @@ impl<'a> Fitting<'a> {
         // Tools and whatever else cannot be left out.
         let fixed = count.total().saturating_sub(weights.iter().sum());
         let mut weights = weights.into_iter();
-        let fitted = window::fit(self.ask.history, room.saturating_sub(fixed), |_| weights.next().unwrap_or_default());
+        let fitted = window::fit(self.call.history, room.saturating_sub(fixed), |_| weights.next().unwrap_or_default());
         if fitted.is_none() {
             window::refuse(count, window, self.may_shorten())?;
             return Ok(prepared);
@@ -111,11 +111,11 @@ impl<'a> Fitting<'a> {
     }
 
     /// What the upstream keeps of a prompt that it has accepted; nothing where it keeps nothing, or not all that was said.
-    pub(crate) fn remembering(&self, prepared: &Prepared) -> Option<Remembering> {
+    pub(crate) fn remembering(&self, prepared: &Prepared) -> Option<UpstreamState> {
         if self.chain == Chain::Apart || prepared.losses.iter().any(Loss::is_of_input) {
             return None;
         }
-        Some(Remembering {
+        Some(UpstreamState {
             said: SaidSoFar::of(self.history(), self.candidate.model.remembers())?,
             upstream: self.candidate.upstream.clone(),
             model: self.candidate.name.clone(),
@@ -135,7 +135,7 @@ impl<'a> Fitting<'a> {
         self.halvings += 1;
         // The beginning is what goes, and the upstream would have it.
         self.chain = self.chain.anew();
-        self.shortened = Some(window::latest(self.ask.history, turns / 2)?);
+        self.shortened = Some(window::latest(self.call.history, turns / 2)?);
         debug!(turns = turns / 2, "asking again with the latest turns only: the upstream says that it is too much");
         Some(self.translate())
     }
@@ -144,11 +144,11 @@ impl<'a> Fitting<'a> {
     pub(crate) fn request(&self) -> ModelRequest<'_> {
         ModelRequest {
             model: &self.candidate.name,
-            settings: self.ask.request,
+            settings: self.call.request,
             history: self.history(),
-            delivery: self.ask.delivery,
+            delivery: self.call.delivery,
             chain: self.chain,
-            seal_context: self.ask.seal_context,
+            seal_context: self.call.seal_context,
             images: &self.images,
         }
     }
@@ -156,18 +156,18 @@ impl<'a> Fitting<'a> {
     /// What the history has lost on its way to this candidate belongs to the losses of its prompt.
     pub(crate) fn tell(&self, prepared: &mut Prepared) {
         for loss in self.shortened.iter().flat_map(|history| &history.losses) {
-            if !self.ask.history.losses.contains(loss) && !prepared.losses.contains(loss) {
+            if !self.call.history.losses.contains(loss) && !prepared.losses.contains(loss) {
                 prepared.losses.push(loss.clone());
             }
         }
     }
 
     fn history(&self) -> &History<'a> {
-        self.shortened.as_ref().unwrap_or(self.ask.history)
+        self.shortened.as_ref().unwrap_or(self.call.history)
     }
 
     fn may_shorten(&self) -> bool {
-        self.ask.request.truncation.as_deref() == Some("auto")
+        self.call.request.truncation.as_deref() == Some("auto")
     }
 
     fn translate(&self) -> Result<Prepared, Fault> {
@@ -178,7 +178,8 @@ impl<'a> Fitting<'a> {
 
     /// As many bytes as the prompt has at least: of what is sent or, where that is a form of its own, of what is said.
     fn bytes(&self, prepared: &Prepared) -> u64 {
-        let said = self.ask.history.instructions.iter().chain(&self.ask.history.entries).map(amalgam_core::Entry::len);
+        let said =
+            self.call.history.instructions.iter().chain(&self.call.history.entries).map(amalgam_core::Entry::len);
         prepared.body.len().max(said.sum()) as u64
     }
 
@@ -191,24 +192,24 @@ impl<'a> Fitting<'a> {
     /// The weight of every instruction and every entry, in order.
     async fn weigh(&self) -> Result<Vec<u64>, Fault> {
         let (model, name) = (Arc::clone(&self.candidate.model), self.candidate.name.clone());
-        let history = self.ask.history;
+        let history = self.call.history;
         let spoken: Vec<Spoken> = history.instructions.iter().chain(&history.entries).map(Spoken::of).collect();
         counted(move || spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(&name, text))).collect()).await
     }
 }
 
 /// How a candidate's call stands to those before it.
-fn chain<'a>(ask: &ModelCall<'a>, candidate: &Candidate) -> Chain<'a> {
+fn chain<'a>(call: &ModelCall<'a>, candidate: &Candidate) -> Chain<'a> {
     let remembers = candidate.model.remembers();
-    if !ask.kept || remembers == Remembers::Nothing {
+    if !call.kept || remembers == Remembers::Nothing {
         return Chain::Apart;
     }
-    let memory = ask.memory.filter(|memory| memory.upstream == candidate.upstream && memory.model == candidate.name);
-    let known = memory.and_then(|memory| Some((memory, memory.known(ask.history, remembers)?)));
+    let memory = call.memory.filter(|memory| memory.upstream == candidate.upstream && memory.model == candidate.name);
+    let known = memory.and_then(|memory| Some((memory, memory.known(call.history, remembers)?)));
     known.map_or(Chain::Begun, |(memory, known)| Chain::GoesOn { id: &memory.id, known })
 }
 
-/// Counting a long text takes milliseconds, which nobody else should wait for.
+/// Counting a long text takes milliseconds, so it runs on the blocking pool.
 pub(crate) async fn counted<T: Send + 'static>(count: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
     tokio::task::spawn_blocking(count).await.map_err(Fault::internal)
 }

@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
-    calls::Calling,
-    keeper::Keeper,
+    call_record::CallRecord,
     partial_usage::UncountedCall,
     run::lost,
+    running_turns::RunningTurns,
     thread::{Aside, RanCall, Thread},
 };
 
@@ -53,7 +53,7 @@ pub struct TurnStorage {
 
 /// Keeps one turn.
 pub(crate) struct Recorder {
-    keeper: Arc<Keeper>,
+    running: Arc<RunningTurns>,
     scope: Scope,
     response_id: String,
     /// What was not written yet.
@@ -63,8 +63,8 @@ pub(crate) struct Recorder {
     pub(crate) streamed: bool,
     pub(crate) flush_after: Duration,
     /// Its calls of models.
-    calling: Calling,
-    /// Calls of tools that wait for somebody to agree: asked for with the end.
+    calling: CallRecord,
+    /// Tool calls that wait for an approval: requested with the end.
     pub(crate) approvals: Vec<Approval>,
     /// The thread that it speaks in.
     thread: Option<Box<Thread>>,
@@ -84,10 +84,10 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(keeper: Arc<Keeper>, response_id: String, keep: TurnStorage, calling: Calling) -> Self {
-        let stopped = keeper.enter(&response_id);
+    pub(crate) fn new(running: Arc<RunningTurns>, response_id: String, keep: TurnStorage, calling: CallRecord) -> Self {
+        let stopped = running.enter(&response_id);
         Self {
-            keeper,
+            running,
             scope: keep.scope,
             response_id,
             begin: keep.begin,
@@ -120,10 +120,10 @@ impl Recorder {
         &self,
         writing: BoxFuture<'static, Result<Written, StoreError>>,
     ) -> BoxFuture<'static, Result<Written, StoreError>> {
-        let (keeper, id) = (Arc::clone(&self.keeper), self.response_id.clone());
+        let (running, id) = (Arc::clone(&self.running), self.response_id.clone());
         Box::pin(async move {
             let written = writing.await?;
-            keeper.begun(&id);
+            running.begun(&id);
             Ok(written)
         })
     }
@@ -156,10 +156,10 @@ impl Recorder {
 
     /// Writes how the calls of tools went.
     pub(crate) fn journal(&self) -> Journal {
-        Journal { keeper: Arc::clone(&self.keeper), scope: self.scope.clone(), nothing: self.nothing() }
+        Journal { running: Arc::clone(&self.running), scope: self.scope.clone(), nothing: self.nothing() }
     }
 
-    /// Frames before these were written by somebody else.
+    /// Frames before these were written by another process.
     pub(crate) fn starts_at(&mut self, sequence: u64) {
         self.frames_from = sequence;
         self.heard_to = sequence;
@@ -173,7 +173,7 @@ impl Recorder {
         }
     }
 
-    /// The claim is settled by whoever made it: what is told of a turn that no model has accepted is the door's.
+    /// The claim is settled by the request that made it: no model has accepted the turn.
     pub(crate) fn leave_claim(&mut self) {
         self.keyed = None;
     }
@@ -186,25 +186,25 @@ impl Recorder {
     /// Writes the end of a turn that is not waited for.
     pub(crate) fn leave(&mut self, ending: Ending, uncounted: Option<UncountedCall>) {
         let end = self.end_counted(ending, uncounted);
-        self.keeper.tasks.spawn(async move {
+        self.running.tasks.spawn(async move {
             if let Err(error) = end.await {
                 warn!("a turn that was left could not be written: {error}");
             }
         });
     }
 
-    /// Writes nothing more: somebody else goes on with the turn, or it was never ours.
+    /// Writes nothing more: another process continues the turn, or it was never ours.
     pub(crate) fn forget(&mut self) {
         self.over = true;
-        self.keeper.leave(&self.response_id);
+        self.running.leave(&self.response_id);
     }
 
     /// Writes the frames that wait if they are old enough (`due`) or many, one write at a time. Ready when a write is over.
     pub(crate) fn poll_flush(&mut self, due: bool, context: &mut Context<'_>) -> Poll<Result<Written, StoreError>> {
         if self.flushing.is_none() && self.has_frames() && (due || self.frames.len() >= CHUNK_BYTES) {
             let write = TurnWrite { events: self.chunk(), ..self.nothing() };
-            let (keeper, scope) = (Arc::clone(&self.keeper), self.scope.clone());
-            self.flushing = Some(Box::pin(async move { insist(&keeper, &scope, &write.into()).await.0 }));
+            let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
+            self.flushing = Some(Box::pin(async move { insist(&running, &scope, &write.into()).await.0 }));
         }
         let Some(flushing) = &mut self.flushing else { return Poll::Pending };
         let written = std::task::ready!(flushing.as_mut().poll(context));
@@ -235,7 +235,7 @@ impl Recorder {
         self.heard_to > self.frames_from
     }
 
-    /// Writes the end, behind frames that are on their way; tries again for a while if the store cannot be used. Whoever
+    /// Writes the end, behind frames that are on their way; tries again for a while if the store cannot be used. A caller that
     /// waits for it may leave: it is written all the same.
     pub(crate) fn end(&mut self, ending: Ending) -> BoxFuture<'static, Result<Ended, StoreError>> {
         self.end_counted(ending, None)
@@ -252,10 +252,10 @@ impl Recorder {
             _ => None,
         };
         let flushing = self.flushing.take();
-        let now_ms = self.keeper.clock.now_ms();
-        // A call that goes on has been left by whoever asked for it.
+        let now_ms = self.running.clock.now_ms();
+        // The turn that started this call has left it.
         let mut calls = self.calling.take(&lost(), now_ms);
-        let sent = self.keeper.bodies.share(self.previous.as_deref(), &self.response_id, &mut calls, now_ms);
+        let sent = self.running.bodies.share(self.previous.as_deref(), &self.response_id, &mut calls, now_ms);
         let (thread, aside) = (self.thread.take(), std::mem::take(&mut self.aside));
         let write = TurnWrite {
             begin: self.begin.take(),
@@ -270,8 +270,8 @@ impl Recorder {
             ..self.nothing()
         };
         self.over = true;
-        let (keeper, scope) = (Arc::clone(&self.keeper), self.scope.clone());
-        self.keeper.tasks.see_through(async move {
+        let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
+        self.running.tasks.see_through(async move {
             if let Some(uncounted) = uncounted {
                 ending.told.usage = uncounted.add_to(ending.told.usage).await;
             }
@@ -288,17 +288,17 @@ impl Recorder {
                     if flushed.is_err() {
                         Arc::make_mut(&mut write).events = None;
                     }
-                    persist(&keeper, &scope, &write).await
+                    persist(&running, &scope, &write).await
                 }
             };
             match (&ended, sent) {
-                (Ok(Ended::Kept), Some(sent)) => keeper.bodies.remember(&write.response_id, sent),
-                (Ok(Ended::Lost(Some(_))), _) => add_unfinished(&keeper, &scope, &write).await,
+                (Ok(Ended::Kept), Some(sent)) => running.bodies.remember(&write.response_id, sent),
+                (Ok(Ended::Lost(Some(_))), _) => add_unfinished(&running, &scope, &write).await,
                 _ => {}
             }
-            // A turn whose end could not be written runs no more: whoever looks after this process ends it when the store
+            // A turn whose end could not be written runs no more: housekeeping ends it when the store
             // is back.
-            keeper.leave(&write.response_id);
+            running.leave(&write.response_id);
             ended
         })
     }
@@ -306,7 +306,7 @@ impl Recorder {
     fn nothing(&self) -> TurnWrite {
         TurnWrite {
             response_id: self.response_id.clone(),
-            process: self.keeper.process,
+            process: self.running.process,
             begin: None,
             started: false,
             events: None,
@@ -330,15 +330,15 @@ impl Recorder {
     }
 
     fn send(&self, write: TurnWrite) -> BoxFuture<'static, Result<Written, StoreError>> {
-        let (keeper, scope) = (Arc::clone(&self.keeper), self.scope.clone());
-        Box::pin(async move { keeper.store.write(&scope, write.into()).await })
+        let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
+        Box::pin(async move { running.store.write(&scope, write.into()).await })
     }
 }
 
 /// Writes how the calls of one turn's tools went.
 #[derive(Clone)]
 pub(crate) struct Journal {
-    keeper: Arc<Keeper>,
+    running: Arc<RunningTurns>,
     scope: Scope,
     nothing: TurnWrite,
 }
@@ -347,7 +347,7 @@ impl Journal {
     /// Writes down how one call went; tries again for a while, since what has happened has happened.
     pub(crate) async fn result(&self, run: ToolRun) -> Result<Written, StoreError> {
         let write = TurnWrite { tools: vec![run], ..self.nothing.clone() };
-        insist(&self.keeper, &self.scope, &write.into()).await.0
+        insist(&self.running, &self.scope, &write.into()).await.0
     }
 }
 
@@ -361,11 +361,11 @@ pub(crate) enum Ended {
 }
 
 /// Writes, again while the store cannot be used; and whether a try that failed may have come through all the same.
-async fn insist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> (Result<Written, StoreError>, bool) {
+async fn insist(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) -> (Result<Written, StoreError>, bool) {
     let mut pauses = PAUSES.iter();
     let mut doubtful = false;
     loop {
-        match keeper.store.write(scope, Arc::clone(write)).await {
+        match running.store.write(scope, Arc::clone(write)).await {
             Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
                 doubtful = true;
                 let Some(pause) = pauses.next() else { return (Err(error), doubtful) };
@@ -378,19 +378,19 @@ async fn insist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> (Resu
 }
 
 /// Keeps what a turn had asked and said that was ended from outside meanwhile, such as by its owner.
-async fn add_unfinished(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) {
-    if let Err(error) = keeper.store.add_unfinished(scope, Arc::clone(write)).await {
+async fn add_unfinished(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) {
+    if let Err(error) = running.store.add_unfinished(scope, Arc::clone(write)).await {
         warn!(response.id = write.response_id, "what a turn had said when it was ended could not be written: {error}");
     }
 }
 
 /// Writes an end. Where it is lost, the response itself tells why.
-async fn persist(keeper: &Keeper, scope: &Scope, write: &Arc<TurnWrite>) -> Result<Ended, StoreError> {
-    let (written, doubtful) = insist(keeper, scope, write).await;
+async fn persist(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) -> Result<Ended, StoreError> {
+    let (written, doubtful) = insist(running, scope, write).await;
     if written? == Written::Kept {
         return Ok(Ended::Kept);
     }
-    let known = keeper.store.response(scope, &write.response_id).await;
+    let known = running.store.response(scope, &write.response_id).await;
     let told = match known {
         Ok(response) => response.map(|response| Box::new(response.status)).filter(|told| told.status.is_final()),
         Err(error) if doubtful => return Err(error),

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::{record::Journal, run::lost, tooling::ToolLimits};
+use crate::{recorder::Journal, run::lost, turn_tools::ToolLimits};
 
 /// The pause before a call that may be made twice is made again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ pub(crate) struct Job {
     pub(crate) record: ToolRun,
     /// The same for every try.
     pub(crate) key: String,
-    /// What somebody agreed to before, which one response may act on.
+    /// The approval that the call runs under; one response may use it.
     pub(crate) approval_id: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Job {
 pub(crate) struct Outcome {
     pub(crate) output: Json,
     pub(crate) mishap: Option<Mishap>,
-    /// For whoever runs this server.
+    /// For the operator's log.
     detail: Option<String>,
     duration: Duration,
 }
@@ -106,7 +106,7 @@ pub(crate) async fn work(work: Work) -> Result<(), Fault> {
             Written::Lost => return Err(lost()),
         }
     }
-    // Nobody listens any more when the turn is gone, and then this is gone as well.
+    // The receiver is dropped with the turn, and this task with it.
     let _ = progress.send(Progress::Intended);
     let at_once = if one_by_one { 1 } else { limits.parallel.max(1) };
     let mut ended = stream::iter(jobs)
@@ -160,7 +160,7 @@ async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
         return Outcome::went_wrong(Mishap::InvalidArguments, "The arguments are not JSON.", None);
     };
     let call = ToolCall { scope, call_id: &job.record.call_id, key: &job.key, arguments };
-    // A handler that falls over takes nobody with it.
+    // A handler that panics fails only its own call.
     let running = AssertUnwindSafe(async { job.tool.handler.run(call).await }).catch_unwind();
     let ended = match timeout(job.tool.policy.timeout, running).await {
         Err(_) => Err(ToolError::TimedOut),

@@ -15,8 +15,8 @@ use amalgam_protocol::{
 };
 
 use crate::{
-    ask::{Accepted, ModelCall},
-    calls::Calling,
+    call_record::CallRecord,
+    model_call::{Accepted, ModelCall},
     run::Engine,
 };
 
@@ -29,7 +29,7 @@ pub struct ToolLimits {
     pub parallel: usize,
     /// The largest output of one call.
     pub output_bytes: usize,
-    /// How long a call waits for somebody to agree.
+    /// How long a call waits for an approval.
     pub approval_deadline: Duration,
 }
 
@@ -70,7 +70,7 @@ pub struct TurnTools {
 }
 
 impl TurnTools {
-    /// Whether a call is the server's to deal with: one of its tools, or one that nobody offered.
+    /// Whether a call is the server's to deal with: one of its tools, or one that was not offered.
     pub(crate) fn is_ours(&self, call: &CallHead) -> bool {
         let plain = call.kind == CallKind::Function && call.namespace.is_none();
         plain
@@ -140,7 +140,7 @@ impl TurnPrompt {
         engine: &Engine,
         scope: &Scope,
         round: &Round,
-        calling: &mut Calling,
+        calling: &mut CallRecord,
     ) -> Result<Accepted, Fault> {
         let request = self.request(round)?;
         let told = array_of_texts(&round.instructions);

@@ -11,10 +11,10 @@ use std::{
 use amalgam_core::{Clock, Fault, Store, StoreError, store::ProcessId};
 use tokio::sync::{Notify, watch};
 
-use crate::{calls::Bodies, tasks::Tasks};
+use crate::{call_record::Bodies, tasks::Tasks};
 
 /// Where turns are kept, and by whom.
-pub(crate) struct Keeper {
+pub(crate) struct RunningTurns {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) process: ProcessId,
     pub(crate) tasks: Tasks,
@@ -28,7 +28,7 @@ pub(crate) struct Keeper {
     taken: Arc<Mutex<HashSet<String>>>,
     /// Counted by its clones: turns that are being put into the queue.
     pub(crate) queueing: Arc<()>,
-    /// Responses whose requests somebody here claims or has claimed.
+    /// Responses whose requests this process claims or has claimed.
     claimed: Arc<Mutex<HashSet<String>>>,
     /// Whether the store could not be used when it was last told that this process lives.
     away: AtomicBool,
@@ -42,7 +42,7 @@ struct Running {
     begun: bool,
 }
 
-impl Keeper {
+impl RunningTurns {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         process: ProcessId,
@@ -112,13 +112,13 @@ impl Keeper {
     }
 
     /// A turn from the queue is this process's business for as long as the guard lives.
-    pub(crate) fn take(&self, response_id: &str) -> InHand {
-        InHand::new(&self.taken, response_id)
+    pub(crate) fn take(&self, response_id: &str) -> ClaimGuard {
+        ClaimGuard::new(&self.taken, response_id)
     }
 
-    /// The claim for a response is somebody's here for as long as the guard lives, or its turn runs.
-    pub(crate) fn claim(&self, response_id: &str) -> InHand {
-        InHand::new(&self.claimed, response_id)
+    /// A request of this process holds the claim for a response while the guard lives, or while its turn runs.
+    pub(crate) fn claim(&self, response_id: &str) -> ClaimGuard {
+        ClaimGuard::new(&self.claimed, response_id)
     }
 
     /// Asks a turn to end, if it runs here.
@@ -133,7 +133,7 @@ impl Keeper {
         self.running().contains_key(response_id) || lock(&self.taken).contains(response_id)
     }
 
-    /// Whether somebody here works on what a claim is for.
+    /// Whether a request of this process holds the claim for a response.
     pub(crate) fn works_on(&self, response_id: &str) -> bool {
         lock(&self.claimed).contains(response_id) || self.runs(response_id)
     }
@@ -152,21 +152,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A response that is somebody's business here until this goes.
+/// Registers the claim for a response until it is dropped.
 #[derive(Debug)]
-pub struct InHand {
+pub struct ClaimGuard {
     among: Arc<Mutex<HashSet<String>>>,
     response_id: String,
 }
 
-impl InHand {
+impl ClaimGuard {
     fn new(among: &Arc<Mutex<HashSet<String>>>, response_id: &str) -> Self {
         lock(among).insert(response_id.to_owned());
         Self { among: Arc::clone(among), response_id: response_id.to_owned() }
     }
 }
 
-impl Drop for InHand {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
         lock(&self.among).remove(&self.response_id);
     }
