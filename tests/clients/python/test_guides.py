@@ -76,7 +76,7 @@ def test_the_commands_of_a_guide_print_what_stands_below_them(page, server, tmp_
             assert_output(printed, example.output, server.url)
 
 
-@pytest.mark.parametrize("page", [page for page in GUIDES + [ROOT / "docs/configuration.md"] if in_language(page, "toml")], ids=name)
+@pytest.mark.parametrize("page", [page for page in GUIDES if in_language(page, "toml")], ids=name)
 def test_the_configurations_of_a_guide_are_valid(page, tmp_path):
     for block in in_language(page, "toml"):
         config = tmp_path / "amalgam.toml"
@@ -116,3 +116,13 @@ def test_every_link_of_a_page_leads_somewhere(page):
         if not linked.exists() or (place and place not in anchors(linked)):
             missing.append(f"{target}#{place}")
     assert missing == []
+
+
+def test_the_glossary_names_types_and_files_that_exist():
+    rows = re.findall(r"^\| [^|]+ \| [^|]+ \| ([^|]+) \|$", (ROOT / "docs/GLOSSARY.md").read_text(), re.MULTILINE)
+    places = [place for row in rows for place in re.findall(r"((?:`\w+`(?: and )?)+ in )?`([\w/]+\.rs)`", row)]
+    assert len(places) > 60
+    for types, file in places:
+        source = (ROOT / "crates" / file).read_text()
+        for word in re.findall(r"`(\w+)`", types):
+            assert re.search(rf"\b(struct|enum|trait|fn) {word}\b", source), f"{word} in {file}"
