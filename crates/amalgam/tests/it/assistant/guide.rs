@@ -1,7 +1,7 @@
 //! The guide for front ends is true: its requests are sent as they stand there, and answered as it says.
 
-use amalgam_core::assistant::settings::{KEY_VARIABLE, Settings};
-use amalgam_testkit::{Amalgam, Answer, Client, Setup};
+use amalgam_core::assistant::settings::{AgentSettings, KEY_VARIABLE};
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup};
 use serde_json::Value;
 
 use crate::support::{BINARY, assert_alike, blocks, curl, document, stores};
@@ -29,7 +29,7 @@ async fn the_requests_of_the_guide_are_answered_as_it_says() {
         let amalgam = Amalgam::start(BINARY, store.setup(Setup::new().env("AMALGAM_BOOTSTRAP_KEY", KEY))).await;
         let client = Client::new(amalgam.url());
         let (mut sent, mut compared) = (0, 0);
-        let mut last: Option<Answer> = None;
+        let mut last: Option<HttpAnswer> = None;
         let (mut session, mut response, mut place) = (String::new(), String::new(), 0);
         for block in blocks(&document(GUIDE)) {
             match block.language.as_str() {
@@ -90,13 +90,13 @@ fn the_table_of_variables_has_every_setting_with_its_default() {
             (plain(cells[0]), plain(cells[1]))
         })
         .collect();
-    let shown: Value = serde_json::from_slice(Settings::defaults().shown().bytes()).expect("settings are JSON");
+    let shown: Value = serde_json::from_slice(AgentSettings::defaults().shown().bytes()).expect("settings are JSON");
     let default = |key: &str| match &shown[key] {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let settings = Settings::KEYS.iter().map(|(key, variable)| ((*variable).to_owned(), default(key)));
+    let settings = AgentSettings::KEYS.iter().map(|(key, variable)| ((*variable).to_owned(), default(key)));
     let expected: Vec<(String, String)> =
         [(KEY_VARIABLE.to_owned(), "none".to_owned())].into_iter().chain(settings).collect();
     assert_eq!(sorted(told), sorted(expected));

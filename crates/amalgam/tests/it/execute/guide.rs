@@ -1,6 +1,6 @@
 //! The guide for IDE clients is true: its requests are sent as they stand there, and answered as it says.
 
-use amalgam_testkit::{Amalgam, Answer, Client, Setup};
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup};
 use serde_json::Value;
 
 use crate::support::{BINARY, assert_alike, blocks, curl, document, stores};
@@ -15,7 +15,7 @@ async fn the_requests_of_the_guide_are_answered_as_it_says() {
         let client = Client::new(amalgam.url());
         let (mut sent, mut compared) = (0, 0);
         let (mut session, mut call) = (String::new(), String::new());
-        let mut last: Option<Answer> = None;
+        let mut last: Option<HttpAnswer> = None;
         for block in blocks(&document(GUIDE)) {
             match block.language.as_str() {
                 "bash" => {

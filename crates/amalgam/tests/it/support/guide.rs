@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use amalgam_testkit::{Answer, Client};
+use amalgam_testkit::{Client, HttpAnswer};
 use http::Method;
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// What a command of the guide asks for.
-pub(crate) async fn curl(client: &Client, command: &str) -> Answer {
+pub(crate) async fn curl(client: &Client, command: &str) -> HttpAnswer {
     let words = words(command);
     assert_eq!(words[0], "curl", "{command}");
     let mut headers: Vec<(String, String)> = Vec::new();
