@@ -8,8 +8,10 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use amalgam_core::{BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, OwnTerms, Route, Scope};
-use amalgam_models::Registry;
+use amalgam_core::{
+    BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Route, Scope,
+};
+use amalgam_models::UpstreamRegistry;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
 use crate::config::{self, Choice as _, Config, Kind};
@@ -17,7 +19,7 @@ use default_model::DefaultModel;
 
 /// Resolves names: configured name, then `UPSTREAM/model`, then an upstream that lists it.
 pub(crate) struct Names {
-    registry: Arc<Registry>,
+    registry: Arc<UpstreamRegistry>,
     /// Upstreams in the order in which they are asked, with the wire that each speaks.
     upstreams: Vec<(String, &'static str)>,
     configured: HashMap<String, Route>,
@@ -39,7 +41,7 @@ const FALLBACK_DEPTH: usize = 8;
 
 impl Names {
     /// Joins configured names to their upstreams.
-    pub(crate) fn new(config: &Config, registry: Arc<Registry>, started_at: u64) -> Self {
+    pub(crate) fn new(config: &Config, registry: Arc<UpstreamRegistry>, started_at: u64) -> Self {
         let upstreams =
             config.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.kind().name())).collect();
         let (configured, direct) = (HashMap::new(), RwLock::default());
@@ -178,7 +180,7 @@ impl Names {
 
 impl Names {
     /// What answers to a name on terms of the tenant's own.
-    async fn on_terms(&self, terms: OwnTerms<'_>) -> Result<Option<Route>, Fault> {
+    async fn on_terms(&self, terms: ModelSelection<'_>) -> Result<Option<Route>, Fault> {
         let route = match terms.upstream {
             Some(upstream) => self.direct(terms.name, upstream, terms.name),
             None => match self.anywhere(terms.name).await {
@@ -213,7 +215,11 @@ impl Catalog for Names {
         }
     }
 
-    fn resolve_on<'a>(&'a self, _scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
+    fn resolve_on<'a>(
+        &'a self,
+        _scope: &'a Scope,
+        terms: ModelSelection<'a>,
+    ) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         Box::pin(self.on_terms(terms))
     }
 

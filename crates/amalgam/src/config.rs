@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_core::assistant::settings::Settings as AssistantSettings;
+use amalgam_core::assistant::settings::AgentSettings as AssistantSettings;
 use amalgam_models::Proxies;
 use amalgam_server::Network;
 use amalgam_tools::Allowed;

@@ -5,7 +5,7 @@ use amalgam_core::{
     Fault, Operator, Store, StoreError,
     assistant::{
         catalog::{PROFILES, ProfileSeed, TOOLS, ToolSeed, config_seed},
-        settings::{Fill, Settings},
+        settings::{AgentSettings, Fill},
     },
     store::{AgentProfile, BankOf, BankTool, Within},
 };
@@ -109,20 +109,20 @@ pub(crate) async fn profile(
 
 /// What tenants' settings are filled with. A model only where the installation's settings name one: otherwise the tenant
 /// follows the installation's default, also when that changes.
-pub(crate) fn config_values(config: &Config) -> Settings {
-    let values = config_seed(&Settings::defaults(), &config.assistant);
-    Settings { model: config.assistant.model.clone(), ..values }
+pub(crate) fn config_values(config: &Config) -> AgentSettings {
+    let values = config_seed(&AgentSettings::defaults(), &config.assistant);
+    AgentSettings { model: config.assistant.model.clone(), ..values }
 }
 
 /// Fills a tenant's settings, never its key; the names of what is different now. Nothing when there is no such tenant.
 pub(crate) async fn settings_of(
     store: &dyn Store,
     tenant_id: i64,
-    values: &Settings,
+    values: &AgentSettings,
     fill: Fill,
     now_ms: u64,
 ) -> Result<Option<Vec<&'static str>>, Fault> {
-    let nothing = Settings::default();
+    let nothing = AgentSettings::default();
     let configs = TenantConfigs { store, settings: &nothing, now_ms };
     let within = Within::Named(Operator::of_this_process(), tenant_id);
     let changed = configs.change(within, |draft| Ok(draft.settings.fill(values, fill))).await?;

@@ -49,7 +49,7 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result
                 For::Serving => sqlite::FullDisk::Read,
                 For::Command | For::Looking => sqlite::FullDisk::Refuse,
             };
-            let options = sqlite::Options { migrations, full_disk, ..sqlite::Options::default() };
+            let options = sqlite::SqliteOptions { migrations, full_disk, ..sqlite::SqliteOptions::default() };
             let path = path.clone();
             let open = move || Sqlite::open(path, options);
             let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
@@ -63,7 +63,7 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result
                 For::Serving | For::Command => postgres::Migrations::Run,
                 For::Looking => postgres::Migrations::Require,
             };
-            let options = postgres::Options { migrations, ..options(pool) };
+            let options = postgres::PostgresOptions { migrations, ..options(pool) };
             let store = Postgres::open(url.expose_secret(), options).await?;
             let warnings = store.warnings().to_vec();
             Ok(Opened { store: Arc::new(store), alone: false, warnings })
@@ -71,14 +71,14 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result
     }
 }
 
-fn options(Pool { connections, timeout }: Pool) -> postgres::Options {
+fn options(Pool { connections, timeout }: Pool) -> postgres::PostgresOptions {
     let fifth = timeout / 5;
-    postgres::Options {
+    postgres::PostgresOptions {
         connections,
         wait: 2 * fifth,
         statement: timeout,
         deadline: 8 * fifth,
-        ..postgres::Options::default()
+        ..postgres::PostgresOptions::default()
     }
 }
 
@@ -149,11 +149,10 @@ pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (Look, Option<Arc<dyn St
 
 /// What to do about a store that cannot be used.
 pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
-    let sqlite = error.downcast_ref::<sqlite::OpenError>();
-    let schema = match (sqlite, error.downcast_ref::<postgres::OpenError>()) {
-        (Some(sqlite::OpenError::Schema { source, .. }), _) | (_, Some(postgres::OpenError::Schema(source))) => {
-            Some(source)
-        }
+    let sqlite = error.downcast_ref::<sqlite::SqliteOpenError>();
+    let schema = match (sqlite, error.downcast_ref::<postgres::PostgresOpenError>()) {
+        (Some(sqlite::SqliteOpenError::Schema { source, .. }), _)
+        | (_, Some(postgres::PostgresOpenError::Schema(source))) => Some(source),
         _ => None,
     };
     match schema {
@@ -164,11 +163,11 @@ pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
             "run the amalgam that this schema is from, or restore a backup; 'amalgam migrate --status' lists the migrations"
         }
         Some(MigrationError::Pending { .. }) => "run 'amalgam migrate'; make a backup first",
-        None if matches!(sqlite, Some(sqlite::OpenError::RedoLog { .. })) => {
+        None if matches!(sqlite, Some(sqlite::SqliteOpenError::RedoLog { .. })) => {
             "the redo log of an older version has turns that the database lacks: do what the message says, \
              or see 'Upgrading' in docs/durability.md"
         }
-        None if sqlite.is_some_and(sqlite::OpenError::is_corrupt) => {
+        None if sqlite.is_some_and(sqlite::SqliteOpenError::is_corrupt) => {
             "the file is damaged or no SQLite database: stop the server, keep a copy, and restore a backup; without one, \
              'sqlite3 FILE .recover' may save a part, and moving the file away makes the next start begin with an empty store"
         }
@@ -185,10 +184,10 @@ mod tests {
     #[test]
     fn the_usual_settings_are_those_of_the_engine_and_a_longer_time_is_longer_for_all_that_waits() {
         let of = |connections, seconds| options(Pool { connections, timeout: Duration::from_secs(seconds) });
-        let told = |options: postgres::Options| {
+        let told = |options: postgres::PostgresOptions| {
             (options.connections, options.wait.as_secs(), options.statement.as_secs(), options.deadline.as_secs())
         };
-        assert_eq!(told(of(8, 5)), told(postgres::Options::default()));
+        assert_eq!(told(of(8, 5)), told(postgres::PostgresOptions::default()));
         assert_eq!(told(of(3, 50)), (3, 20, 50, 80));
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use amalgam_app::{AppParts, Limits, assistant::AssistantSettings, execute::ExecuteSettings, knowledge::Knowledge};
 use amalgam_core::{
-    Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, Toolbox,
+    Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider,
     assistant::settings::KEY_VARIABLE,
     execute::{
         envelope::{Casing, UncountedUsage},
@@ -20,7 +20,7 @@ use amalgam_core::{
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, HousekeepingSettings, QueueLimits, ToolLimits};
 use amalgam_models::{
-    Dialect, Key, Proxies, Registry, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind,
+    Dialect, Key, Proxies, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamRegistry,
     UpstreamSettings,
 };
 use amalgam_server::{
@@ -30,7 +30,7 @@ use amalgam_server::{
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
     CoursePorts, Egress, EgressConfig, KnowledgePorts, McpProcess, McpServer, McpSettings, OperatorServer, Ports,
-    RegistryParts, builtins,
+    ToolRegistryParts, builtins,
 };
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
@@ -53,7 +53,7 @@ pub(crate) struct Joined {
     pub(crate) admission: Admission,
     pub(crate) auth: Auth,
     /// Holds processes and sessions, which end with the server.
-    pub(crate) tools: Arc<amalgam_tools::Registry>,
+    pub(crate) tools: Arc<amalgam_tools::ToolRegistry>,
     /// How long things are kept.
     pub(crate) life: HousekeepingSettings,
     /// The key of a new store, to be shown once.
@@ -78,7 +78,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
 
     let names = names(config, &seal, &*clock)?;
     let knowledge = knowledge(&store, &names);
-    let tools = toolbox(config, &store, &knowledge, &seal, &clock, bound)?;
+    let tools = tool_registry(config, &store, &knowledge, &seal, &clock, bound)?;
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
         clock: Arc::clone(&clock),
@@ -97,7 +97,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         store,
         clock,
         seal,
-        toolbox: Arc::clone(&tools) as Arc<dyn Toolbox>,
+        toolbox: Arc::clone(&tools) as Arc<dyn ToolProvider>,
         knowledge,
         execute: execute(config),
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
@@ -189,7 +189,7 @@ pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) ->
     if !upstreams.iter().any(|upstream| upstream.name == USUAL) {
         upstreams.push(usual_upstream(config));
     }
-    let registry = Registry::build(upstreams, Arc::clone(seal)).context("preparing the upstreams")?;
+    let registry = UpstreamRegistry::build(upstreams, Arc::clone(seal)).context("preparing the upstreams")?;
     Ok(Arc::new(Names::new(config, Arc::new(registry), clock.now_ms() / 1000)))
 }
 
@@ -199,21 +199,21 @@ pub(crate) fn knowledge(store: &Arc<dyn Store>, names: &Arc<Names>) -> Arc<Knowl
 }
 
 /// All tools of this installation. Nothing is started or connected before a turn needs it.
-pub(crate) fn toolbox(
+pub(crate) fn tool_registry(
     config: &Config,
     store: &Arc<dyn Store>,
     knowledge: &Arc<Knowledge>,
     seal: &Arc<dyn Seal>,
     clock: &Arc<dyn Clock>,
     bound: SocketAddr,
-) -> anyhow::Result<Arc<amalgam_tools::Registry>> {
+) -> anyhow::Result<Arc<amalgam_tools::ToolRegistry>> {
     let knowledge = KnowledgePorts {
         store: Arc::clone(store) as Arc<dyn KnowledgeStore>,
         retrieval: Arc::clone(knowledge) as Arc<dyn Retrieval>,
     };
     let servers: anyhow::Result<BTreeMap<_, _>> =
         config.mcp.iter().map(|mcp| Ok((mcp.name.clone(), operator_server(mcp)?))).collect();
-    Ok(Arc::new(amalgam_tools::Registry::new(RegistryParts {
+    Ok(Arc::new(amalgam_tools::ToolRegistry::new(ToolRegistryParts {
         store: Arc::clone(store) as Arc<dyn BankStore>,
         seal: Arc::clone(seal),
         egress: Arc::new(egress(config)),

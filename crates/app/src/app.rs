@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, Toolbox};
+use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider};
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
@@ -58,7 +58,7 @@ pub struct AppParts {
     /// Seals what leaves the server and comes back.
     pub seal: Arc<dyn Seal>,
     /// Where the server's own tools come from.
-    pub toolbox: Arc<dyn Toolbox>,
+    pub toolbox: Arc<dyn ToolProvider>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
     /// The installation's settings of the tenant assistant.
@@ -82,7 +82,7 @@ pub struct App {
     /// Seals what leaves the server and comes back.
     pub seal: Arc<dyn Seal>,
     /// Where the server's own tools come from.
-    pub toolbox: Arc<dyn Toolbox>,
+    pub toolbox: Arc<dyn ToolProvider>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
     /// The installation's settings of the tenant assistant.

@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use amalgam_core::{
     CallKind, Candidate, Delivery, Entry, Fault, FaultKind, History, IdKind, Ids, Loss, Route, Scope, Stem,
     TenantState,
-    compaction::{self, Kept, Summary},
-    window::Spoken,
+    compaction::{self, RetainedItems, Summary},
+    window::CountableText,
 };
 use amalgam_engine::{Identity, ModelCall, TurnStart};
 use amalgam_protocol::{
-    ClientTool, CreateResponse, Effective, Input, Item, ItemKind, Raw, ResponseParameters, Settings, ToolChoice, Usage,
-    Writer,
+    ClientTool, CreateResponse, Effective, Input, Item, ItemKind, Raw, ResponseParameters, ResponseSettings,
+    ToolChoice, Usage, Writer,
 };
 use bytes::Bytes;
 
@@ -85,7 +85,7 @@ async fn sum_up(
         identity: &identity,
         storage: None,
         resumes_after: None,
-        settings: Settings::new(&settings, Effective { model, stored: false, background: false }),
+        settings: ResponseSettings::new(&settings, Effective { model, stored: false, background: false }),
         call: ModelCall {
             scope,
             candidates: &route.candidates,
@@ -140,8 +140,9 @@ fn check<'r>(
 }
 
 /// What stays word for word.
-async fn keep(app: &App, candidate: &Candidate, history: &History<'_>, ids: &mut Ids) -> Result<Kept, Fault> {
-    let spoken = history.entries.iter().filter(|entry| compaction::is_of_the_user(entry)).map(Spoken::of).collect();
+async fn keep(app: &App, candidate: &Candidate, history: &History<'_>, ids: &mut Ids) -> Result<RetainedItems, Fault> {
+    let spoken =
+        history.entries.iter().filter(|entry| compaction::is_of_the_user(entry)).map(CountableText::of).collect();
     // Asked for from the latest to the oldest.
     let mut weights = app.engine.weigh(candidate, spoken).await?.into_iter().rev();
     Ok(compaction::keep(history, ids, KEPT_TOKENS, |_| weights.next().unwrap_or_default()))
@@ -205,7 +206,14 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn object(id: &str, created_at: u64, kept: &Kept, item_id: &str, sealed: &str, usage: Option<Raw<'_>>) -> Vec<u8> {
+fn object(
+    id: &str,
+    created_at: u64,
+    kept: &RetainedItems,
+    item_id: &str,
+    sealed: &str,
+    usage: Option<Raw<'_>>,
+) -> Vec<u8> {
     let room: usize = kept.items.iter().map(|item| item.bytes().len() + 1).sum();
     let mut writer = Writer::with_capacity(room + sealed.len() + 512);
     writer.object(|writer| {

@@ -306,7 +306,7 @@ async fn replay(app: &App, scope: &Scope, response_id: &str, answer: Answer, bod
                 // Events are stored for less long than keys: what is left is the beginning and the end.
                 true => TurnReply::events(
                     ReplyHead::named(response_id),
-                    stream::iter([EventBatch::from_frames(response.all_words())]),
+                    stream::iter([EventBatch::from_frames(response.all_frames())]),
                 ),
                 false => TurnReply::of_stored(app, scope, &response).await?,
             }

@@ -9,7 +9,7 @@ mod rank;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Embedder, Fault, Found, Lookup, Retrieval, Scope, knowledge,
+    BoxFuture, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope, knowledge,
     store::{Collection, FoundChunk, KnowledgeQuery, KnowledgeStore},
 };
 use futures_util::future::join_all;
@@ -37,12 +37,12 @@ impl Knowledge {
         Self { store, embedder }
     }
 
-    async fn look(&self, scope: &Scope, lookup: Lookup<'_>) -> Result<Found, Fault> {
+    async fn look(&self, scope: &Scope, lookup: RetrievalQuery<'_>) -> Result<RetrievalResult, Fault> {
         let collections = self.store.collections(scope).await?;
         let mut warnings: Vec<String> = unknown(&collections, lookup.collections).map(no_such).collect();
         let words = knowledge::question(beginning(lookup.text, QUESTION_BYTES));
         if words.is_empty() || lookup.limit == 0 || collections.is_empty() {
-            return Ok(Found { chunks: Vec::new(), warnings });
+            return Ok(RetrievalResult { chunks: Vec::new(), warnings });
         }
         let asked =
             |collection: &&Collection| lookup.collections.is_empty() || lookup.collections.contains(&collection.name);
@@ -72,7 +72,7 @@ impl Knowledge {
         rank::by_meaning(&mut chunks, place_in);
         chunks.truncate(lookup.limit);
         chunks.iter_mut().for_each(|chunk| chunk.embedding = None);
-        Ok(Found { chunks, warnings })
+        Ok(RetrievalResult { chunks, warnings })
     }
 
     /// The place of a question in the space of each model, or why it has none.
@@ -102,7 +102,11 @@ impl Knowledge {
 }
 
 impl Retrieval for Knowledge {
-    fn find<'a>(&'a self, scope: &'a Scope, lookup: Lookup<'a>) -> BoxFuture<'a, Result<Found, Fault>> {
+    fn find<'a>(
+        &'a self,
+        scope: &'a Scope,
+        lookup: RetrievalQuery<'a>,
+    ) -> BoxFuture<'a, Result<RetrievalResult, Fault>> {
         Box::pin(self.look(scope, lookup))
     }
 }

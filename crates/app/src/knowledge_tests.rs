@@ -145,7 +145,7 @@ async fn find_with(
     let knowledge =
         Knowledge::new(Arc::clone(shelves) as Arc<dyn KnowledgeStore>, Arc::clone(east) as Arc<dyn Embedder>);
     let collections: Vec<String> = collections.iter().map(|name| (*name).to_owned()).collect();
-    let lookup = Lookup { text, collections: &collections, conditions: &[], limit };
+    let lookup = RetrievalQuery { text, collections: &collections, conditions: &[], limit };
     let found = knowledge.find(&scope(), lookup).await.unwrap();
     assert!(found.chunks.iter().all(|chunk| chunk.embedding.is_none()), "embeddings are for us alone");
     (found.chunks.into_iter().map(|chunk| chunk.path).collect(), found.warnings)
@@ -214,6 +214,6 @@ async fn a_question_without_words_finds_nothing_and_asks_nobody() {
 async fn a_store_that_cannot_be_used_is_a_fault() {
     let shelves = Arc::new(Shelves { broken: true, ..shelves(None) });
     let knowledge = Knowledge::new(shelves, Arc::new(East::default()));
-    let lookup = Lookup { text: "parse", collections: &[], conditions: &[], limit: 5 };
+    let lookup = RetrievalQuery { text: "parse", collections: &[], conditions: &[], limit: 5 };
     assert_eq!(knowledge.find(&scope(), lookup).await.unwrap_err().kind, FaultKind::StoreDown);
 }

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Fault, FaultKind, Operator, Seal, SecretText, Store,
-    assistant::settings::{Resolved, Settings, resolve},
+    assistant::settings::{AgentSettings, EffectiveSettings, resolve},
     store::{AgentConfig, AgentProfile, Within},
 };
 
@@ -15,7 +15,7 @@ pub struct TenantConfigs<'a> {
     /// Stores the settings.
     pub store: &'a dyn Store,
     /// The settings of the installation.
-    pub settings: &'a Settings,
+    pub settings: &'a AgentSettings,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
@@ -24,7 +24,7 @@ pub struct TenantConfigs<'a> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StoredConfig {
     /// The settings, without the upstream key.
-    pub settings: Settings,
+    pub settings: AgentSettings,
     /// The upstream key, encrypted.
     pub api_key: Option<String>,
     /// Incremented with every change; 0 if nothing was ever set.
@@ -37,7 +37,7 @@ pub struct StoredConfig {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigDraft {
     /// The settings, without the upstream key.
-    pub settings: Settings,
+    pub settings: AgentSettings,
     /// The upstream key, encrypted.
     pub api_key: Option<String>,
 }
@@ -85,17 +85,19 @@ impl TenantConfigs<'_> {
     }
 
     /// The effective settings with their origins. Of the tenant's key only its presence is known.
-    pub fn resolve(&self, kept: &StoredConfig, profile: Option<&AgentProfile>) -> Resolved {
-        let own =
-            Settings { api_key: kept.api_key.as_ref().map(|_| SecretText(String::new())), ..kept.settings.clone() };
-        resolve(&Settings::defaults(), self.settings, &own, profile)
+    pub fn resolve(&self, kept: &StoredConfig, profile: Option<&AgentProfile>) -> EffectiveSettings {
+        let own = AgentSettings {
+            api_key: kept.api_key.as_ref().map(|_| SecretText(String::new())),
+            ..kept.settings.clone()
+        };
+        resolve(&AgentSettings::defaults(), self.settings, &own, profile)
     }
 }
 
 impl StoredConfig {
     /// From the record of the store.
     pub fn read(config: AgentConfig) -> Result<Self, Fault> {
-        let settings = Settings::from_values(config.values.raw()).map_err(|faults| {
+        let settings = AgentSettings::from_values(config.values.raw()).map_err(|faults| {
             let names: Vec<String> = faults.into_iter().map(|fault| fault.name).collect();
             Fault::internal(format_args!("a tenant's settings cannot be read: {}", names.join(", ")))
         })?;
@@ -104,7 +106,7 @@ impl StoredConfig {
     }
 
     /// The settings with the upstream key decrypted for `context`, the tenant's; none if it cannot be decrypted.
-    pub fn opened(&self, seal: &dyn Seal, context: &str) -> Option<Settings> {
+    pub fn opened(&self, seal: &dyn Seal, context: &str) -> Option<AgentSettings> {
         let mut settings = self.settings.clone();
         if let Some(sealed) = &self.api_key {
             let key = seal.open(context, sealed)?;

@@ -16,12 +16,12 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt,
-    compaction::{self, Unopened},
+    compaction::{self, UnreadableSummary},
     normalise, number_items,
     store::{Begin, StoredResponse},
 };
 use amalgam_engine::{AnswerFormat, ModelCall, Run, TurnStart, TurnStorage};
-use amalgam_protocol::{CreateResponse, Input, Json, ResponseParameters, Settings, Status, TextFormat};
+use amalgam_protocol::{CreateResponse, Input, Json, ResponseParameters, ResponseSettings, Status, TextFormat};
 
 use crate::app::App;
 use rules::{CheckedRequest, Storage};
@@ -113,16 +113,16 @@ fn settings_of(
     policy: Option<&TurnPolicy>,
     view: &CreateResponse<'_>,
     checked: &CheckedRequest,
-) -> Result<Settings, Fault> {
+) -> Result<ResponseSettings, Fault> {
     let model = view.model.as_deref().unwrap_or_default();
     Ok(match policy.map(|policy| &policy.shown) {
-        None => Settings::new(view, checked.effective(model)),
+        None => ResponseSettings::new(view, checked.effective(model)),
         Some(ShownParameters::WithoutInstructions) => {
             let shown = CreateResponse { instructions: None, ..view.clone() };
-            Settings::new(&shown, checked.effective(model))
+            ResponseSettings::new(&shown, checked.effective(model))
         }
         Some(ShownParameters::Sent(sent)) => {
-            Settings::new(&sent.view()?, checked.effective(sent.model.as_deref().unwrap_or_default()))
+            ResponseSettings::new(&sent.view()?, checked.effective(sent.model.as_deref().unwrap_or_default()))
         }
     })
 }
@@ -317,7 +317,7 @@ pub(crate) fn open_history<'a>(
 }
 
 /// A compaction item that is another tenant's, or not whole.
-fn closed_item(parameters: &ResponseParameters, own: Option<&Input<'_>>, closed: &Unopened<'_>) -> Fault {
+fn closed_item(parameters: &ResponseParameters, own: Option<&Input<'_>>, closed: &UnreadableSummary<'_>) -> Fault {
     let item = match own {
         Some(Input::Items(items)) => items.iter().find(|item| std::ptr::eq(item.raw.text(), closed.item.text())),
         _ => None,

@@ -10,7 +10,11 @@ pub trait Catalog: Send + Sync {
     fn resolve<'a>(&'a self, scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
     /// What answers to a name on terms of the tenant's own; nothing when nobody does.
-    fn resolve_on<'a>(&'a self, scope: &'a Scope, terms: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
+    fn resolve_on<'a>(
+        &'a self,
+        scope: &'a Scope,
+        terms: ModelSelection<'a>,
+    ) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
     /// The model that assistants ask when neither tenant nor profile names one: of this upstream, or of the whole installation. Nothing
     /// where the built-in one counts; an empty name where upstreams are configured and none of them names a model.
@@ -24,7 +28,7 @@ pub trait Catalog: Send + Sync {
 
 /// What a tenant has of its own when it asks for a model.
 #[derive(Debug, Clone, Copy)]
-pub struct OwnTerms<'a> {
+pub struct ModelSelection<'a> {
     /// The model.
     pub name: &'a str,
     /// The operator's name of the upstream that is to be asked; none for whoever has the model.

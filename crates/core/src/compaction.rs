@@ -99,12 +99,12 @@ fn purpose(context: &str) -> String {
 
 /// A compaction item that one of us sealed and that cannot be opened here: somebody else's, or damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unopened<'a> {
+pub struct UnreadableSummary<'a> {
     /// The item as it was sent.
     pub item: Raw<'a>,
 }
 
-impl Unopened<'_> {
+impl UnreadableSummary<'_> {
     /// What the caller is told; `path` is where the item stands in what it sent, such as `input[2]`.
     pub fn fault(&self, path: &str) -> Fault {
         let path = format!("{path}.encrypted_content");
@@ -115,14 +115,14 @@ impl Unopened<'_> {
 
 /// Puts summaries in the place of our own compaction items. Items that others sealed stay as they are: they may be the
 /// upstream's own.
-pub fn open_all<'a>(history: &mut History<'a>, seal: &dyn Seal, context: &str) -> Result<(), Unopened<'a>> {
+pub fn open_all<'a>(history: &mut History<'a>, seal: &dyn Seal, context: &str) -> Result<(), UnreadableSummary<'a>> {
     for entry in history.instructions.iter_mut().chain(&mut history.entries) {
         let Entry::Opaque(Item { raw, kind: ItemKind::Compaction(compaction) }) = entry else { continue };
         let Some(sealed) = compaction.encrypted_content.map(JsonStr::decode) else { continue };
         if !seal.is_sealed(&sealed) {
             continue;
         }
-        let summary = Summary::open(&sealed, seal, context).ok_or(Unopened { item: *raw })?;
+        let summary = Summary::open(&sealed, seal, context).ok_or(UnreadableSummary { item: *raw })?;
         *entry = Entry::Summary(summary.told());
     }
     Ok(())
@@ -130,7 +130,7 @@ pub fn open_all<'a>(history: &mut History<'a>, seal: &dyn Seal, context: &str) -
 
 /// What stays of a conversation beside its summary.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Kept {
+pub struct RetainedItems {
     /// Items with ids, as a response has them.
     pub items: Vec<Json>,
     /// Messages of the user that were too long to stay.
@@ -144,7 +144,12 @@ pub fn is_of_the_user(entry: &Entry<'_>) -> bool {
 
 /// The items that stay: messages of the application and tools that came with them, all of them; messages of the user, the
 /// latest ones, as many as weigh at most `budget`. `weigh` is asked for messages of the user, from the latest on.
-pub fn keep<'a>(history: &History<'a>, ids: &mut Ids, budget: u64, mut weigh: impl FnMut(&Entry<'a>) -> u64) -> Kept {
+pub fn keep<'a>(
+    history: &History<'a>,
+    ids: &mut Ids,
+    budget: u64,
+    mut weigh: impl FnMut(&Entry<'a>) -> u64,
+) -> RetainedItems {
     let mut left = Some(budget);
     let mut left_out = 0_usize;
     let mut chosen: Vec<&Entry<'a>> = Vec::new();
@@ -168,7 +173,7 @@ pub fn keep<'a>(history: &History<'a>, ids: &mut Ids, budget: u64, mut weigh: im
         1 => vec![Loss::new("output", "one message of the user stands in the summary only")],
         more => vec![Loss::new("output", format!("{more} older messages of the user stand in the summary only"))],
     };
-    Kept { items, losses }
+    RetainedItems { items, losses }
 }
 
 enum Share {

@@ -3,14 +3,14 @@
 //! A model's events go in; frames come out, and the response that they add up to. A caller that wants the whole answer
 //! gets the same state without frames, so that streamed and not streamed cannot differ.
 
-mod beyond;
 mod calls;
-mod citing;
+mod citations;
+mod extra;
 mod hosted;
 mod items;
 mod partial;
-mod passing;
-mod said;
+mod passthrough;
+mod text_items;
 
 use std::{
     borrow::Cow,
@@ -18,28 +18,28 @@ use std::{
 };
 
 use amalgam_protocol::{
-    DONE, ErrorObject, EventKind, Json, Literal, Provenance, Raw, Settings, Snapshot, Status, Usage, Writer,
+    DONE, ErrorObject, EventKind, Json, Literal, Provenance, Raw, ResponseSettings, Snapshot, Status, Usage, Writer,
 };
 
 use crate::{
     fault::Fault,
     ids::Ids,
     model::{Delivery, Finish, ModelEvent},
-    tell::error_frame,
+    stored_response::error_frame,
     toolset::CallKind,
 };
-use citing::Citing;
-pub use hosted::{ShownCall, ShownEnd};
+use citations::Citations;
+pub use hosted::{HostedCall, HostedCallResult};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
 pub use partial::PartialAnswer;
-use passing::Late;
+use passthrough::OutputPositions;
 
 /// Turns what a model says into the events and the object of one response.
 #[derive(Debug)]
 pub struct Emitter {
     response_id: String,
     created_at: u64,
-    settings: Settings,
+    settings: ResponseSettings,
     delivery: Delivery,
     ids: Ids,
     call_ids: bool,
@@ -57,12 +57,12 @@ pub struct Emitter {
     /// Items that are kept with more than is shown, by their place.
     kept: Vec<(usize, Json)>,
     /// Where something was found that can be cited.
-    citing: Option<Box<Citing>>,
+    citations: Option<Box<Citations>>,
     open: Option<Open>,
     /// Calls that have begun while another one was not complete.
     waiting: VecDeque<OpenCall>,
     /// Items of this answer that stand in the output and of which more may be said.
-    late: Late,
+    positions: OutputPositions,
     /// What the model's call that runs has cost.
     usage: Option<Usage>,
     /// What the calls before it have cost.
@@ -101,7 +101,7 @@ pub struct Start {
     /// Seconds since 1970.
     pub created_at: u64,
     /// What the response repeats of its request.
-    pub settings: Settings,
+    pub settings: ResponseSettings,
     /// Whether frames are wanted.
     pub delivery: Delivery,
     /// Where item ids come from.
@@ -129,10 +129,10 @@ impl Emitter {
             frames: Writer::default(),
             output: Vec::new(),
             kept: Vec::new(),
-            citing: None,
+            citations: None,
             open: None,
             waiting: VecDeque::new(),
-            late: Late::default(),
+            positions: OutputPositions::default(),
             usage: None,
             earlier: None,
             provenance: Provenance::default(),
@@ -227,7 +227,7 @@ impl Emitter {
             ModelEvent::ItemStart { key, item } => self.start_passing(key, item),
             ModelEvent::ItemProgress { key, event } => self.progress(key, &event),
             ModelEvent::ItemEnd { key, item } => self.end_passing(key, item),
-            ModelEvent::Beyond(beyond) => self.beyond(beyond),
+            ModelEvent::Extra(extra) => self.extra(extra),
             ModelEvent::Usage(usage) => self.usage = Some(usage),
             ModelEvent::Finish(finish) => self.finish(finish)?,
         }
@@ -451,9 +451,9 @@ impl Emitter {
     /// Forgets what was said: nobody is given half of it.
     fn clear_output(&mut self) {
         self.output.clear();
-        self.late = Late::default();
+        self.positions = OutputPositions::default();
         self.kept.clear();
-        self.citing = None;
+        self.citations = None;
     }
 
     fn place(&self) -> Place {
@@ -513,7 +513,7 @@ impl Emitter {
                     }),
                     CallKind::Client(_) => self.item_added(|| call.item("in_progress")),
                 }
-                self.late.calls.push((call.key, self.output.len()));
+                self.positions.calls.push((call.key, self.output.len()));
                 self.item_done(call.item(status));
             }
         }

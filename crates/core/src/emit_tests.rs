@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Beyond, CallHead, Saying};
+use crate::model::{CallHead, ItemExtra, PartOwner};
 
 fn emitter(delivery: Delivery) -> Emitter {
     let request = CreateResponse::default();
-    let settings = Settings::new(&request, Effective { model: "m", stored: false, background: false });
+    let settings = ResponseSettings::new(&request, Effective { model: "m", stored: false, background: false });
     Emitter::new(Start {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
@@ -354,9 +354,9 @@ fn any_event() -> impl Strategy<Value = ModelEvent> {
         4 => piece.prop_map(|piece| text(&piece)),
         1 => piece.prop_map(|piece| ModelEvent::Refusal(Literal::from_text(&piece))),
         1 => Just(ModelEvent::PartEnd),
-        1 => prop::sample::select(vec![Saying::Message, Saying::Reasoning]).prop_map(|of| {
+        1 => prop::sample::select(vec![PartOwner::Message, PartOwner::Reasoning]).prop_map(|of| {
             let fields = Json::parse(&Bytes::from_static(br#"{"acme":1.50}"#)).unwrap();
-            ModelEvent::Beyond(Beyond::Item { of, fields })
+            ModelEvent::Extra(ItemExtra::Item { of, fields })
         }),
         1 => Just(ModelEvent::MessageEnd),
         1 => Just(ModelEvent::MessageStart { phase: Some("commentary".into()) }),

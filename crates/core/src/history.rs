@@ -3,10 +3,10 @@
 mod normalise;
 mod pairing;
 mod records;
-mod remembered;
 mod system_prompt;
 mod tool_turns;
 pub mod uploads;
+mod upstream_memory;
 pub mod window;
 
 use std::borrow::Cow;
@@ -16,8 +16,8 @@ use amalgam_protocol::{Content, Item, JsonStr, Raw, Role};
 use crate::{loss::Loss, toolset::CallKind};
 
 pub use normalise::{normalise, normalise_rounds};
-pub use remembered::{SaidSoFar, UpstreamMemory};
 pub use system_prompt::{InstructionsOf, SystemPrompt};
+pub use upstream_memory::{ConversationDigest, UpstreamMemory};
 
 /// A conversation in order.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -45,7 +45,7 @@ impl<'a> Facts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::request::Operator;
+    use crate::execute::request::ComparisonOperator;
 
     #[test]
     fn conditions_ask_for_what_every_document_has_and_for_its_attributes() {
@@ -61,13 +61,16 @@ mod tests {
         for (key, value) in
             [("collection", "code"), ("Path", "src/a.rs"), ("LANGUAGE", "rust"), ("repo", "amalgam"), ("team", "core")]
         {
-            assert!(facts.fit(&[condition(key, Operator::Equals, value)]), "{key}");
-            assert!(!facts.fit(&[condition(key, Operator::Differs, value)]), "{key}");
+            assert!(facts.fit(&[condition(key, ComparisonOperator::Equals, value)]), "{key}");
+            assert!(!facts.fit(&[condition(key, ComparisonOperator::Differs, value)]), "{key}");
         }
-        let both = [condition("path", Operator::Contains, "src"), condition("repo", Operator::Equals, "other")];
+        let both = [
+            condition("path", ComparisonOperator::Contains, "src"),
+            condition("repo", ComparisonOperator::Equals, "other"),
+        ];
         assert!(facts.fit(&both[..1]) && !facts.fit(&both), "all of them have to hold");
-        assert!(facts.fit(&[condition("branch", Operator::DoesNotContain, "x")]), "it has no such key");
-        assert!(!facts.fit(&[condition("branch", Operator::Contains, "")]));
+        assert!(facts.fit(&[condition("branch", ComparisonOperator::DoesNotContain, "x")]), "it has no such key");
+        assert!(!facts.fit(&[condition("branch", ComparisonOperator::Contains, "")]));
         assert!(facts.fit(&[]));
     }
 }

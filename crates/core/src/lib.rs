@@ -1,6 +1,7 @@
 //! What a turn is and what happens next; pure, without clock, network or database.
 
 pub mod assistant;
+mod call_recorder;
 mod catalog;
 pub mod compaction;
 mod emit;
@@ -23,43 +24,42 @@ mod retrieval;
 mod scope;
 pub mod search;
 pub mod store;
-mod tap;
-mod tell;
+mod stored_response;
 mod tool;
 mod toolset;
 pub mod turn;
 mod units;
 
-pub use catalog::{Candidate, Catalog, ModelCard, OwnTerms, Route};
-pub use emit::{Emitter, PartialAnswer, ShownCall, ShownEnd, Start};
+pub use call_recorder::{CallRecorder, CallRecording};
+pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
+pub use emit::{Emitter, HostedCall, HostedCallResult, PartialAnswer, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{
-    Call, Entry, History, InstructionsOf, Output, Payload, SaidSoFar, SystemPrompt, UpstreamMemory, indented,
+    Call, ConversationDigest, Entry, History, InstructionsOf, Output, Payload, SystemPrompt, UpstreamMemory, indented,
     normalise, normalise_rounds, uploads, window,
 };
 pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};
 pub use loss::{Loss, Losses};
 pub use model::{
-    Beyond, CallHead, Chain, Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
-    Prepared, Remembers, Saying, TokenCount,
+    AnswerContext, CallHead, Chain, Delivery, Finish, ItemExtra, Model, ModelError, ModelEvent, ModelRequest,
+    ModelStream, PartOwner, PreparedRequest, TokenCount, UpstreamRetention,
 };
-pub use ports::{BoxFuture, Clock, Fetch, Fetched, Seal};
+pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use prompt::{
     ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, ToolsSent, compose, literal_message,
     tool_results_block, tool_usage_block,
 };
 pub use raw_answer::RawAnswer;
-pub use retrieval::{Embedder, Found, Lookup, Retrieval};
+pub use retrieval::{Embedder, Retrieval, RetrievalQuery, RetrievalResult};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use store::{Store, StoreError};
-pub use tap::{Heard, Tap};
-pub use tell::{array_of, no_items};
+pub use stored_response::{array_of, no_items};
 pub use tool::{
-    AllowedNames, AnswerCheck, ArgumentCheck, AskedApproval, AskedSearch, AskedServer, AskedTool, BANK_LABEL,
-    BankFault, BuiltinWords, Decider, Equipped, Handler, OWN_LABEL, OnError, Policy, SecretText, ServerTool, ShownAs,
-    ToolCall, ToolError, ToolOutput, Toolbox, is_house_label,
+    AllowedNames, AnswerCheck, ApprovalRule, ArgumentCheck, BANK_LABEL, BankFault, BuiltinDescription, CallDisplay,
+    Decider, FileSearchRequest, Handler, McpServerRequest, OWN_LABEL, OnError, Policy, ResolvedTool, SecretText,
+    ServerTool, ToolCall, ToolError, ToolOutput, ToolProvider, ToolRequest, is_house_label,
 };
-pub use toolset::{CallKind, CallMap, CallTarget, Choice, Offer, Toolset, Words, unwrap_custom, wire_name};
+pub use toolset::{CallKind, CallMap, CallTarget, Choice, Description, Offer, Toolset, unwrap_custom, wire_name};
 pub use units::{duration_from_text, duration_to_text, leading_number};

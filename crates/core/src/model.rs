@@ -2,7 +2,7 @@
 //!
 //! A model yields small events; ids, order and numbering are made by [`crate::Emitter`] alone.
 
-mod beyond;
+mod item_extra;
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
@@ -11,15 +11,15 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::{
+    call_recorder::CallRecorder,
     fault::{Fault, FaultKind},
     history::History,
     loss::Loss,
     ports::BoxFuture,
-    tap::Tap,
     toolset::{CallKind, CallMap},
 };
 
-pub use beyond::{Beyond, Saying};
+pub use item_extra::{ItemExtra, PartOwner};
 
 /// How the caller wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub enum Delivery {
 
 /// What an upstream keeps itself of what it was asked, so that a later call need not say it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Remembers {
+pub enum UpstreamRetention {
     /// Every call stands for itself.
     #[default]
     Nothing,
@@ -42,16 +42,16 @@ pub enum Remembers {
     Everything,
 }
 
-/// How a call stands to others, for an upstream that remembers; anybody else passes over it.
+/// How a call stands to others, for an upstream that retains answers; other upstreams ignore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Chain<'a> {
     /// It is not to be remembered.
     #[default]
-    Apart,
+    Standalone,
     /// It says everything, and is to be remembered.
-    Begun,
+    Start,
     /// It goes on from an answer that is remembered, and says only what is new.
-    GoesOn {
+    Continue {
         /// The upstream's own id of the answer.
         id: &'a str,
         /// So many entries of the history are known there.
@@ -64,8 +64,8 @@ impl Chain<'_> {
     #[must_use]
     pub fn anew(self) -> Self {
         match self {
-            Self::Apart => Self::Apart,
-            Self::Begun | Self::GoesOn { .. } => Self::Begun,
+            Self::Standalone => Self::Standalone,
+            Self::Start | Self::Continue { .. } => Self::Start,
         }
     }
 }
@@ -79,7 +79,7 @@ pub struct ModelRequest<'a> {
     pub settings: &'a CreateResponse<'a>,
     /// What is said: instructions apart, tool calls paired.
     pub history: &'a History<'a>,
-    /// What an upstream that remembers has to do with it.
+    /// How the call continues an answer that the upstream retains.
     pub chain: Chain<'a>,
     /// How the upstream is asked for its answer.
     pub delivery: Delivery,
@@ -91,7 +91,7 @@ pub struct ModelRequest<'a> {
 
 /// A translated request, ready to be sent, also more than once.
 #[derive(Debug, Clone)]
-pub struct Prepared {
+pub struct PreparedRequest {
     /// The exact body.
     pub body: Bytes,
     /// What the body does not carry over.
@@ -101,7 +101,7 @@ pub struct Prepared {
     /// What the answer's calls mean; empty where the upstream speaks for itself.
     pub calls: CallMap,
     /// What the model needs to remember between asking and reading, such as sealing context.
-    pub note: Note,
+    pub answer_context: AnswerContext,
 }
 
 /// The tokens of a prompt by our own count: an estimate, since every upstream counts in its own way.
@@ -127,7 +127,7 @@ impl TokenCount {
 
 /// What a model needs to remember between asking and reading.
 #[derive(Debug, Clone, Default)]
-pub struct Note {
+pub struct AnswerContext {
     /// What the upstream was asked for.
     pub model: String,
     /// Whom sealed content is bound to.
@@ -141,7 +141,7 @@ pub struct Note {
     /// Anything else, in the model's own words.
     pub own: Option<String>,
     /// Who wants to know exactly what is said.
-    pub tap: Option<Tap>,
+    pub recorder: Option<CallRecorder>,
 }
 
 /// The events of one answer; each batch is what one piece of the network held.
@@ -153,14 +153,14 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<Vec<ModelEvent>, ModelEr
 /// more memory than a few network pieces; dropping the future or the stream closes the upstream call at once.
 pub trait Model: Send + Sync {
     /// Translates a request; what cannot be carried over is listed, never dropped in silence.
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault>;
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault>;
 
     /// Sends it. An error here means that nothing was passed on to the caller yet.
-    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>>;
+    fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>>;
 
     /// The tokens of a translated request, by our own count. Takes its time over a long one: not for a thread that serves
     /// connections. Four bytes are a token unless the model knows better.
-    fn count(&self, prepared: &Prepared) -> TokenCount {
+    fn count(&self, prepared: &PreparedRequest) -> TokenCount {
         TokenCount { text: (prepared.body.len() as u64).div_ceil(4), media: 0 }
     }
 
@@ -180,8 +180,8 @@ pub trait Model: Send + Sync {
     }
 
     /// What it keeps itself between two calls.
-    fn remembers(&self) -> Remembers {
-        Remembers::Nothing
+    fn retention(&self) -> UpstreamRetention {
+        UpstreamRetention::Nothing
     }
 
     /// Whether image addresses must be fetched before `prepare`.
@@ -196,7 +196,7 @@ pub trait Model: Send + Sync {
 
     /// The same request with the history's tool calls written as labelled text, if `error` says that the upstream lost a
     /// call that the history holds, and the operator allows it.
-    fn recover(&self, _request: &ModelRequest<'_>, _error: &ModelError) -> Option<Result<Prepared, Fault>> {
+    fn recover(&self, _request: &ModelRequest<'_>, _error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         None
     }
 }
@@ -283,7 +283,7 @@ pub enum ModelEvent {
         item: Json,
     },
     /// What an item has beyond all this.
-    Beyond(Beyond),
+    Extra(ItemExtra),
     /// Something that was asked for and is not in the answer. Told beside the answer, not in it.
     Loss(Loss),
     /// What it cost; the last one counts.

@@ -12,14 +12,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What was found at an address that a caller named.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedFile {
     /// The media type by the bytes themselves where they tell, else by the server's word.
     pub media_type: String,
     /// The whole body, within the limit that was asked for.
     pub bytes: Bytes,
 }
 
-impl Fetched {
+impl FetchedFile {
     /// The body as a `data:` URI.
     pub fn data_uri(&self) -> String {
         format!(
@@ -36,7 +36,7 @@ impl Fetched {
 /// and stops at a time and at a size.
 pub trait Fetch: Send + Sync {
     /// Gets `url`, reading at most `limit` bytes.
-    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>>;
+    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<FetchedFile, Fault>>;
 
     /// Whether `url` may be handed to an upstream, which then fetches it from where it stands: `http` or `https`, and
     /// neither a private address nor a name that leads to one, unless the operator allows it.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use amalgam_protocol::{Json, Raw, Writer};
 
-use crate::tap::Heard;
+use crate::call_recorder::CallRecording;
 
 /// The last answer of a turn's model, byte for byte but for our own secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ pub struct RawAnswer {
 
 impl RawAnswer {
     /// What was heard of a call that is over.
-    pub fn of(heard: &Heard, model: Option<String>, failed: bool) -> Self {
+    pub fn of(heard: &CallRecording, model: Option<String>, failed: bool) -> Self {
         let body = heard.last.as_ref().and_then(|last| final_object(last));
         let whole = || (!heard.body.is_empty()).then(|| String::from_utf8_lossy(&heard.body).into_owned());
         Self { model, status: heard.status, body: body.or_else(whole), failed }
@@ -71,15 +71,21 @@ mod tests {
 
     use super::*;
 
-    fn heard(body: &'static str, last: Option<&'static str>) -> Heard {
+    fn heard(body: &'static str, last: Option<&'static str>) -> CallRecording {
         let body = Bytes::from_static(body.as_bytes());
-        Heard { body, cut: false, retries: 0, status: None, last: last.map(|last| Bytes::from_static(last.as_bytes())) }
+        CallRecording {
+            body,
+            cut: false,
+            retries: 0,
+            status: None,
+            last: last.map(|last| Bytes::from_static(last.as_bytes())),
+        }
     }
 
     // right C2
     #[test]
     fn a_stream_is_its_final_object_and_everything_else_is_what_came() {
-        let body = |heard: &Heard| RawAnswer::of(heard, None, false).body;
+        let body = |heard: &CallRecording| RawAnswer::of(heard, None, false).body;
         let stream = "data: {...}\n\n";
         for (heard, expected) in [
             (heard("", None), None),

@@ -4,7 +4,7 @@ use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Lookup<'a> {
+pub struct RetrievalQuery<'a> {
     /// In words, such as a question or an instruction.
     pub text: &'a str,
     /// In these collections; in all of the tenant's when there are none.
@@ -17,7 +17,7 @@ pub struct Lookup<'a> {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct RetrievalResult {
     /// The best first; without their embeddings.
     pub chunks: Vec<FoundChunk>,
     /// What made it less than it could be, each in a sentence that a caller may read.
@@ -30,7 +30,11 @@ pub struct Found {
 /// is told as a warning.
 pub trait Retrieval: Send + Sync {
     /// The pieces of the caller's tenant that fit best.
-    fn find<'a>(&'a self, scope: &'a Scope, lookup: Lookup<'a>) -> BoxFuture<'a, Result<Found, Fault>>;
+    fn find<'a>(
+        &'a self,
+        scope: &'a Scope,
+        lookup: RetrievalQuery<'a>,
+    ) -> BoxFuture<'a, Result<RetrievalResult, Fault>>;
 }
 
 /// Gives texts a place in the space of a model, so that those which mean alike are near to each other.

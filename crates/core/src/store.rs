@@ -38,7 +38,7 @@ pub use knowledge::{
     Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
 };
 pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset, Retention};
-pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, StoredResponse, ToldStatus};
+pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turns::{
     Answer, Base, Begin, ChainPosition, Claim, Ending, Keyed, Transcript, TurnRecord, TurnStore, TurnWrite, Written,

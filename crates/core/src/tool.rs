@@ -1,6 +1,7 @@
-//! Tools that this server runs: what one is, what it is told, how it ends.
+//! Tools that this server runs: their definition, their policy, their calls and results, and the [`ToolProvider`] port.
 //!
-//! A tool that the client runs is none of these: it is offered to the model as it was sent, and its calls are handed back.
+//! Tools that the client runs are not described here: the model is offered them as they were sent, and their calls are
+//! returned to the client.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,26 +9,26 @@ use amalgam_protocol::{Json, Raw};
 
 use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::Scope, store::BankTool};
 
-/// A tool as one turn has it.
+/// A tool of one turn.
 #[derive(Clone)]
 pub struct ServerTool {
     /// The name that the model calls it by; unique in its turn.
     pub name: String,
-    /// Whose it is: the bank, or the MCP server. Shown as `server_label`.
+    /// Where it comes from: the bank, or the label of an MCP server. Returned as `server_label`.
     pub label: String,
-    /// Its own name there. Shown as `name`.
+    /// Its name there. Returned as `name`.
     pub own_name: String,
-    /// What the model is told about it.
+    /// Its description for the model.
     pub description: Option<String>,
     /// The JSON Schema of its arguments.
     pub parameters: Json,
-    /// When and how to use it: stands in the system prompt of every turn that offers it.
+    /// When and how to use it; added to the system prompt of every turn that offers it.
     pub guidance: Option<String>,
-    /// How it is treated.
+    /// Timeout, retries, failures and approval.
     pub policy: Policy,
-    /// How its calls are shown.
-    pub shown: ShownAs,
-    /// Checks arguments before anything runs.
+    /// The output item of its calls.
+    pub shown: CallDisplay,
+    /// Checks arguments before the handler runs.
     pub check: Arc<dyn ArgumentCheck>,
     /// Runs it.
     pub handler: Arc<dyn Handler>,
@@ -39,31 +40,31 @@ impl fmt::Debug for ServerTool {
     }
 }
 
-/// How calls of a tool are shown to the caller.
+/// The kind of output item that a tool's calls produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum ShownAs {
-    /// As `mcp_call` with arguments and output.
+pub enum CallDisplay {
+    /// `mcp_call`, with arguments and output.
     #[default]
     McpCall,
-    /// As `file_search_call` with the queries alone.
+    /// `file_search_call`, with its queries.
     FileSearch {
-        /// And with what was found.
+        /// Whether the results are included.
         results: bool,
     },
 }
 
-/// How a tool is treated.
+/// How calls of a tool are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// The most that one call may take.
+    /// The timeout of one call.
     pub timeout: Duration,
-    /// Whether running it twice is as good as once: only then it is run again after a crash.
+    /// Whether a call may be repeated safely. Only then is it run again after a crash.
     pub idempotent: bool,
-    /// What a failure does.
+    /// What a failure does to the turn.
     pub on_error: OnError,
-    /// What the model is told after a call that went well.
+    /// An instruction for the model after a successful call.
     pub after_call_instruction: Option<String>,
-    /// Who has to agree first, if anybody has to.
+    /// Who has to approve a call before it runs; none if no approval is needed.
     pub requires_approval: Option<Decider>,
 }
 
@@ -79,7 +80,7 @@ impl Default for Policy {
     }
 }
 
-/// Who may agree to a call.
+/// Who may approve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decider {
     /// The user whose turn it is, or an administrator of its tenant.
@@ -89,7 +90,7 @@ pub enum Decider {
 }
 
 impl Decider {
-    /// The name that it is stored under.
+    /// The name in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Caller => "caller",
@@ -97,7 +98,7 @@ impl Decider {
         }
     }
 
-    /// The one of this name.
+    /// Looks one up by its name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Caller, Self::Admin].into_iter().find(|known| known.name() == name)
     }
@@ -106,7 +107,7 @@ impl Decider {
 /// What a tool's failure does to its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnError {
-    /// The model is told, and goes on.
+    /// The model gets the error as output and continues.
     #[default]
     Continue,
     /// The turn fails.
@@ -114,7 +115,7 @@ pub enum OnError {
 }
 
 impl OnError {
-    /// The name that it is configured under.
+    /// The name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Continue => "continue",
@@ -122,7 +123,7 @@ impl OnError {
         }
     }
 
-    /// The one of this name.
+    /// Looks one up by its name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Continue, Self::FailTurn].into_iter().find(|known| known.name() == name)
     }
@@ -131,47 +132,47 @@ impl OnError {
 /// One call of a tool.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolCall<'a> {
-    /// On whose behalf.
+    /// The caller of the turn.
     pub scope: &'a Scope,
     /// The model's id for the call.
     pub call_id: &'a str,
-    /// The same for every try of one call and for no other: what an idempotent service wants to see.
+    /// The idempotency key: the same for every attempt of one call, and different for every other call.
     pub key: &'a str,
-    /// The arguments: an object that its schema allows.
+    /// The arguments: an object that matches the schema.
     pub arguments: Raw<'a>,
 }
 
-/// What came out of a tool.
+/// The output of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutput {
     /// A JSON value. Text is a JSON string.
     pub output: Json,
 }
 
-/// How a tool fails. The text is for the model: no secret, no address, no trace.
+/// Why a tool failed. The model reads the text, so it contains no secret, no address and no stack trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// It says no, in its own words.
+    /// The tool refused the call, with its own message.
     #[error("{0}")]
     Refused(String),
-    /// It could not be reached or broke; `detail` is for the log.
+    /// The tool could not be reached, or failed; `detail` is for the log.
     #[error("the tool could not be run")]
     Broken {
         /// What happened.
         detail: String,
     },
-    /// It cannot be used with this version; the text says what it would need.
+    /// This version cannot use the tool; the text says what is missing.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// It took too long.
+    /// The call exceeded its timeout.
     #[error("the tool did not answer in time")]
     TimedOut,
-    /// It gave more than is taken.
+    /// The output is larger than allowed.
     #[error("the tool's output is too large")]
     TooLarge,
 }
 
-/// Runs a tool. It may be dropped at any moment, and is when its time is up.
+/// Runs a tool. The future may be dropped at any moment, and is dropped at the timeout.
 pub trait Handler: Send + Sync {
     /// Runs one call.
     fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
@@ -179,46 +180,46 @@ pub trait Handler: Send + Sync {
 
 /// Checks arguments against a tool's schema.
 pub trait ArgumentCheck: Send + Sync {
-    /// What is wrong, with its path; nothing when all is well.
+    /// Fails with what is wrong and its path.
     fn check(&self, arguments: Raw<'_>) -> Result<(), String>;
 }
 
-/// Says whether a whole answer of a model follows the format that it was asked for.
+/// Checks a complete answer of a model against the requested format.
 pub trait AnswerCheck: Send + Sync {
-    /// What is wrong with the text, with its path; nothing when it follows the format.
+    /// Fails with what is wrong in the text and its path.
     fn check_text(&self, text: &str) -> Result<(), String>;
 }
 
-/// The label of tools that are in the bank.
+/// The label of tools from the bank.
 pub const BANK_LABEL: &str = "bank";
 
-/// The label of tools that a door brings itself.
+/// The label of tools that an API of this server adds itself.
 pub const OWN_LABEL: &str = "amalgam";
 
-/// Whether a label is none of an MCP server: its tools are called by their own names.
+/// Whether a label belongs to this server and not to an MCP server. The model calls such tools by their plain names.
 pub fn is_house_label(label: &str) -> bool {
     [BANK_LABEL, OWN_LABEL].iter().any(|own| own.eq_ignore_ascii_case(label))
 }
 
-/// A tool of a request that this server may have to run.
+/// A tool in a request that this server may have to run.
 #[derive(Debug, Clone)]
-pub enum AskedTool {
-    /// `{"type": "function", "name"}` and nothing more: maybe one of the bank's.
+pub enum ToolRequest {
+    /// `{"type": "function", "name"}` without further fields: possibly a tool of the bank.
     Named(String),
     /// `{"type": "mcp"}`
-    Mcp(AskedServer),
+    Mcp(McpServerRequest),
     /// `{"type": "file_search"}` over collections of this server.
-    FileSearch(AskedSearch),
+    FileSearch(FileSearchRequest),
 }
 
-/// A search as a request asks for it.
+/// A `file_search` tool of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AskedSearch {
-    /// Where it stands in the request, such as `tools[0]`.
+pub struct FileSearchRequest {
+    /// Its path in the request, such as `tools[0]`.
     pub path: String,
-    /// Where it looks; never none.
+    /// The collections that are searched; never empty.
     pub collections: Vec<String>,
-    /// What all documents have in common that may be found.
+    /// Conditions that every result has to meet.
     pub conditions: Vec<Condition<'static>>,
     /// The most results.
     pub limit: usize,
@@ -228,26 +229,26 @@ pub struct AskedSearch {
     pub results: bool,
 }
 
-/// An MCP server as a request names it.
+/// An MCP server of a request.
 #[derive(Clone)]
-pub struct AskedServer {
-    /// What it is called in this request.
+pub struct McpServerRequest {
+    /// Its label in this request.
     pub label: String,
-    /// Where it is; none for one that the operator has under this label.
+    /// Its URL; none for a server that the operator has configured under this label.
     pub url: Option<String>,
-    /// What is told about it.
+    /// Its description.
     pub description: Option<String>,
-    /// The credential for it, which the caller sends along.
+    /// The caller's credential for it.
     pub authorization: Option<SecretText>,
     /// Further headers for it.
     pub headers: Vec<(String, SecretText)>,
     /// The only tools that may be used; none for all.
     pub allowed: Option<AllowedNames>,
-    /// Which calls somebody has to agree to.
-    pub approval: AskedApproval,
+    /// Which calls need approval.
+    pub approval: ApprovalRule,
 }
 
-/// A text that never comes out again.
+/// A secret. `Debug` prints `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(pub String);
 
@@ -257,31 +258,31 @@ impl fmt::Debug for SecretText {
     }
 }
 
-impl fmt::Debug for AskedServer {
+impl fmt::Debug for McpServerRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "MCP server {}", self.label)
     }
 }
 
-/// A choice among a server's tools.
+/// A filter on a server's tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedNames {
-    /// These; empty for any.
+    /// Their names; empty for all.
     pub names: Vec<String>,
-    /// Only those that say that they change nothing.
+    /// Only tools that are annotated as read-only.
     pub read_only: bool,
 }
 
 impl AllowedNames {
-    /// Whether a tool is one of these.
+    /// Whether a tool passes the filter.
     pub fn allow(&self, name: &str, read_only: bool) -> bool {
         (self.names.is_empty() || self.names.iter().any(|known| known == name)) && (read_only || !self.read_only)
     }
 }
 
-/// Which calls of a server somebody has to agree to.
+/// Which calls of an MCP server need approval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum AskedApproval {
+pub enum ApprovalRule {
     /// All of them.
     #[default]
     Always,
@@ -296,8 +297,8 @@ pub enum AskedApproval {
     },
 }
 
-impl AskedApproval {
-    /// Whether a call of this tool has to be agreed to.
+impl ApprovalRule {
+    /// Whether a call of this tool needs approval.
     pub fn is_due(&self, name: &str, read_only: bool) -> bool {
         let among = |names: &Option<AllowedNames>| names.as_ref().is_some_and(|names| names.allow(name, read_only));
         match self {
@@ -308,60 +309,65 @@ impl AskedApproval {
     }
 }
 
-/// What a tool of a request turns out to be.
+/// What a tool of a request resolves to.
 #[derive(Debug, Clone)]
-pub enum Equipped {
-    /// Nothing of ours: it stays the client's, as it was sent.
+pub enum ResolvedTool {
+    /// Unknown to this server: a tool of the client, passed on as it was sent.
     Unknown,
     /// The bank has it, and the client runs it.
     Client {
-        /// What the model is told about it.
+        /// Its description for the model.
         description: Option<String>,
         /// The JSON Schema of its arguments.
         parameters: Json,
-        /// When and how to use it: stands in the system prompt of every turn that offers it.
+        /// When and how to use it; added to the system prompt of every turn that offers it.
         guidance: Option<String>,
     },
     /// This server runs it.
     Server(Box<ServerTool>),
-    /// A server's tools, as far as the request allows them.
+    /// The tools of an MCP server that the request allows.
     Listed {
-        /// The tools as an `mcp_list_tools` item shows them: a JSON array of `{name, description, input_schema, annotations}`.
+        /// The `tools` of the `mcp_list_tools` item: a JSON array of `{name, description, input_schema, annotations}`.
         shown: Json,
-        /// What may be called.
+        /// The tools that may be called.
         tools: Vec<ServerTool>,
     },
 }
 
-/// Where the tools of a turn come from: the bank, MCP servers, what is built in.
-pub trait Toolbox: Send + Sync {
-    /// What each of these is, in the same order. Fails with [`crate::FaultKind::ToolServer`] when a server cannot be asked.
-    fn equip<'a>(&'a self, scope: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>>;
+/// Provides the tools of a turn: from the bank, from MCP servers, and built-in ones.
+pub trait ToolProvider: Send + Sync {
+    /// Resolves the tools of a request, in the same order. Fails with [`crate::FaultKind::ToolServer`] when an MCP server
+    /// cannot be reached.
+    fn equip<'a>(
+        &'a self,
+        scope: &'a Scope,
+        asked: Vec<ToolRequest>,
+    ) -> BoxFuture<'a, Result<Vec<ResolvedTool>, Fault>>;
 
-    /// What checks an answer against a JSON Schema; the reason where the schema cannot be checked here.
+    /// A check of answers against a JSON Schema; fails with the reason if the schema is not supported.
     fn answer_check<'a>(&'a self, schema: &'a Json) -> BoxFuture<'a, Result<Arc<dyn AnswerCheck>, String>>;
 
-    /// A tool of the bank, active or not, ready to be run; nothing when nothing can run it.
+    /// A tool of the bank, active or not, ready to run; none if this server cannot run it.
     fn prepare<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<Option<ServerTool>, Fault>>;
 
-    /// A tool's settings as they are kept: secrets sealed for the bank that it is in. One that comes as `***` is the one of
-    /// the tool that was there before.
+    /// A tool's settings as they are stored, with their secrets sealed for its bank. A secret that is sent as `***` keeps
+    /// the value of `before`.
     fn seal_settings(&self, scope: &Scope, tool: &BankTool, before: Option<&BankTool>) -> Result<Json, BankFault>;
 
-    /// A tool's settings as they are shown: each secret as `***`.
+    /// A tool's settings for the API, with each secret as `***`.
     fn show_settings(&self, tool: &BankTool) -> Json;
 
-    /// What a built-in tool says about itself; nothing when there is none of this name.
-    fn builtin(&self, name: &str) -> Option<BuiltinWords>;
+    /// The description of a built-in tool; none if there is no such tool.
+    fn builtin(&self, name: &str) -> Option<BuiltinDescription>;
 
-    /// Checks a tool before it is kept, its settings sealed already; the error names the field that is wrong.
+    /// Checks a tool before it is stored, its settings already sealed; the error names the field that is wrong.
     fn check<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<(), BankFault>>;
 }
 
-/// What a built-in tool says about itself, for whoever puts it into a bank without words of their own.
+/// The description of a built-in tool, for bank entries that have none of their own.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BuiltinWords {
-    /// What the model is told about it.
+pub struct BuiltinDescription {
+    /// Its description for the model.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: Json,
@@ -369,7 +375,7 @@ pub struct BuiltinWords {
     pub guidance: Option<String>,
 }
 
-/// What is wrong with a tool that is to be kept.
+/// What is wrong with a tool that was to be stored in the bank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BankFault {
     /// The field: `parameters`, `settings.url`.

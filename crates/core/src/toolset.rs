@@ -51,7 +51,7 @@ pub struct Offer<'a> {
     /// The name that the upstream sees.
     pub name: String,
     /// What the model is told about it.
-    pub description: Option<Words<'a>>,
+    pub description: Option<Description<'a>>,
     /// The JSON Schema of its arguments.
     pub parameters: Option<Raw<'a>>,
     /// Whether arguments must follow the schema exactly.
@@ -62,14 +62,14 @@ pub struct Offer<'a> {
 
 /// A text of the client's, kept as it was written, or one of ours.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Words<'a> {
+pub enum Description<'a> {
     /// As the client wrote it.
     Json(JsonStr<'a>),
     /// Composed by us.
     Own(String),
 }
 
-impl Words<'_> {
+impl Description<'_> {
     /// Writes the text as a JSON string.
     pub fn write(&self, writer: &mut Writer) {
         match self {
@@ -237,7 +237,7 @@ impl<'a> Offering<'a> {
             ToolKind::Client(ClientTool::ToolSearch, search) if search.execution.as_deref() == Some("client") => {
                 self.add(
                     Offer {
-                        description: search.description.map(Words::Json),
+                        description: search.description.map(Description::Json),
                         parameters: Some(search.parameters.unwrap_or_else(|| schemas::of(ClientTool::ToolSearch))),
                         ..client_offer(ClientTool::ToolSearch)
                     },
@@ -294,7 +294,7 @@ fn is_whole_name(choice: &ToolChoice<'_>, offer: &Offer<'_>) -> bool {
 fn function_offer<'a>(function: &FunctionTool<'a>, namespace: Option<&str>) -> Offer<'a> {
     Offer {
         name: wire_name(namespace, &function.name),
-        description: function.description.map(Words::Json),
+        description: function.description.map(Description::Json),
         parameters: function.parameters.filter(|schema| !schema.is_null()),
         strict: function.strict,
         target: target(CallKind::Function, &function.name, namespace),
@@ -312,7 +312,7 @@ fn custom_offer<'a>(custom: &CustomTool<'a>, namespace: Option<&str>) -> Offer<'
     }
     Offer {
         name: wire_name(namespace, &custom.name),
-        description: Some(Words::Own(description)),
+        description: Some(Description::Own(description)),
         parameters: Some(schemas::custom_input()),
         strict: None,
         target: target(CallKind::Custom, &custom.name, namespace),
@@ -322,7 +322,7 @@ fn custom_offer<'a>(custom: &CustomTool<'a>, namespace: Option<&str>) -> Offer<'
 fn client_offer(tool: ClientTool) -> Offer<'static> {
     Offer {
         name: tool.name().to_owned(),
-        description: Some(Words::Own(schemas::description(tool).to_owned())),
+        description: Some(Description::Own(schemas::description(tool).to_owned())),
         parameters: Some(schemas::of(tool)),
         strict: None,
         target: target(CallKind::Client(tool), tool.name(), None),

@@ -52,7 +52,7 @@ fn a_custom_tool_becomes_a_function_with_its_grammar_in_words() {
     let tool = json!({"type": "custom", "name": "patch", "description": "Edits.", "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"}});
     with(json!({"tools": [tool]}), |toolset| {
         let toolset = toolset.unwrap();
-        let Some(Words::Own(description)) = &toolset.offers[0].description else { panic!() };
+        let Some(Description::Own(description)) = &toolset.offers[0].description else { panic!() };
         assert_eq!(description, "Edits.\n\nThe input must follow this lark grammar:\nstart: X");
         assert_eq!(toolset.call_map().target("patch").kind, CallKind::Custom);
     });

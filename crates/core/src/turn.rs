@@ -1,8 +1,8 @@
-//! What happens next in a turn with tools that the server runs.
+//! The state machine of a turn whose tools the server runs.
 //!
-//! Pure: it is told what happened and says what to do. Whoever drives it asks the model, runs the tools and writes; this
-//! decides. A model is not trusted: how many calls, how often the same one, how many rounds, how many tokens and how much
-//! time are bounded here, and so is how often it may mend its arguments.
+//! Pure: it takes what happened and returns the next step. The engine calls the model, runs the tools and writes to the
+//! store. A model is not trusted, so this file bounds the number of calls, repeated calls, rounds, tokens, attempts to
+//! repair arguments, and the time.
 
 mod signature;
 
@@ -13,7 +13,7 @@ use amalgam_protocol::{Json, Raw, Writer};
 use crate::tool::{Decider, OnError, ServerTool};
 use signature::signature;
 
-/// What a turn may take.
+/// The limits of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
     /// Rounds of tools.
@@ -22,7 +22,7 @@ pub struct Caps {
     pub calls: u32,
     /// Calls in one answer of the model.
     pub calls_at_once: u32,
-    /// Rounds in which arguments were wrong.
+    /// Rounds in which arguments did not match the schema.
     pub repairs: u32,
     /// Tokens in all rounds together, in and out; none for any number.
     pub tokens: Option<u64>,
@@ -36,7 +36,7 @@ impl Default for Caps {
     }
 }
 
-/// The cap that a turn came to.
+/// The limit that a turn has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cap {
     /// [`Caps::rounds`]
@@ -52,7 +52,7 @@ pub enum Cap {
 }
 
 impl Cap {
-    /// The reason that an incomplete response gives.
+    /// The value of `incomplete_details.reason`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Rounds => "max_tool_iterations",
@@ -64,33 +64,33 @@ impl Cap {
     }
 }
 
-/// Why a call was not run, or did not go well.
+/// Why a call was not run, or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mishap {
+pub enum ToolFailure {
     /// No such tool was offered.
     UnknownTool,
-    /// The arguments are not what its schema wants.
+    /// The arguments do not match its schema.
     InvalidArguments,
     /// Too many calls in one answer.
     TooManyAtOnce,
     /// Too many calls in one turn.
     TooManyCalls,
-    /// The same call again and again.
+    /// The same call was made too often.
     Repeated,
-    /// Somebody said no, or nobody said yes in time.
+    /// Approval was refused, or not given in time.
     Denied,
-    /// The tool says no.
+    /// The tool refused the call.
     Refused,
-    /// The tool could not be run, or broke.
+    /// The tool could not be run, or failed while running.
     Broken,
     /// The tool took too long.
     TimedOut,
-    /// The tool gave more than is taken.
+    /// The output is larger than allowed.
     TooLarge,
 }
 
-impl Mishap {
-    /// The name that it is recorded under.
+impl ToolFailure {
+    /// The name in records and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownTool => "unknown_tool",
@@ -107,89 +107,89 @@ impl Mishap {
     }
 }
 
-/// A call in a model's answer that the server has to deal with.
+/// A call in a model's answer that the server handles.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// The tool, if one of this name was offered.
+pub struct RequestedCall<'a> {
+    /// The tool, if the request offers one of this name.
     pub tool: Option<&'a ServerTool>,
     /// The name that the model called.
     pub name: &'a str,
-    /// The exact text that it sent.
+    /// The exact text of its arguments.
     pub arguments: &'a str,
 }
 
-/// What a turn has taken so far.
+/// What a turn has used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
+pub struct TurnUsage {
     /// Tokens, in and out.
     pub tokens: u64,
     /// Time since its beginning.
     pub time: Duration,
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum CallDecision {
     /// It runs.
     Run,
-    /// It does not; the model is told this instead.
-    Told(Told),
-    /// It waits for somebody to agree.
+    /// It does not run; the model gets this output instead.
+    Substitute(SubstituteOutput),
+    /// It waits for approval.
     Ask(Decider),
 }
 
-/// What a model is told in the place of a tool's output.
+/// The output that a model gets for a call that was not run or that failed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct SubstituteOutput {
     /// Why.
-    pub mishap: Mishap,
+    pub failure: ToolFailure,
     /// A JSON value.
     pub output: Json,
 }
 
-impl Told {
+impl SubstituteOutput {
     /// `{"error": text}`
-    pub fn error(mishap: Mishap, text: &str) -> Self {
+    pub fn error(failure: ToolFailure, text: &str) -> Self {
         let mut writer = Writer::with_capacity(text.len() + 16);
         writer.object(|writer| writer.key("error").string(text));
-        Self { mishap, output: Json::from_writer(writer) }
+        Self { failure, output: Json::from_writer(writer) }
     }
 }
 
-/// What is to be done next.
+/// What the engine does next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Deal with the calls of the answer, each as its verdict says; then say how they went.
-    Run(Vec<Verdict>),
-    /// Ask the model again.
+    /// Handle the calls of the answer, each by its decision, then report the results with [`Turn::ran`].
+    Run(Vec<CallDecision>),
+    /// Call the model again.
     Ask {
         /// Whether it may call tools.
         tools: bool,
     },
-    /// The answer goes to the client, which has calls to run, or to whoever has to agree to some.
+    /// Return the answer: the client has calls to run, or an approver has calls to decide.
     Park,
-    /// The turn is over, at a cap if there is one.
+    /// The turn is over; with the limit that ended it, if one did.
     End(Option<Cap>),
-    /// A tool failed whose turn fails with it.
+    /// A tool failed whose policy fails the turn.
     Fail {
         /// Which one.
         tool: String,
     },
 }
 
-/// How a call went.
+/// The result of a call.
 #[derive(Debug, Clone, Copy)]
-pub struct Ran<'a> {
+pub struct CallResult<'a> {
     /// Its tool, if there is one.
     pub tool: Option<&'a ServerTool>,
-    /// What went wrong; none when it went well.
-    pub mishap: Option<Mishap>,
+    /// Why it failed; none when it succeeded.
+    pub failure: Option<ToolFailure>,
 }
 
-/// The machine was told something that cannot have happened: its driver is wrong.
+/// The engine reported something that the current phase does not allow; a bug in the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a turn was told that something happened that it had not asked for")]
-pub struct OutOfOrder;
+#[error("a turn received a report that its current phase does not expect")]
+pub struct StepOrderError;
 
 /// A turn with tools.
 #[derive(Debug, Clone)]
@@ -201,22 +201,22 @@ pub struct Turn {
     repairs: u32,
     /// How often each call was made.
     seen: HashMap<String, u32>,
-    /// Whether a tool has given anything back in this turn.
+    /// Whether a tool has returned an output in this turn.
     has_results: bool,
-    /// Whether nobody can be asked to agree to a call.
+    /// Whether approvals cannot be requested.
     unattended: bool,
-    /// What the model is told at the end of what is said, from now on.
+    /// Instructions that follow the conversation in every later call of the model.
     instructions: Vec<String>,
-    spent: Spent,
+    spent: TurnUsage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The model speaks; for the last time if a cap was met.
+    /// The model answers; for the last time if a limit was reached.
     Asked {
         last: Option<Cap>,
     },
-    /// Calls are dealt with.
+    /// Calls are handled.
     Running {
         calls: usize,
         waits: bool,
@@ -229,7 +229,7 @@ enum Phase {
 const SAME_CALLS: u32 = 2;
 
 impl Turn {
-    /// A turn whose model is about to be asked for the first time.
+    /// A turn before its first call of the model.
     pub fn new(caps: Caps) -> Self {
         Self {
             caps,
@@ -241,21 +241,21 @@ impl Turn {
             has_results: false,
             unattended: false,
             instructions: Vec::new(),
-            spent: Spent::default(),
+            spent: TurnUsage::default(),
         }
     }
 
-    /// A turn that begins with calls that were agreed to before: how they went is told first.
+    /// A turn that begins with calls that were approved before; their results are reported first.
     pub fn with_granted(caps: Caps, calls: usize) -> Self {
         Self { phase: Phase::Running { calls, waits: false, repaired: false }, ..Self::new(caps) }
     }
 
-    /// Nobody can be asked to agree to anything in this turn: what would wait for that is refused.
+    /// Approvals cannot be requested in this turn: calls that need one are refused.
     pub fn be_unattended(&mut self) {
         self.unattended = true;
     }
 
-    /// What the model is to be told at the end of what is said, beyond the outputs themselves.
+    /// Instructions that follow the conversation, beyond the outputs themselves.
     pub fn instructions(&self) -> &[String] {
         &self.instructions
     }
@@ -269,38 +269,38 @@ impl Turn {
     /// has to run.
     pub fn answered(
         &mut self,
-        wanted: &[Wanted<'_>],
+        wanted: &[RequestedCall<'_>],
         whole: bool,
         for_client: bool,
-        spent: Spent,
-    ) -> Result<Step, OutOfOrder> {
-        let Phase::Asked { last } = self.phase else { return Err(OutOfOrder) };
+        spent: TurnUsage,
+    ) -> Result<Step, StepOrderError> {
+        let Phase::Asked { last } = self.phase else { return Err(StepOrderError) };
         self.spent = spent;
-        // Calls of an answer that was cut may be cut as well, and calls that nobody offered are nobody's.
+        // Calls of an answer that was cut off may be incomplete, and after a limit no tool was offered.
         if wanted.is_empty() || !whole || last.is_some() {
             self.phase = Phase::Over;
             return Ok(Step::End(last));
         }
         let mut repaired = false;
-        let verdicts: Vec<Verdict> = wanted
+        let verdicts: Vec<CallDecision> = wanted
             .iter()
             .enumerate()
             .map(|(index, call)| {
                 let verdict = self.judge(index, call);
-                repaired |= matches!(&verdict, Verdict::Told(told) if told.mishap == Mishap::InvalidArguments);
+                repaired |= matches!(&verdict, CallDecision::Substitute(output) if output.failure == ToolFailure::InvalidArguments);
                 verdict
             })
             .collect();
-        let waits = for_client || verdicts.iter().any(|verdict| matches!(verdict, Verdict::Ask(_)));
+        let waits = for_client || verdicts.iter().any(|verdict| matches!(verdict, CallDecision::Ask(_)));
         self.phase = Phase::Running { calls: wanted.len(), waits, repaired };
         Ok(Step::Run(verdicts))
     }
 
-    /// The calls of the answer are dealt with, in its order; those that wait for somebody to agree count as well.
-    pub fn ran(&mut self, ran: &[Ran<'_>], spent: Spent) -> Result<Step, OutOfOrder> {
-        let Phase::Running { calls, waits, repaired } = self.phase else { return Err(OutOfOrder) };
+    /// All calls of the answer have a result, in its order; calls that wait for approval count as well.
+    pub fn ran(&mut self, ran: &[CallResult<'_>], spent: TurnUsage) -> Result<Step, StepOrderError> {
+        let Phase::Running { calls, waits, repaired } = self.phase else { return Err(StepOrderError) };
         if ran.len() != calls {
-            return Err(OutOfOrder);
+            return Err(StepOrderError);
         }
         self.spent = spent;
         self.rounds += 1;
@@ -308,13 +308,13 @@ impl Turn {
         self.repairs += u32::from(repaired);
         for call in ran {
             let Some(tool) = call.tool else { continue };
-            match call.mishap {
+            match call.failure {
                 None => {
                     if let Some(instruction) = &tool.policy.after_call_instruction {
                         self.instruct(instruction.clone());
                     }
                 }
-                Some(mishap) if mishap.is_a_failure() && tool.policy.on_error == OnError::FailTurn => {
+                Some(failure) if failure.is_a_failure() && tool.policy.on_error == OnError::FailTurn => {
                     self.phase = Phase::Over;
                     return Ok(Step::Fail { tool: tool.name.clone() });
                 }
@@ -330,7 +330,7 @@ impl Turn {
         Ok(Step::Ask { tools: last.is_none() })
     }
 
-    /// The cap that is met by now.
+    /// The limit that is reached by now.
     fn cap(&self) -> Option<Cap> {
         let caps = &self.caps;
         [
@@ -344,17 +344,20 @@ impl Turn {
         .find_map(|(met, cap)| met.then_some(cap))
     }
 
-    fn judge(&mut self, index: usize, call: &Wanted<'_>) -> Verdict {
-        let told = |mishap, text: &str| Verdict::Told(Told::error(mishap, text));
+    fn judge(&mut self, index: usize, call: &RequestedCall<'_>) -> CallDecision {
+        let substitute = |failure, text: &str| CallDecision::Substitute(SubstituteOutput::error(failure, text));
         if index >= self.caps.calls_at_once as usize {
-            return told(Mishap::TooManyAtOnce, "Not run: there are too many calls in one answer.");
+            return substitute(ToolFailure::TooManyAtOnce, "Not run: there are too many calls in one answer.");
         }
         if self.calls >= self.caps.calls {
-            return told(Mishap::TooManyCalls, "Not run: no more tools can be called in this turn. Answer now.");
+            return substitute(
+                ToolFailure::TooManyCalls,
+                "Not run: no more tools can be called in this turn. Answer now.",
+            );
         }
         self.calls += 1;
         let Some(tool) = call.tool else {
-            return told(Mishap::UnknownTool, &format!("There is no tool named {}.", shown(call.name)));
+            return substitute(ToolFailure::UnknownTool, &format!("There is no tool named {}.", shown(call.name)));
         };
         let arguments = arguments(call.arguments);
         let faults = match Raw::parse(arguments.as_bytes()) {
@@ -362,13 +365,16 @@ impl Turn {
             Ok(raw) => tool.check.check(raw),
         };
         if let Err(faults) = faults {
-            return told(Mishap::InvalidArguments, &format!("Not run: {faults}."));
+            return substitute(ToolFailure::InvalidArguments, &format!("Not run: {faults}."));
         }
         let seen = self.seen.entry(signature(call.name, &arguments, tool.parameters.raw())).or_default();
         *seen += 1;
         let seen = *seen;
         if self.has_results && seen > SAME_CALLS {
-            return Verdict::Told(Told { mishap: Mishap::Repeated, output: self.suppressed(call.name) });
+            return CallDecision::Substitute(SubstituteOutput {
+                failure: ToolFailure::Repeated,
+                output: self.suppressed(call.name),
+            });
         }
         if self.has_results && seen == SAME_CALLS {
             self.instruct(format!(
@@ -378,16 +384,16 @@ impl Turn {
             ));
         }
         match tool.policy.requires_approval {
-            Some(_) if self.unattended => told(
-                Mishap::Denied,
-                "Not run: somebody has to agree to this call, and nobody can be asked because the response is not stored.",
+            Some(_) if self.unattended => substitute(
+                ToolFailure::Denied,
+                "Not run: this call needs approval, and approval cannot be requested because the response is not stored.",
             ),
-            Some(decider) => Verdict::Ask(decider),
-            None => Verdict::Run,
+            Some(decider) => CallDecision::Ask(decider),
+            None => CallDecision::Run,
         }
     }
 
-    /// What stands for the output of a call that was made too often. O-29
+    /// The output for a call that was made too often. O-29
     fn suppressed(&self, name: &str) -> Json {
         let guidance = match self.rounds + 2 >= self.caps.rounds {
             true => "Give the final answer now, without calling any tool.",
@@ -411,14 +417,14 @@ impl Turn {
     }
 }
 
-impl Mishap {
-    /// Whether the tool itself, or the way to it, failed.
+impl ToolFailure {
+    /// Whether the tool itself, or the connection to it, failed.
     fn is_a_failure(self) -> bool {
         matches!(self, Self::Refused | Self::Broken | Self::TimedOut | Self::TooLarge)
     }
 }
 
-/// The arguments of a call: a model that wants none may send none.
+/// The arguments of a call; an empty text stands for `{}`, because some models send nothing.
 pub fn arguments(sent: &str) -> Cow<'_, str> {
     match sent.trim().is_empty() {
         true => Cow::Borrowed("{}"),
@@ -426,7 +432,7 @@ pub fn arguments(sent: &str) -> Cow<'_, str> {
     }
 }
 
-/// A name that a model made up, fit to be repeated.
+/// A name that a model sent, made safe to repeat.
 fn shown(name: &str) -> String {
     let short: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
     format!("`{short}`")

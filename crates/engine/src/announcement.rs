@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use amalgam_protocol::Settings;
+use amalgam_protocol::ResponseSettings;
 use tokio::sync::oneshot;
 
 use crate::run::Identity;
@@ -16,7 +16,7 @@ pub struct Announced {
     /// Who the response is.
     pub identity: Identity,
     /// What the response repeats of its request.
-    pub settings: Settings,
+    pub settings: ResponseSettings,
     /// Whether its beginning is in the store, so that it can be followed there.
     pub kept: bool,
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use amalgam_core::{
-    Candidate, Clock, Fault, Loss, Prepared, RawAnswer, Tap,
+    CallRecorder, Candidate, Clock, Fault, Loss, PreparedRequest, RawAnswer,
     store::{Base, Transcript},
 };
 use amalgam_protocol::{Json, Usage, Writer};
@@ -58,7 +58,7 @@ struct Running {
     /// What the upstream calls the model.
     named: Option<String>,
     request: Bytes,
-    tap: Tap,
+    recorder: CallRecorder,
     asked_at_ms: u64,
     first_token_ms: Option<u64>,
     losses: Vec<String>,
@@ -76,15 +76,15 @@ impl CallRecord {
     }
 
     /// A model is about to be asked.
-    pub(crate) fn begin(&mut self, candidate: &Candidate, prepared: &mut Prepared, now_ms: u64) {
+    pub(crate) fn begin(&mut self, candidate: &Candidate, prepared: &mut PreparedRequest, now_ms: u64) {
         self.said = false;
         // Without a body no upstream is asked.
         let Some(mut calls) = self.calls().filter(|_| !prepared.body.is_empty()) else { return };
-        let tap = match calls.keeping.raw_answer {
-            true => Tap::keeping_last(),
-            false => Tap::default(),
+        let recorder = match calls.keeping.raw_answer {
+            true => CallRecorder::keeping_last(),
+            false => CallRecorder::default(),
         };
-        prepared.note.tap = Some(tap.clone());
+        prepared.answer_context.recorder = Some(recorder.clone());
         calls.running = Some(Running {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
@@ -93,7 +93,7 @@ impl CallRecord {
                 true => prepared.body.clone(),
                 false => Bytes::new(),
             },
-            tap,
+            recorder,
             asked_at_ms: now_ms,
             first_token_ms: None,
             losses: prepared.losses.iter().map(ToString::to_string).collect(),
@@ -156,7 +156,7 @@ impl CallRecord {
 impl Calls {
     fn close(&mut self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
         let Some(running) = self.running.take() else { return };
-        let heard = running.tap.take();
+        let heard = running.recorder.take();
         if self.keeping.raw_answer {
             let model = running.named.or_else(|| Some(running.model.clone()));
             self.raw = Some(RawAnswer::of(&heard, model, error.is_some()));
@@ -174,8 +174,8 @@ impl Calls {
             retries: heard.retries,
             base: None,
             request: running.request,
-            response: heard.body.slice(..heard.body.len().min(Tap::KEPT_BYTES)),
-            cut: heard.cut || heard.body.len() > Tap::KEPT_BYTES,
+            response: heard.body.slice(..heard.body.len().min(CallRecorder::KEPT_BYTES)),
+            cut: heard.cut || heard.body.len() > CallRecorder::KEPT_BYTES,
             usage: usage.map(|usage| {
                 let mut writer = Writer::with_capacity(256);
                 usage.write(&mut writer);

@@ -4,8 +4,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    Candidate, Chain, Fault, History, Loss, ModelError, ModelRequest, Prepared, Remembers, SaidSoFar, TokenCount,
-    window::{self, Spoken},
+    Candidate, Chain, ConversationDigest, Fault, History, Loss, ModelError, ModelRequest, PreparedRequest, TokenCount,
+    UpstreamRetention,
+    window::{self, CountableText},
 };
 use tracing::debug;
 
@@ -16,7 +17,7 @@ const HALVINGS: u32 = 4;
 
 impl Engine {
     /// The tokens of a prompt, by our own count. Takes a place as a turn does: it is work.
-    pub async fn count(&self, candidate: &Candidate, prepared: Prepared) -> Result<TokenCount, Fault> {
+    pub async fn count(&self, candidate: &Candidate, prepared: PreparedRequest) -> Result<TokenCount, Fault> {
         let place = self.admission.enter()?;
         let model = Arc::clone(&candidate.model);
         counted(move || {
@@ -27,7 +28,7 @@ impl Engine {
     }
 
     /// The weight of each of these, by the same count.
-    pub async fn weigh(&self, candidate: &Candidate, spoken: Vec<Spoken>) -> Result<Vec<u64>, Fault> {
+    pub async fn weigh(&self, candidate: &Candidate, spoken: Vec<CountableText>) -> Result<Vec<u64>, Fault> {
         let place = self.admission.enter()?;
         let (model, name) = (Arc::clone(&candidate.model), candidate.name.clone());
         counted(move || {
@@ -57,11 +58,11 @@ impl<'a> FittedPrompt<'a> {
     }
 
     /// The prompt, as much of it as fits; a fault when it cannot fit.
-    pub(crate) async fn prepare(&mut self) -> Result<Prepared, Fault> {
-        let Chain::GoesOn { .. } = self.chain else { return self.prepare_whole().await };
+    pub(crate) async fn prepare(&mut self) -> Result<PreparedRequest, Fault> {
+        let Chain::Continue { .. } = self.chain else { return self.prepare_whole().await };
         if self.candidate.context_window.is_some() {
             // What is known to the upstream takes its room there too.
-            let chain = std::mem::replace(&mut self.chain, Chain::Begun);
+            let chain = std::mem::replace(&mut self.chain, Chain::Start);
             let whole = self.prepare_whole().await?;
             if self.shortened.is_some() {
                 return Ok(whole);
@@ -71,7 +72,7 @@ impl<'a> FittedPrompt<'a> {
         self.translate()
     }
 
-    async fn prepare_whole(&mut self) -> Result<Prepared, Fault> {
+    async fn prepare_whole(&mut self) -> Result<PreparedRequest, Fault> {
         let prepared = self.translate()?;
         let Some(window) = self.candidate.context_window else { return Ok(prepared) };
         let room = window::room(window, self.call.request.max_output_tokens);
@@ -100,23 +101,23 @@ impl<'a> FittedPrompt<'a> {
     }
 
     /// The whole prompt after the upstream has said that it does not know what this one goes on from.
-    pub(crate) fn anew(&mut self, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+    pub(crate) fn anew(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         match self.chain {
-            Chain::GoesOn { id, .. } if error.is_forgotten(id) => {}
+            Chain::Continue { id, .. } if error.is_forgotten(id) => {}
             _ => return None,
         }
         debug!("sending everything once more: the upstream does not know the answer before");
-        self.chain = Chain::Begun;
+        self.chain = Chain::Start;
         Some(self.translate())
     }
 
     /// What the upstream keeps of a prompt that it has accepted; nothing where it keeps nothing, or not all that was said.
-    pub(crate) fn remembering(&self, prepared: &Prepared) -> Option<UpstreamState> {
-        if self.chain == Chain::Apart || prepared.losses.iter().any(Loss::is_of_input) {
+    pub(crate) fn remembering(&self, prepared: &PreparedRequest) -> Option<UpstreamState> {
+        if self.chain == Chain::Standalone || prepared.losses.iter().any(Loss::is_of_input) {
             return None;
         }
         Some(UpstreamState {
-            said: SaidSoFar::of(self.history(), self.candidate.model.remembers())?,
+            said: ConversationDigest::of(self.history(), self.candidate.model.retention())?,
             upstream: self.candidate.upstream.clone(),
             model: self.candidate.name.clone(),
             id: None,
@@ -124,7 +125,7 @@ impl<'a> FittedPrompt<'a> {
     }
 
     /// A shorter prompt after the upstream has said that this one is too long; nothing where it must not or cannot be.
-    pub(crate) fn shorter(&mut self, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+    pub(crate) fn shorter(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         if !self.may_shorten() || !error.is_too_long() || self.halvings >= HALVINGS {
             return None;
         }
@@ -154,7 +155,7 @@ impl<'a> FittedPrompt<'a> {
     }
 
     /// What the history has lost on its way to this candidate belongs to the losses of its prompt.
-    pub(crate) fn tell(&self, prepared: &mut Prepared) {
+    pub(crate) fn tell(&self, prepared: &mut PreparedRequest) {
         for loss in self.shortened.iter().flat_map(|history| &history.losses) {
             if !self.call.history.losses.contains(loss) && !prepared.losses.contains(loss) {
                 prepared.losses.push(loss.clone());
@@ -170,20 +171,20 @@ impl<'a> FittedPrompt<'a> {
         self.call.request.truncation.as_deref() == Some("auto")
     }
 
-    fn translate(&self) -> Result<Prepared, Fault> {
+    fn translate(&self) -> Result<PreparedRequest, Fault> {
         let mut prepared = self.candidate.model.prepare(&self.request())?;
         self.tell(&mut prepared);
         Ok(prepared)
     }
 
     /// As many bytes as the prompt has at least: of what is sent or, where that is a form of its own, of what is said.
-    fn bytes(&self, prepared: &Prepared) -> u64 {
+    fn bytes(&self, prepared: &PreparedRequest) -> u64 {
         let said =
             self.call.history.instructions.iter().chain(&self.call.history.entries).map(amalgam_core::Entry::len);
         prepared.body.len().max(said.sum()) as u64
     }
 
-    async fn count(&self, prepared: &Prepared) -> Result<TokenCount, Fault> {
+    async fn count(&self, prepared: &PreparedRequest) -> Result<TokenCount, Fault> {
         let model = Arc::clone(&self.candidate.model);
         let prepared = prepared.clone();
         counted(move || model.count(&prepared)).await
@@ -193,20 +194,21 @@ impl<'a> FittedPrompt<'a> {
     async fn weigh(&self) -> Result<Vec<u64>, Fault> {
         let (model, name) = (Arc::clone(&self.candidate.model), self.candidate.name.clone());
         let history = self.call.history;
-        let spoken: Vec<Spoken> = history.instructions.iter().chain(&history.entries).map(Spoken::of).collect();
+        let spoken: Vec<CountableText> =
+            history.instructions.iter().chain(&history.entries).map(CountableText::of).collect();
         counted(move || spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(&name, text))).collect()).await
     }
 }
 
 /// How a candidate's call stands to those before it.
 fn chain<'a>(call: &ModelCall<'a>, candidate: &Candidate) -> Chain<'a> {
-    let remembers = candidate.model.remembers();
-    if !call.kept || remembers == Remembers::Nothing {
-        return Chain::Apart;
+    let retention = candidate.model.retention();
+    if !call.kept || retention == UpstreamRetention::Nothing {
+        return Chain::Standalone;
     }
     let memory = call.memory.filter(|memory| memory.upstream == candidate.upstream && memory.model == candidate.name);
-    let known = memory.and_then(|memory| Some((memory, memory.known(call.history, remembers)?)));
-    known.map_or(Chain::Begun, |(memory, known)| Chain::GoesOn { id: &memory.id, known })
+    let known = memory.and_then(|memory| Some((memory, memory.known(call.history, retention)?)));
+    known.map_or(Chain::Start, |(memory, known)| Chain::Continue { id: &memory.id, known })
 }
 
 /// Counting a long text takes milliseconds, so it runs on the blocking pool.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
     Fault, FaultKind, Scope, Store,
-    store::{EventChunk, EventTail, StoredResponse, ToldStatus},
+    store::{EventChunk, EventTail, ResponseState, StoredResponse},
 };
 use amalgam_protocol::{DONE, EventBatch, EventKind, Status, Writer};
 use bytes::Bytes;
@@ -148,7 +148,7 @@ impl Follower {
 
     /// How a stream begins whose model has not said anything. They are the events that the turn itself begins with.
     fn first_words(&mut self) -> Bytes {
-        let words = Bytes::copy_from_slice(behind(&self.response.all_words(), self.next));
+        let words = Bytes::copy_from_slice(behind(&self.response.all_frames(), self.next));
         self.next = FIRST_WORDS;
         words
     }
@@ -168,11 +168,11 @@ impl Follower {
         self.over = true;
         let error = Some(fault.response_error());
         let status =
-            ToldStatus { status: Status::Failed, error, completed_at_ms: None, ..self.response.status.clone() };
+            ResponseState { status: Status::Failed, error, completed_at_ms: None, ..self.response.status.clone() };
         let failed = StoredResponse { status, ..self.response.clone() };
         match self.next < FIRST_WORDS {
-            true => Bytes::copy_from_slice(behind(&failed.all_words(), self.next)),
-            false => failed.last_words(self.next).into(),
+            true => Bytes::copy_from_slice(behind(&failed.all_frames(), self.next)),
+            false => failed.final_frames(self.next).into(),
         }
     }
 
@@ -198,9 +198,9 @@ impl Follower {
             true => Bytes::from_static(DONE),
             // Its process died before anything was written: a caller that asks for all of it gets a stream with a beginning.
             false if tail.last.is_none() && self.next < FIRST_WORDS => {
-                Bytes::copy_from_slice(behind(&tail.response.all_words(), self.next))
+                Bytes::copy_from_slice(behind(&tail.response.all_frames(), self.next))
             }
-            false => tail.response.last_words(self.next).into(),
+            false => tail.response.final_frames(self.next).into(),
         }
     }
 }

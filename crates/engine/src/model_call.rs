@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use amalgam_core::{
     Candidate, Delivery, Fault, FaultKind, Finish, History, Loss, Losses, ModelError, ModelEvent, ModelStream,
-    Prepared, Scope, UpstreamMemory, uploads,
+    PreparedRequest, Scope, UpstreamMemory, uploads,
 };
 use amalgam_protocol::{CreateResponse, Provenance, ResponseParameters};
 use futures_util::StreamExt as _;
@@ -245,14 +245,14 @@ fn is_silent(event: &ModelEvent) -> bool {
 }
 
 /// What the door, the history and the translation have lost, each told once.
-fn all_losses(call: &ModelCall<'_>, prepared: &Prepared) -> Vec<Loss> {
+fn all_losses(call: &ModelCall<'_>, prepared: &PreparedRequest) -> Vec<Loss> {
     let mut losses = Losses::default();
     losses.extend(call.losses.iter().chain(&call.history.losses).chain(&prepared.losses).cloned());
     losses.into_list()
 }
 
 /// Strict mode: a loss of the translation is a fault of the request.
-fn refuse_losses(call: &ModelCall<'_>, prepared: &Prepared) -> Result<(), Fault> {
+fn refuse_losses(call: &ModelCall<'_>, prepared: &PreparedRequest) -> Result<(), Fault> {
     let losses = all_losses(call, prepared);
     let Some(first) = losses.first() else { return Ok(()) };
     let told: Vec<String> = losses.iter().map(ToString::to_string).collect();

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use amalgam_core::{Model, PartialAnswer, Prepared};
+use amalgam_core::{Model, PartialAnswer, PreparedRequest};
 use amalgam_protocol::Usage;
 
 use crate::{context_window::counted, run::Run};
@@ -11,20 +11,20 @@ use crate::{context_window::counted, run::Run};
 /// The call that a model answers, kept until its upstream says what it cost.
 pub(crate) struct AskedModel {
     model: Arc<dyn Model>,
-    prepared: Prepared,
+    prepared: PreparedRequest,
 }
 
 impl AskedModel {
-    pub(crate) fn new(model: &Arc<dyn Model>, mut prepared: Prepared) -> Self {
+    pub(crate) fn new(model: &Arc<dyn Model>, mut prepared: PreparedRequest) -> Self {
         // What the upstream says is not read through this copy.
-        prepared.note.tap = None;
+        prepared.answer_context.recorder = None;
         Self { model: Arc::clone(model), prepared }
     }
 
     fn count(&self, partial: &PartialAnswer) -> Usage {
         let tokens = |text: &str| match text.is_empty() {
             true => 0,
-            false => self.model.count_text(&self.prepared.note.model, text),
+            false => self.model.count_text(&self.prepared.answer_context.model, text),
         };
         let reasoning_tokens = tokens(&partial.reasoning);
         Usage {

@@ -8,7 +8,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Emitter, Scope, StoreError, array_of, no_items,
-    store::{Answer, Approval, Begin, Ending, EventChunk, Keyed, ToldStatus, ToolRun, TurnWrite, Written},
+    store::{Answer, Approval, Begin, Ending, EventChunk, Keyed, ResponseState, ToolRun, TurnWrite, Written},
 };
 use amalgam_protocol::{ErrorObject, Provenance, Status};
 use bytes::Bytes;
@@ -357,7 +357,7 @@ pub(crate) enum Ended {
     /// It is on disk.
     Kept,
     /// The response had ended in another way before, in this one if that is known; or is not ours any more.
-    Lost(Option<Box<ToldStatus>>),
+    Lost(Option<Box<ResponseState>>),
 }
 
 /// Writes, again while the store cannot be used; and whether a try that failed may have come through all the same.
@@ -417,7 +417,7 @@ impl Drop for Recorder {
 pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
     let status = emitter.status();
     Ending {
-        told: ToldStatus {
+        told: ResponseState {
             status,
             completed_at_ms: (status == Status::Completed).then_some(now_ms),
             error: None,
@@ -443,10 +443,10 @@ pub(crate) fn cancelled() -> Ending {
 /// A turn that was cancelled, with what was said until then. The emitter was interrupted before.
 pub(crate) fn interrupted(emitter: &Emitter) -> Ending {
     let Ending { told, output, upstream } = ending(emitter, 0);
-    Ending { told: ToldStatus { status: Status::Cancelled, completed_at_ms: None, ..told }, output, upstream }
+    Ending { told: ResponseState { status: Status::Cancelled, completed_at_ms: None, ..told }, output, upstream }
 }
 
 fn ended(status: Status, error: Option<ErrorObject>, provenance: Provenance) -> Ending {
-    let told = ToldStatus { status, completed_at_ms: None, error, incomplete_reason: None, usage: None, provenance };
+    let told = ResponseState { status, completed_at_ms: None, error, incomplete_reason: None, usage: None, provenance };
     Ending { told, output: no_items(), upstream: None }
 }

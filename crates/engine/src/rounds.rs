@@ -13,9 +13,12 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool, ShownAs, ShownCall,
+    BoxFuture, CallDisplay, Fault, FaultKind, Finish, HostedCall, IdKind, ModelEvent, ServerTool,
     store::{Approval, ToolRun},
-    turn::{Cap, Caps, Mishap, OutOfOrder, Ran, Spent, Step, Told, Turn, Verdict, Wanted},
+    turn::{
+        CallDecision, CallResult, Cap, Caps, RequestedCall, Step, StepOrderError, SubstituteOutput, ToolFailure, Turn,
+        TurnUsage,
+    },
 };
 use amalgam_protocol::Json;
 use tokio::sync::mpsc;
@@ -29,7 +32,7 @@ use crate::{
     turn_tools::{Round, TurnTools},
 };
 use answer::{Answer, Held};
-use working::{Dealt, Fate};
+use working::{CallState, Dealt};
 
 pub(crate) use working::Working;
 
@@ -116,11 +119,11 @@ impl Run {
         let answer = std::mem::take(&mut rounds.answer);
         let tools: Vec<Option<Arc<ServerTool>>> =
             answer.calls.iter().map(|call| rounds.tool(&call.name).cloned()).collect();
-        let wanted: Vec<Wanted<'_>> = answer
+        let wanted: Vec<RequestedCall<'_>> = answer
             .calls
             .iter()
             .zip(&tools)
-            .map(|(call, tool)| Wanted { tool: tool.as_deref(), name: &call.name, arguments: &call.arguments })
+            .map(|(call, tool)| RequestedCall { tool: tool.as_deref(), name: &call.name, arguments: &call.arguments })
             .collect();
         let step =
             rounds.machine.answered(&wanted, finish == Finish::Stop, answer.for_client, spent).map_err(out_of_order)?;
@@ -143,23 +146,27 @@ impl Run {
         &mut self,
         answer: Answer,
         tools: Vec<Option<Arc<ServerTool>>>,
-        verdicts: Vec<Verdict>,
+        verdicts: Vec<CallDecision>,
     ) -> Result<(), Fault> {
         let mut dealt = Vec::with_capacity(verdicts.len());
         for ((call, tool), verdict) in answer.calls.iter().zip(tools).zip(verdicts) {
             let fate = match verdict {
-                Verdict::Run => Fate::Running,
-                Verdict::Told(told) => Fate::Told(told),
-                Verdict::Ask(_) => Fate::Waits,
+                CallDecision::Run => CallState::Running,
+                CallDecision::Substitute(told) => CallState::Substitute(told),
+                CallDecision::Ask(_) => CallState::Waits,
             };
-            let shown_as = tool.as_ref().map_or(ShownAs::McpCall, |tool| tool.shown);
+            let shown_as = tool.as_ref().map_or(CallDisplay::McpCall, |tool| tool.shown);
             let kind = match (&fate, shown_as) {
-                (Fate::Waits, _) => IdKind::McpApprovalRequest,
-                (Fate::Told(_) | Fate::Running | Fate::Ran(_), ShownAs::McpCall) => IdKind::McpCall,
-                (Fate::Told(_) | Fate::Running | Fate::Ran(_), ShownAs::FileSearch { .. }) => IdKind::FileSearchCall,
+                (CallState::Waits, _) => IdKind::McpApprovalRequest,
+                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), CallDisplay::McpCall) => {
+                    IdKind::McpCall
+                }
+                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), CallDisplay::FileSearch { .. }) => {
+                    IdKind::FileSearchCall
+                }
             };
             let call_id = self.emitter.call_id(Some(call.call_id.clone()));
-            let shown = ShownCall {
+            let shown = HostedCall {
                 id: self.emitter.make_id(kind),
                 shown: shown_as,
                 call_id,
@@ -181,12 +188,15 @@ impl Run {
         for approval in decided {
             let tool = rounds.tooling.named(&approval.label, &approval.name).cloned();
             let fate = match &tool {
-                Some(_) => Fate::Running,
-                None => Fate::Told(Told::error(Mishap::UnknownTool, "Not run: the tool is not offered any more.")),
+                Some(_) => CallState::Running,
+                None => CallState::Substitute(SubstituteOutput::error(
+                    ToolFailure::UnknownTool,
+                    "Not run: the tool is not offered any more.",
+                )),
             };
-            let shown = ShownCall {
+            let shown = HostedCall {
                 id: self.emitter.make_id(IdKind::McpCall),
-                shown: ShownAs::McpCall,
+                shown: CallDisplay::McpCall,
                 call_id: approval.call_id,
                 label: approval.label,
                 name: approval.name,
@@ -208,7 +218,9 @@ impl Run {
         let scope = rounds.tooling.scope.clone();
         let (mut jobs, mut records, mut approvals) = (Vec::new(), Vec::new(), Vec::new());
         for (index, Dealt { tool, shown, fate }) in dealt.iter().enumerate() {
-            if let (Fate::Waits, Some(decider)) = (fate, tool.as_ref().and_then(|tool| tool.policy.requires_approval)) {
+            if let (CallState::Waits, Some(decider)) =
+                (fate, tool.as_ref().and_then(|tool| tool.policy.requires_approval))
+            {
                 approvals.push(Approval {
                     id: shown.id.clone(),
                     response_id: response_id.clone(),
@@ -235,12 +247,12 @@ impl Run {
                 idempotent: tool.as_ref().is_some_and(|tool| tool.policy.idempotent),
                 started_at_ms: now_ms,
                 outcome: match fate {
-                    Fate::Told(told) => Some(not_run(told)),
-                    Fate::Waits | Fate::Running | Fate::Ran(_) => None,
+                    CallState::Substitute(told) => Some(not_run(told)),
+                    CallState::Waits | CallState::Running | CallState::Ran(_) => None,
                 },
             };
             rounds.calls += 1;
-            if let (Fate::Running, Some(tool)) = (fate, tool) {
+            if let (CallState::Running, Some(tool)) = (fate, tool) {
                 let key = shown.approval_request_id.as_ref().unwrap_or(&shown.id).clone();
                 let approval_id = shown.approval_request_id.clone();
                 jobs.push(Job { index, tool: Arc::clone(tool), record: record.clone(), key, approval_id });
@@ -287,7 +299,7 @@ impl Run {
                 Progress::Intended => working.intended = true,
                 Progress::Done(index, outcome) => {
                     if let Some(dealt) = working.dealt.get_mut(index) {
-                        dealt.fate = Fate::Ran(outcome);
+                        dealt.fate = CallState::Ran(outcome);
                     }
                 }
             }
@@ -313,15 +325,15 @@ impl Run {
         if let Some(recorder) = &mut self.recorder {
             recorder.ran(working.dealt.iter().filter_map(Dealt::ran));
         }
-        let ran: Vec<Ran<'_>> = working
+        let ran: Vec<CallResult<'_>> = working
             .dealt
             .iter()
-            .map(|dealt| Ran {
+            .map(|dealt| CallResult {
                 tool: dealt.tool.as_deref(),
-                mishap: match &dealt.fate {
-                    Fate::Told(told) => Some(told.mishap),
-                    Fate::Ran(outcome) => outcome.mishap,
-                    Fate::Waits | Fate::Running => None,
+                failure: match &dealt.fate {
+                    CallState::Substitute(told) => Some(told.failure),
+                    CallState::Ran(outcome) => outcome.failure,
+                    CallState::Waits | CallState::Running => None,
                 },
             })
             .collect();
@@ -338,7 +350,7 @@ impl Run {
             Step::Fail { tool } => {
                 Err(Fault::new(FaultKind::ToolFailed, format!("The tool `{tool}` failed, and the response with it.")))
             }
-            Step::Run(_) => Err(out_of_order(OutOfOrder)),
+            Step::Run(_) => Err(out_of_order(StepOrderError)),
         }
     }
 
@@ -406,12 +418,12 @@ impl Run {
         }))
     }
 
-    fn spent(&self) -> Spent {
+    fn spent(&self) -> TurnUsage {
         let tokens = self.emitter.usage().map_or(0, |usage| usage.total());
-        Spent { tokens, time: self.started.elapsed() }
+        TurnUsage { tokens, time: self.started.elapsed() }
     }
 }
 
-fn out_of_order(error: OutOfOrder) -> Fault {
+fn out_of_order(error: StepOrderError) -> Fault {
     Fault::internal(error)
 }

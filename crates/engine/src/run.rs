@@ -7,7 +7,7 @@ use amalgam_core::{
     Store, StoreError,
     store::{Ending, ProcessId, Written},
 };
-use amalgam_protocol::{Provenance, Settings};
+use amalgam_protocol::{Provenance, ResponseSettings};
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
@@ -74,7 +74,7 @@ pub struct TurnStart<'a> {
     /// How many events were told of a turn that has waited in the queue; nothing for one that begins now.
     pub resumes_after: Option<u64>,
     /// What the response repeats of its request.
-    pub settings: Settings,
+    pub settings: ResponseSettings,
     /// What the model is asked first.
     pub call: ModelCall<'a>,
     /// What the server runs itself, if there is anything.

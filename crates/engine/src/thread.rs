@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     store::{Ending, MetadataRecord, SessionEnd, Ticket},
-    turn::Mishap,
+    turn::ToolFailure,
 };
 use amalgam_protocol::{Content, HostedItem, Item, ItemKind, Json, Status};
 
@@ -33,7 +33,7 @@ pub(crate) struct RanCall {
     /// What the model was told.
     pub(crate) output: Json,
     /// What went wrong.
-    pub(crate) mishap: Option<Mishap>,
+    pub(crate) failure: Option<ToolFailure>,
 }
 
 /// What is known about a turn beside its response.
@@ -70,7 +70,7 @@ impl Thread {
         for call in &aside.calls {
             known.push((about, tool_call(call)));
             // RNCC-32: what broke is an error of its own, whatever the model made of it.
-            if matches!(call.mishap, Some(Mishap::Broken | Mishap::TimedOut | Mishap::TooLarge)) {
+            if matches!(call.failure, Some(ToolFailure::Broken | ToolFailure::TimedOut | ToolFailure::TooLarge)) {
                 known.push((about, broken(call)));
             }
         }
@@ -117,8 +117,8 @@ fn tool_call(call: &RanCall) -> MetadataRecord {
 fn broken(call: &RanCall) -> MetadataRecord {
     MetadataRecord::new("error", |writer| {
         writer.key("code").string("tool_failed");
-        let mishap = call.mishap.map_or("broken", Mishap::name);
-        writer.key("message").string(&format!("The tool `{}` did not give a result: {mishap}.", call.name));
+        let failure = call.failure.map_or("broken", ToolFailure::name);
+        writer.key("message").string(&format!("The tool `{}` did not give a result: {failure}.", call.name));
         writer.key("tool_call_id").string(&call.call_id);
     })
 }

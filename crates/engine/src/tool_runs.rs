@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use amalgam_core::{
     BoxFuture, Fault, Scope, ServerTool, Store, ToolCall, ToolError,
     store::{ToolOutcome, ToolRun, Written},
-    turn::{Mishap, Told, arguments},
+    turn::{SubstituteOutput, ToolFailure, arguments},
 };
 use amalgam_protocol::{Json, Raw};
 use futures_util::{FutureExt, StreamExt, stream};
@@ -41,23 +41,23 @@ pub(crate) struct Job {
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) output: Json,
-    pub(crate) mishap: Option<Mishap>,
+    pub(crate) failure: Option<ToolFailure>,
     /// For the operator's log.
     detail: Option<String>,
     duration: Duration,
 }
 
 impl Outcome {
-    fn went_wrong(mishap: Mishap, text: &str, detail: Option<String>) -> Self {
-        let Told { mishap, output } = Told::error(mishap, text);
-        Self { output, mishap: Some(mishap), detail, duration: Duration::ZERO }
+    fn went_wrong(failure: ToolFailure, text: &str, detail: Option<String>) -> Self {
+        let SubstituteOutput { failure, output } = SubstituteOutput::error(failure, text);
+        Self { output, failure: Some(failure), detail, duration: Duration::ZERO }
     }
 
     /// What the journal keeps.
     fn kept(&self) -> ToolOutcome {
         ToolOutcome {
             output: self.output.clone(),
-            error: self.mishap.map(|mishap| mishap.name().to_owned()),
+            error: self.failure.map(|failure| failure.name().to_owned()),
             detail: self.detail.clone(),
             duration_ms: self.duration.as_millis() as u64,
         }
@@ -65,10 +65,10 @@ impl Outcome {
 }
 
 /// What the journal keeps of a call that was not run.
-pub(crate) fn not_run(told: &Told) -> ToolOutcome {
+pub(crate) fn not_run(told: &SubstituteOutput) -> ToolOutcome {
     ToolOutcome {
         output: told.output.clone(),
-        error: Some(told.mishap.name().to_owned()),
+        error: Some(told.failure.name().to_owned()),
         detail: None,
         duration_ms: 0,
     }
@@ -120,7 +120,7 @@ pub(crate) async fn work(work: Work) -> Result<(), Fault> {
                 };
                 let outcome = match may_run {
                     true => run(&job, &scope, &limits).await,
-                    false => Outcome::went_wrong(Mishap::Denied, ACTED_ON, None),
+                    false => Outcome::went_wrong(ToolFailure::Denied, ACTED_ON, None),
                 };
                 if let Some(journal) = journal {
                     let record = ToolRun { outcome: Some(outcome.kept()), ..job.record };
@@ -143,13 +143,13 @@ async fn run(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
     let began = Instant::now();
     let mut outcome = try_once(job, scope, limits).await;
     // What may be done twice is tried twice; nothing else ever is. S3
-    if job.tool.policy.idempotent && outcome.mishap == Some(Mishap::Broken) {
+    if job.tool.policy.idempotent && outcome.failure == Some(ToolFailure::Broken) {
         sleep(PAUSE).await;
         outcome = try_once(job, scope, limits).await;
     }
     outcome.duration = began.elapsed();
-    if let (Some(mishap), Some(detail)) = (outcome.mishap, &outcome.detail) {
-        warn!(tool = ?job.tool, mishap = mishap.name(), detail, "a tool did not go well");
+    if let (Some(failure), Some(detail)) = (outcome.failure, &outcome.detail) {
+        warn!(tool = ?job.tool, failure = failure.name(), detail, "a tool did not go well");
     }
     outcome
 }
@@ -157,7 +157,7 @@ async fn run(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
 async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
     let arguments = arguments(&job.record.arguments);
     let Ok(arguments) = Raw::parse(arguments.as_bytes()) else {
-        return Outcome::went_wrong(Mishap::InvalidArguments, "The arguments are not JSON.", None);
+        return Outcome::went_wrong(ToolFailure::InvalidArguments, "The arguments are not JSON.", None);
     };
     let call = ToolCall { scope, call_id: &job.record.call_id, key: &job.key, arguments };
     // A handler that panics fails only its own call.
@@ -172,19 +172,19 @@ async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
         ended => ended,
     };
     match ended {
-        Ok(output) => Outcome { output: output.output, mishap: None, detail: None, duration: Duration::ZERO },
+        Ok(output) => Outcome { output: output.output, failure: None, detail: None, duration: Duration::ZERO },
         Err(error) => {
-            let mishap = match &error {
-                ToolError::Refused(_) => Mishap::Refused,
-                ToolError::Broken { .. } | ToolError::Unsupported(_) => Mishap::Broken,
-                ToolError::TimedOut => Mishap::TimedOut,
-                ToolError::TooLarge => Mishap::TooLarge,
+            let failure = match &error {
+                ToolError::Refused(_) => ToolFailure::Refused,
+                ToolError::Broken { .. } | ToolError::Unsupported(_) => ToolFailure::Broken,
+                ToolError::TimedOut => ToolFailure::TimedOut,
+                ToolError::TooLarge => ToolFailure::TooLarge,
             };
             let detail = match &error {
                 ToolError::Broken { detail } => Some(detail.clone()),
                 _ => None,
             };
-            Outcome::went_wrong(mishap, &error.to_string(), detail)
+            Outcome::went_wrong(failure, &error.to_string(), detail)
         }
     }
 }

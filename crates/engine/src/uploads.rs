@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Fault, FaultKind, Fetched, History, Scope, Stem,
-    uploads::{self, Expanded, Upload},
+    Fault, FaultKind, FetchedFile, History, Scope, Stem,
+    uploads::{self, ExpandedItems, Upload},
 };
 
 use crate::{context_window::counted, run::Engine};
@@ -18,7 +18,7 @@ const ENCODED_AT_ONCE: usize = 64 * 1024;
 impl Engine {
     /// Reads the caller's uploaded files that a history names; nothing where it names none. One that is not there any
     /// more is told to the model as such: what was said before stays said.
-    pub async fn expand(&self, scope: &Scope, history: &History<'_>) -> Result<Option<Expanded>, Fault> {
+    pub async fn expand(&self, scope: &Scope, history: &History<'_>) -> Result<Option<ExpandedItems>, Fault> {
         let mut times: HashMap<&str, usize> = HashMap::new();
         uploads::named(history).for_each(|id| *times.entry(id).or_default() += 1);
         if times.is_empty() {
@@ -46,13 +46,13 @@ impl Engine {
                     .param("input")
             })?;
             let (filename, media_type) = (file.filename, file.media_type);
-            let fetched = Fetched { media_type: media_type.clone(), bytes };
+            let fetched = FetchedFile { media_type: media_type.clone(), bytes };
             let data_uri = match fetched.bytes.len() <= ENCODED_AT_ONCE {
                 true => fetched.data_uri(),
                 false => counted(move || fetched.data_uri()).await?,
             };
             contents.insert(id.to_owned(), Upload { filename, media_type, data_uri });
         }
-        Ok(Some(Expanded::new(history, &contents)))
+        Ok(Some(ExpandedItems::new(history, &contents)))
     }
 }

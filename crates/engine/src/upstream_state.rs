@@ -1,13 +1,13 @@
 //! What an upstream that keeps state itself will know once a turn has ended.
 
-use amalgam_core::{SaidSoFar, UpstreamMemory};
+use amalgam_core::{ConversationDigest, UpstreamMemory};
 use amalgam_protocol::Json;
 
 /// A call whose answer the upstream keeps.
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
     /// What it was told.
-    pub(crate) said: SaidSoFar,
+    pub(crate) said: ConversationDigest,
     /// The operator's name of the upstream.
     pub(crate) upstream: String,
     /// The model that it was asked for.

@@ -10,15 +10,14 @@ mod thinking;
 
 use std::sync::Arc;
 
-use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal, TokenCount};
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, PreparedRequest, Seal, TokenCount};
 use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
 use crate::{
-    estimate,
-    learned::Learned,
-    recovery,
+    estimate, recovery,
     settings::{Key, StructuredOutput, UpstreamKind, UpstreamSettings},
+    token_calibration::TokenCalibration,
     tokens,
     transport::Transport,
 };
@@ -38,7 +37,7 @@ pub struct Anthropic {
     fetches_images: bool,
     recovers_history: bool,
     seal: Arc<dyn Seal>,
-    learned: Arc<Learned>,
+    calibration: Arc<TokenCalibration>,
 }
 
 impl Anthropic {
@@ -64,13 +63,13 @@ impl Anthropic {
             recovers_history: settings.history_recovery,
             seal,
             name: settings.name,
-            learned: Arc::default(),
+            calibration: Arc::default(),
         })
     }
 }
 
 impl Model for Anthropic {
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         let upstream = convert::Upstream {
             name: &self.name,
             max_output_tokens: self.max_output_tokens,
@@ -80,20 +79,20 @@ impl Model for Anthropic {
         convert::prepare(request, &upstream)
     }
 
-    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+    fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         let decoder = move || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
         Box::pin(async move {
             let stream = self.transport.ask("/messages", &self.headers, prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared, &self.learned))
+            Ok(estimate::counted(stream, prepared, &self.calibration))
         })
     }
 
-    fn count(&self, prepared: &Prepared) -> TokenCount {
-        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body))
+    fn count(&self, prepared: &PreparedRequest) -> TokenCount {
+        self.calibration.prompt(&prepared.answer_context.model, tokens::of_prompt(&prepared.body))
     }
 
     fn count_text(&self, model: &str, text: &str) -> u64 {
-        self.learned.text(model, tokens::of_text(text))
+        self.calibration.text(model, tokens::of_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {
@@ -108,7 +107,7 @@ impl Model for Anthropic {
         self.fetches_images
     }
 
-    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         recovery::recover(self.recovers_history, request, error, |request| self.prepare(request))
     }
 }

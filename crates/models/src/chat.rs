@@ -14,14 +14,13 @@ mod parts;
 
 use std::sync::Arc;
 
-use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Seal, TokenCount};
+use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, PreparedRequest, Seal, TokenCount};
 use http::Uri;
 
 use crate::{
-    estimate,
-    learned::Learned,
-    recovery,
+    estimate, recovery,
     settings::{ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings},
+    token_calibration::TokenCalibration,
     tokens,
     transport::Transport,
 };
@@ -41,7 +40,7 @@ pub struct Chat {
     recovers_history: bool,
     seal: Arc<dyn Seal>,
     name: String,
-    learned: Arc<Learned>,
+    calibration: Arc<TokenCalibration>,
 }
 
 /// What this server wants otherwise than others.
@@ -99,30 +98,30 @@ impl Chat {
             recovers_history: settings.history_recovery,
             seal,
             name: settings.name,
-            learned: Arc::default(),
+            calibration: Arc::default(),
         })
     }
 }
 
 impl Model for Chat {
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         convert::prepare(self.wire, request, &self.name, &*self.seal)
     }
 
-    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+    fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         Box::pin(async move {
             let decoder = || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
             let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared, &self.learned))
+            Ok(estimate::counted(stream, prepared, &self.calibration))
         })
     }
 
-    fn count(&self, prepared: &Prepared) -> TokenCount {
-        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body))
+    fn count(&self, prepared: &PreparedRequest) -> TokenCount {
+        self.calibration.prompt(&prepared.answer_context.model, tokens::of_prompt(&prepared.body))
     }
 
     fn count_text(&self, model: &str, text: &str) -> u64 {
-        self.learned.text(model, tokens::of_text(text))
+        self.calibration.text(model, tokens::of_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {
@@ -137,7 +136,7 @@ impl Model for Chat {
         self.fetches_images
     }
 
-    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         recovery::recover(self.recovers_history, request, error, |request| self.prepare(request))
     }
 }

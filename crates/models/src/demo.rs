@@ -1,21 +1,21 @@
 //! The built-in demo: a model that needs no key and no network, always answers the same, and uses every feature.
 
+mod answers;
 mod hints;
-mod mind;
 mod schema;
 mod script;
 
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Delivery, Fault, Losses, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Prepared, Seal,
-    TokenCount, Toolset,
+    AnswerContext, BoxFuture, Delivery, Fault, Losses, Model, ModelError, ModelEvent, ModelRequest, ModelStream,
+    PreparedRequest, Seal, TokenCount, Toolset,
 };
 use futures_util::stream;
 
 use crate::{
+    reasoning_seal::{Owner, Sealing, asks_for_sealed},
     settings::{UpstreamKind, UpstreamSettings},
-    thoughts::{Owner, Sealing, asks_for_sealed},
 };
 
 use self::script::{Script, pieces};
@@ -38,25 +38,25 @@ impl Demo {
 }
 
 impl Model for Demo {
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         let toolset = Toolset::plain(request.settings, request.history)?;
-        let script = mind::think(request, &toolset)?;
+        let script = answers::script(request, &toolset)?;
         let mut losses = Losses::default();
         losses.extend(toolset.losses.iter().cloned());
-        losses.extend(mind::losses(request.settings));
+        losses.extend(answers::losses(request.settings));
         let owner =
             Owner { upstream: &self.name, model: request.model, context: request.seal_context, seal: &*self.seal };
-        losses.extend(mind::unread(request.history, owner));
-        Ok(Prepared {
+        losses.extend(answers::unread(request.history, owner));
+        Ok(PreparedRequest {
             body: serde_json::to_vec(&script).map_err(Fault::internal)?.into(),
             losses: losses.into_list(),
             delivery: request.delivery,
             calls: toolset.call_map(),
-            note: Note {
+            answer_context: AnswerContext {
                 model: request.model.to_owned(),
                 seal_context: request.seal_context.to_owned(),
                 wants_sealed_reasoning: asks_for_sealed(&request.settings.include),
-                ..Note::default()
+                ..AnswerContext::default()
             },
         })
     }
@@ -65,7 +65,7 @@ impl Model for Demo {
         false
     }
 
-    fn count(&self, prepared: &Prepared) -> TokenCount {
+    fn count(&self, prepared: &PreparedRequest) -> TokenCount {
         let script: Script = serde_json::from_slice(&prepared.body).unwrap_or_default();
         TokenCount { text: script.input_tokens, media: 0 }
     }
@@ -74,12 +74,12 @@ impl Model for Demo {
         pieces(text).count() as u64
     }
 
-    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+    fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         Box::pin(async move {
             let script: Script =
                 serde_json::from_slice(&prepared.body).map_err(|error| ModelError::Unreadable(error.to_string()))?;
-            let sealing = Sealing::new(&prepared.note, &self.name, Arc::clone(&self.seal));
-            let batches = script.batches(&prepared.note.model, &prepared.calls, &sealing);
+            let sealing = Sealing::new(&prepared.answer_context, &self.name, Arc::clone(&self.seal));
+            let batches = script.batches(&prepared.answer_context.model, &prepared.calls, &sealing);
             Ok(match prepared.delivery {
                 Delivery::Whole => Box::pin(stream::iter([Ok(batches.concat())])) as ModelStream,
                 Delivery::Stream => paced(batches, self.pace),

@@ -29,7 +29,7 @@ fn demo(pace: Duration) -> Demo {
     Demo::new(settings, Arc::new(PlainSeal)).unwrap()
 }
 
-fn prepare(demo: &Demo, request: &Value, delivery: Delivery) -> Prepared {
+fn prepare(demo: &Demo, request: &Value, delivery: Delivery) -> PreparedRequest {
     let text = request.to_string();
     let parameters = text.parse::<ResponseParameters>().unwrap();
     let settings = parameters.view().unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    registry::Registry,
+    registry::UpstreamRegistry,
     settings::{Dialect, Key},
 };
 
@@ -140,7 +140,8 @@ async fn upstreams_without_embeddings_say_so() {
     };
     for kind in [anthropic, UpstreamKind::Demo { pace: Duration::ZERO }] {
         let registry =
-            Registry::build(vec![settings(kind, "http://127.0.0.1:1/v1".to_owned())], Arc::new(NoSeal)).unwrap();
+            UpstreamRegistry::build(vec![settings(kind, "http://127.0.0.1:1/v1".to_owned())], Arc::new(NoSeal))
+                .unwrap();
         let fault = registry.embed("u", "m", &["text"]).await.unwrap_err();
         assert_eq!(fault.message, "The upstream 'u' has no embeddings.");
     }

@@ -10,26 +10,30 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream, Prepared};
+use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream, PreparedRequest};
 use amalgam_protocol::{Literal, Usage};
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::task::JoinHandle;
 
 use crate::{
-    learned::Learned,
+    token_calibration::TokenCalibration,
     tokens::{self, COUNTED_BYTES},
 };
 
 /// Passes a stream on, with usage before its end if the upstream gave none. `prepared` is what was sent.
-pub(crate) fn counted(stream: ModelStream, prepared: &Prepared, learned: &Arc<Learned>) -> ModelStream {
-    let heard = Heard {
+pub(crate) fn counted(
+    stream: ModelStream,
+    prepared: &PreparedRequest,
+    calibration: &Arc<TokenCalibration>,
+) -> ModelStream {
+    let text = CountedText {
         prompt: prepared.body.clone(),
-        model: prepared.note.model.clone(),
-        learned: Arc::clone(learned),
-        ..Heard::default()
+        model: prepared.answer_context.model.clone(),
+        calibration: Arc::clone(calibration),
+        ..CountedText::default()
     };
-    Box::pin(Counted { stream, state: State::Watching(heard) })
+    Box::pin(Counted { stream, state: State::Watching(text) })
 }
 
 struct Counted {
@@ -39,7 +43,7 @@ struct Counted {
 
 enum State {
     /// No usage has come yet.
-    Watching(Heard),
+    Watching(CountedText),
     /// The answer is over and is being counted.
     Counting { counting: JoinHandle<Usage>, finish: Option<Finish> },
     /// There is nothing to do.
@@ -48,13 +52,13 @@ enum State {
 
 /// What there is to count.
 #[derive(Default)]
-struct Heard {
+struct CountedText {
     prompt: Bytes,
     /// What the upstream was asked for.
     model: String,
-    learned: Arc<Learned>,
+    calibration: Arc<TokenCalibration>,
     answer: Text,
-    thoughts: Text,
+    reasoning: Text,
     /// Whether anything was said.
     said: bool,
 }
@@ -79,7 +83,7 @@ impl Stream for Counted {
                 return Poll::Ready(Some(Ok(usage.map(ModelEvent::Usage).into_iter().chain(finish).collect())));
             }
             let batch = ready!(this.stream.as_mut().poll_next(cx));
-            let State::Watching(heard) = &mut this.state else { return Poll::Ready(batch) };
+            let State::Watching(text) = &mut this.state else { return Poll::Ready(batch) };
             let mut events = match batch {
                 Some(Ok(events)) => events,
                 other => return Poll::Ready(other),
@@ -89,15 +93,15 @@ impl Stream for Counted {
                 _ => None,
             });
             if let Some(tokens) = reported {
-                heard.learned.report(&heard.model, &heard.prompt, tokens);
+                text.calibration.report(&text.model, &text.prompt, tokens);
                 this.state = State::Passing;
                 return Poll::Ready(Some(Ok(events)));
             }
-            events.iter().for_each(|event| heard.hear(event));
+            events.iter().for_each(|event| text.hear(event));
             match events.pop() {
-                Some(ModelEvent::Finish(finish)) if heard.counts(&finish) => {
-                    let heard = std::mem::take(heard);
-                    let counting = tokio::task::spawn_blocking(move || heard.count());
+                Some(ModelEvent::Finish(finish)) if text.counts(&finish) => {
+                    let text = std::mem::take(text);
+                    let counting = tokio::task::spawn_blocking(move || text.count());
                     this.state = State::Counting { counting, finish: Some(finish) };
                 }
                 last => events.extend(last),
@@ -109,7 +113,7 @@ impl Stream for Counted {
     }
 }
 
-impl Heard {
+impl CountedText {
     /// A failed answer has no usage, and one that was cut before it began has nothing to count.
     fn counts(&self, finish: &Finish) -> bool {
         match finish {
@@ -127,16 +131,16 @@ impl Heard {
             }
             ModelEvent::CallStart { call, .. } => self.answer.push(call.name.as_bytes()),
             ModelEvent::ReasoningSummary(delta) | ModelEvent::ReasoningText(delta) => {
-                self.thoughts.push(delta.escaped());
+                self.reasoning.push(delta.escaped());
             }
             _ => {}
         }
     }
 
     fn count(&self) -> Usage {
-        let reasoning_tokens = self.thoughts.count();
+        let reasoning_tokens = self.reasoning.count();
         Usage {
-            input_tokens: self.learned.prompt(&self.model, tokens::of_prompt(&self.prompt)).total(),
+            input_tokens: self.calibration.prompt(&self.model, tokens::of_prompt(&self.prompt)).total(),
             output_tokens: self.answer.count() + reasoning_tokens,
             reasoning_tokens,
             estimated: true,

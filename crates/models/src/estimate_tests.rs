@@ -3,13 +3,13 @@ use futures_util::{StreamExt, stream};
 
 use super::*;
 
-fn prepared(body: Bytes) -> Prepared {
-    Prepared {
+fn prepared(body: Bytes) -> PreparedRequest {
+    PreparedRequest {
         body,
         losses: Vec::new(),
         delivery: amalgam_core::Delivery::Whole,
         calls: Default::default(),
-        note: Default::default(),
+        answer_context: Default::default(),
     }
 }
 

@@ -6,7 +6,7 @@ mod decode;
 mod demo;
 mod embeddings;
 mod estimate;
-mod learned;
+mod reasoning_seal;
 mod recovery;
 mod registry;
 mod responses;
@@ -14,14 +14,14 @@ mod settings;
 mod template;
 #[cfg(test)]
 mod testing;
-mod thoughts;
+mod token_calibration;
 mod tokens;
 mod transport;
 
 pub use anthropic::Anthropic;
 pub use chat::Chat;
 pub use demo::Demo;
-pub use registry::Registry;
+pub use registry::UpstreamRegistry;
 pub use responses::Responses;
 pub use settings::{
     Dialect, Key, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,

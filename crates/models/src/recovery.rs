@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, Prepared, indented};
+use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, PreparedRequest, indented};
 use amalgam_protocol::{Content, Part, Role};
 
 /// The same request with its tool history as text, if `error` says that a call got lost and there is one to tell.
@@ -11,8 +11,8 @@ pub(crate) fn recover(
     allowed: bool,
     request: &ModelRequest<'_>,
     error: &ModelError,
-    prepare: impl FnOnce(&ModelRequest<'_>) -> Result<Prepared, Fault>,
-) -> Option<Result<Prepared, Fault>> {
+    prepare: impl FnOnce(&ModelRequest<'_>) -> Result<PreparedRequest, Fault>,
+) -> Option<Result<PreparedRequest, Fault>> {
     let calls = |entry: &Entry<'_>| matches!(entry, Entry::Call(_));
     if !allowed || !says_that_a_call_is_lost(error) || !request.history.entries.iter().any(calls) {
         return None;

@@ -24,7 +24,7 @@ use crate::{
 use self::listing::Listing;
 
 /// All upstreams, in the operator's order.
-pub struct Registry {
+pub struct UpstreamRegistry {
     upstreams: Vec<Upstream>,
     seal: Arc<dyn Seal>,
     /// Upstreams on terms of a tenant's own.
@@ -45,7 +45,7 @@ const REMEMBERED: usize = 256;
 /// What makes an upstream another one: its name, the hash of the credential, the patience.
 type Terms = (String, Option<[u8; 32]>, Option<Duration>);
 
-impl Registry {
+impl UpstreamRegistry {
     /// Prepares every upstream; connects to none.
     pub fn build(upstreams: Vec<UpstreamSettings>, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
         let upstreams =

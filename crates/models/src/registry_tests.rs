@@ -41,8 +41,8 @@ fn responses() -> UpstreamKind {
     UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false }
 }
 
-fn registry(upstreams: Vec<UpstreamSettings>) -> Registry {
-    Registry::build(upstreams, Arc::new(NoSeal)).unwrap()
+fn registry(upstreams: Vec<UpstreamSettings>) -> UpstreamRegistry {
+    UpstreamRegistry::build(upstreams, Arc::new(NoSeal)).unwrap()
 }
 
 #[tokio::test]

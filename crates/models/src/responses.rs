@@ -10,14 +10,14 @@ mod open;
 use std::sync::Arc;
 
 use amalgam_core::{
-    BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, Prepared, Remembers, Seal, TokenCount,
+    BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, PreparedRequest, Seal, TokenCount,
+    UpstreamRetention,
 };
 
 use crate::{
-    estimate,
-    learned::Learned,
-    recovery,
+    estimate, recovery,
     settings::{Dialect, UpstreamKind, UpstreamSettings},
+    token_calibration::TokenCalibration,
     tokens,
     transport::Transport,
 };
@@ -35,7 +35,7 @@ pub struct Responses {
     history_recovery: bool,
     transport: Transport,
     seal: Arc<dyn Seal>,
-    learned: Arc<Learned>,
+    calibration: Arc<TokenCalibration>,
 }
 
 impl Responses {
@@ -52,33 +52,33 @@ impl Responses {
             fetch_images: settings.fetch_images,
             history_recovery: settings.history_recovery,
             seal,
-            learned: Arc::default(),
+            calibration: Arc::default(),
         })
     }
 }
 
 impl Model for Responses {
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         Ok(match self.dialect {
             Dialect::Standard => convert::convert(request, &self.name, &*self.seal),
             Dialect::Agn003 => agn003::convert(request),
         })
     }
 
-    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
-        let decoder = move || Decoder::new(&self.name, Arc::clone(&self.seal), prepared.note.clone());
+    fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+        let decoder = move || Decoder::new(&self.name, Arc::clone(&self.seal), prepared.answer_context.clone());
         Box::pin(async move {
             let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared, &self.learned))
+            Ok(estimate::counted(stream, prepared, &self.calibration))
         })
     }
 
-    fn count(&self, prepared: &Prepared) -> TokenCount {
-        self.learned.prompt(&prepared.note.model, tokens::of_prompt(&prepared.body))
+    fn count(&self, prepared: &PreparedRequest) -> TokenCount {
+        self.calibration.prompt(&prepared.answer_context.model, tokens::of_prompt(&prepared.body))
     }
 
     fn count_text(&self, model: &str, text: &str) -> u64 {
-        self.learned.text(model, tokens::of_text(text))
+        self.calibration.text(model, tokens::of_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {
@@ -89,12 +89,12 @@ impl Model for Responses {
         Box::pin(self.transport.identify(name, &[]))
     }
 
-    fn remembers(&self) -> Remembers {
+    fn retention(&self) -> UpstreamRetention {
         match (self.keeps_state, self.dialect) {
-            (false, _) => Remembers::Nothing,
-            (true, Dialect::Standard) => Remembers::Items,
+            (false, _) => UpstreamRetention::Nothing,
+            (true, Dialect::Standard) => UpstreamRetention::Items,
             // AGN-003 tells the model what it is to be once, at the beginning.
-            (true, Dialect::Agn003) => Remembers::Everything,
+            (true, Dialect::Agn003) => UpstreamRetention::Everything,
         }
     }
 
@@ -102,7 +102,7 @@ impl Model for Responses {
         self.fetch_images
     }
 
-    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<Prepared, Fault>> {
+    fn recover(&self, request: &ModelRequest<'_>, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         recovery::recover(self.history_recovery, request, error, |request| self.prepare(request))
     }
 }

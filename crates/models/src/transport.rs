@@ -25,7 +25,7 @@ pub use self::{
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Delivery, Fault, ModelError, ModelStream, Prepared, Tap};
+use amalgam_core::{CallRecorder, Delivery, Fault, ModelError, ModelStream, PreparedRequest};
 use amalgam_protocol::Raw;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
@@ -134,35 +134,35 @@ impl Transport {
         &self,
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
-        prepared: &Prepared,
+        prepared: &PreparedRequest,
         decoder: impl FnOnce() -> D,
     ) -> Result<ModelStream, ModelError> {
         self.key()?;
         let head = self.requests.post(path, headers, prepared.delivery, prepared.body.len())?;
-        let tap = prepared.note.tap.as_ref();
-        if let Some(tap) = tap {
+        let recorder = prepared.answer_context.recorder.as_ref();
+        if let Some(recorder) = recorder {
             let secrets = self.secrets.clone();
-            tap.clean_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
+            recorder.redact_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
         }
         let begun = self.begin(head, prepared);
         let Asked { body, permit, begun } = match self.total_timeout.filter(|_| prepared.delivery == Delivery::Whole) {
             Some(limit) => tokio::time::timeout(limit, begun).await.unwrap_or(Err(ModelError::Silent(limit)))?,
             None => begun.await?,
         };
-        let reading = Reading { idle_timeout: self.idle_timeout, permit, secrets: &self.secrets, tap };
+        let reading = Reading { idle_timeout: self.idle_timeout, permit, secrets: &self.secrets, recorder };
         answer::read(begun, body, decoder(), reading)
     }
 
     /// Sends a request and waits for its answer to begin, or for all of one that does not come in events.
-    async fn begin(&self, head: Bytes, prepared: &Prepared) -> Result<Asked, ModelError> {
+    async fn begin(&self, head: Bytes, prepared: &PreparedRequest) -> Result<Asked, ModelError> {
         let first_byte = match prepared.delivery {
             Delivery::Stream => Some(self.first_byte_timeout),
             // A whole answer begins when the model is done: nothing tells a silent upstream from one that works.
             Delivery::Whole => None,
         };
-        let tap = prepared.note.tap.as_ref();
-        let ((head, mut body), permit) = self.send(head, &prepared.body, first_byte, tap).await?;
-        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, tap).await;
+        let recorder = prepared.answer_context.recorder.as_ref();
+        let ((head, mut body), permit) = self.send(head, &prepared.body, first_byte, recorder).await?;
+        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, recorder).await;
         Ok(Asked { body, permit, begun })
     }
 
@@ -230,13 +230,13 @@ impl Transport {
         head: Bytes,
         body: &Bytes,
         first_byte: Option<Duration>,
-        tap: Option<&Tap>,
+        recorder: Option<&CallRecorder>,
     ) -> Result<((Head, Body), Permit), ModelError> {
         self.budget.deposit();
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
         loop {
-            let error = match self.send_once(&head, body, first_byte, tap).await {
+            let error = match self.send_once(&head, body, first_byte, recorder).await {
                 Ok(answer) => {
                     permit.alive();
                     return Ok((answer, permit));
@@ -249,8 +249,8 @@ impl Transport {
                 _ => return Err(error),
             };
             tries += 1;
-            if let Some(tap) = tap {
-                tap.again();
+            if let Some(recorder) = recorder {
+                recorder.restart();
             }
             tracing::warn!(upstream.name = %self.name, tries, "upstream {} is asked again: {error}", self.name);
             tokio::time::sleep(wait).await;
@@ -267,7 +267,7 @@ impl Transport {
         head: &Bytes,
         body: &Bytes,
         first_byte: Option<Duration>,
-        tap: Option<&Tap>,
+        recorder: Option<&CallRecorder>,
     ) -> Result<(Head, Body), ModelError> {
         let request = self.client.request(head, body);
         let answered = match first_byte {
@@ -282,7 +282,9 @@ impl Transport {
                 Err(ModelError::Proxy("it wants other credentials (407)".to_owned()))
             }
             // In a box: an answer that is none needs room for what it says, the others do not.
-            Ok((head, body)) => Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets, tap)).await),
+            Ok((head, body)) => {
+                Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets, recorder)).await)
+            }
         }
     }
 }

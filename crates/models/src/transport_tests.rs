@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use amalgam_core::{CallMap, Delivery, Finish, ModelEvent, Note};
+use amalgam_core::{AnswerContext, CallMap, Delivery, Finish, ModelEvent};
 use amalgam_protocol::{Frame, Literal};
 use amalgam_testkit::{Gate, Reply, Upstream};
 use futures_util::StreamExt;
@@ -57,13 +57,13 @@ fn transport(upstream: &Upstream) -> Transport {
     Transport::new(&settings(upstream.base_url())).unwrap()
 }
 
-fn prepared(delivery: Delivery) -> Prepared {
-    Prepared {
+fn prepared(delivery: Delivery) -> PreparedRequest {
+    PreparedRequest {
         body: Bytes::from_static(b"{\"a\":1}").into(),
         losses: Vec::new(),
         delivery,
         calls: CallMap::default(),
-        note: Note::default(),
+        answer_context: AnswerContext::default(),
     }
 }
 
@@ -409,7 +409,7 @@ async fn a_document_is_fetched() {
 async fn a_large_body_arrives_whole() {
     let upstream = Upstream::scripted([words()]);
     let body = Bytes::from((0..5 << 20).map(|at: u32| (at % 251) as u8).collect::<Vec<_>>());
-    let prepared = Prepared { body: body.clone(), ..prepared(Delivery::Stream) };
+    let prepared = PreparedRequest { body: body.clone(), ..prepared(Delivery::Stream) };
     let _stream = transport(&upstream).ask("/answer", &[], &prepared, || Words).await.unwrap();
     assert!(upstream.request(0).body == body);
 }

@@ -26,7 +26,7 @@ pub use item::{
 pub use json::{DEFAULT_DEPTH, Ends, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
 pub use parameters::{RequestError, ResponseParameters, item_path};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
-pub use response::{Effective, Provenance, ReportedUsage, Settings, Snapshot, Status, Usage};
+pub use response::{Effective, Provenance, ReportedUsage, ResponseSettings, Snapshot, Status, Usage};
 pub use shape::{Nulls, ShapeError, ShapeFault};
 pub use sse::{DONE, Frame, Overlong, Reader};
 pub use tool::{

@@ -212,9 +212,9 @@ fn count(details: Raw<'_>, name: &str) -> u64 {
 
 /// What a response object repeats of its request, encoded once for all events of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings(Bytes);
+pub struct ResponseSettings(Bytes);
 
-/// Values of [`Settings`] that the request alone does not decide.
+/// Values of [`ResponseSettings`] that the request alone does not decide.
 #[derive(Debug, Clone, Copy)]
 pub struct Effective<'a> {
     /// The model's name as the caller knows it.
@@ -225,7 +225,7 @@ pub struct Effective<'a> {
     pub background: bool,
 }
 
-impl Settings {
+impl ResponseSettings {
     /// Encodes what `request` asked for, with every default filled in.
     pub fn new(request: &CreateResponse<'_>, effective: Effective<'_>) -> Self {
         let mut writer = Writer::with_capacity(1024);
@@ -294,8 +294,8 @@ fn write_asked(writer: &mut Writer, request: &CreateResponse<'_>) {
     }
 }
 
-impl Settings {
-    /// Settings that were stored: what [`Settings::bytes`] gave.
+impl ResponseSettings {
+    /// Settings that were stored: what [`ResponseSettings::bytes`] gave.
     pub fn stored(bytes: Bytes) -> Self {
         Self(bytes)
     }
@@ -383,7 +383,7 @@ pub struct Snapshot<'a> {
     /// Who answered.
     pub provenance: &'a Provenance,
     /// What it repeats of its request.
-    pub settings: &'a Settings,
+    pub settings: &'a ResponseSettings,
 }
 
 impl Snapshot<'_> {

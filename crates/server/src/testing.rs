@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_app::{AppParts, Limits, assistant::AssistantSettings, execute::ExecuteSettings};
 use amalgam_core::{
-    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, Fetched, ModelCard, Operator, OwnTerms, Rights, Route, Scope, Seal,
-    Store, TenantState,
+    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard, ModelSelection, Operator, Rights, Route,
+    Scope, Seal, Store, TenantState,
     store::{
         Added, Answer, Buried, Cancelled, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
         KeyRecord, Keyed, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset,
@@ -143,7 +143,7 @@ impl Catalog for Nothing {
         Box::pin(async { Ok(None) })
     }
 
-    fn resolve_on<'a>(&'a self, _: &'a Scope, _: OwnTerms<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
+    fn resolve_on<'a>(&'a self, _: &'a Scope, _: ModelSelection<'a>) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         Box::pin(async { Ok(None) })
     }
 
@@ -153,7 +153,7 @@ impl Catalog for Nothing {
 }
 
 impl Fetch for Nothing {
-    fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
+    fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<FetchedFile, Fault>> {
         Box::pin(async { Err(Fault::internal("nothing is fetched here")) })
     }
 

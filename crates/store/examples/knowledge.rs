@@ -13,13 +13,13 @@ use std::{
 
 use amalgam_core::{
     Rights, Scope, Store, TenantState,
-    execute::request::{Condition, Operator},
+    execute::request::{ComparisonOperator, Condition},
     knowledge::{cut, question},
     store::{KnowledgeQuery, NewDocument, Within},
 };
 use amalgam_store::{
     postgres::{self, Postgres},
-    sqlite::{Options, Sqlite},
+    sqlite::{Sqlite, SqliteOptions},
 };
 
 /// A document has so many pieces, and so many documents are brought in at once.
@@ -42,9 +42,11 @@ fn main() {
     let runtime = runtime.expect("threads can be started");
     let store: Arc<dyn Store> = match url {
         Some(url) => Arc::new(
-            runtime.block_on(Postgres::open(url, postgres::Options::default())).expect("the database can be used"),
+            runtime
+                .block_on(Postgres::open(url, postgres::PostgresOptions::default()))
+                .expect("the database can be used"),
         ),
-        None => Arc::new(Sqlite::open(&path, Options::default()).expect("the database can be made")),
+        None => Arc::new(Sqlite::open(&path, SqliteOptions::default()).expect("the database can be made")),
     };
 
     let known = runtime.block_on(store.collections(&caller())).expect("it can be read");
@@ -56,8 +58,9 @@ fn main() {
         println!("{} pieces in {took:.0?}: CPU {own:.0?} here, {server:.0?} in the server", pieces - known);
     }
 
-    let repo = [Condition { key: "repo".into(), operator: Operator::Equals, values: vec!["repo7".into()] }];
-    let folder_of = [Condition { key: "path".into(), operator: Operator::Contains, values: vec!["/m3/".into()] }];
+    let repo = [Condition { key: "repo".into(), operator: ComparisonOperator::Equals, values: vec!["repo7".into()] }];
+    let folder_of =
+        [Condition { key: "path".into(), operator: ComparisonOperator::Contains, values: vec!["/m3/".into()] }];
     let long: Vec<String> = (0..200).map(|rank| word(rank * rank)).collect();
     let cases: [(&str, String, &[Condition<'_>]); 9] = [
         ("a rare word", word(30_000), &[]),

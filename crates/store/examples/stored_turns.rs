@@ -10,12 +10,12 @@ use std::{
 
 use amalgam_core::{
     Ids, Rights, Scope, Stem, Store, TenantState,
-    store::{Begin, ChainPosition, Ending, ProcessId, ToldStatus, Transcript, TurnWrite, Written},
+    store::{Begin, ChainPosition, Ending, ProcessId, ResponseState, Transcript, TurnWrite, Written},
 };
 use amalgam_protocol::{Json, Provenance, Status, Usage};
 use amalgam_store::{
     postgres::{self, Postgres},
-    sqlite::{Options, Sqlite},
+    sqlite::{Sqlite, SqliteOptions},
 };
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -33,9 +33,11 @@ fn main() {
     let runtime = runtime.expect("threads can be started");
     let store: Arc<dyn Store> = match std::env::args().find(|argument| argument.starts_with("postgres://")) {
         Some(url) => Arc::new(
-            runtime.block_on(Postgres::open(&url, postgres::Options::default())).expect("the database can be used"),
+            runtime
+                .block_on(Postgres::open(&url, postgres::PostgresOptions::default()))
+                .expect("the database can be used"),
         ),
-        None => Arc::new(Sqlite::open(&path, Options::default()).expect("the database can be made")),
+        None => Arc::new(Sqlite::open(&path, SqliteOptions::default()).expect("the database can be made")),
     };
 
     let (begun, cpu) = (Instant::now(), cpu_time());
@@ -124,7 +126,7 @@ fn turn(parent: Option<ChainPosition>) -> TurnWrite {
         request: None,
     };
     let usage = Usage { input_tokens: 100, output_tokens: 200, total_tokens: Some(300), ..Usage::default() };
-    let told = ToldStatus {
+    let told = ResponseState {
         status: Status::Completed,
         completed_at_ms: Some(now_ms + 900),
         error: None,

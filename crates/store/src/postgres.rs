@@ -56,7 +56,7 @@ pub use crate::migrate::Migrations;
 
 /// How a database is used.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PostgresOptions {
     /// Connections for everything but the writes of turns.
     pub connections: usize,
     /// Tasks that write what turns say; each has a connection of its own.
@@ -75,7 +75,7 @@ pub struct Options {
     pub migrations: Migrations,
 }
 
-impl Default for Options {
+impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             connections: 8,
@@ -92,7 +92,7 @@ impl Default for Options {
 
 /// Why a database could not be opened. Says nothing of the password.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum PostgresOpenError {
     /// The address cannot be used.
     #[error("the address of the PostgreSQL server cannot be used: {0}")]
     Address(&'static str),
@@ -136,7 +136,7 @@ pub struct Postgres {
 
 impl Postgres {
     /// Connects to `postgres://user:password@host:port/database` and brings its schema up to date.
-    pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let (address, connector) = connector(url, &options).await?;
         let mut first = Driven::open(&connector).await?;
         schema::check_version(&first.client).await?;
@@ -153,7 +153,7 @@ impl Postgres {
         let mut tasks = JoinSet::new();
         let writers = Writers::start(&options, &connector, &notifications, &mut tasks);
         let listener =
-            Listener::open(connector.clone(), Arc::clone(&notifications)).await.map_err(OpenError::Database)?;
+            Listener::open(connector.clone(), Arc::clone(&notifications)).await.map_err(PostgresOpenError::Database)?;
         tasks.spawn(listener.listen());
         // As many callers may wait for a connection as writes may wait for theirs.
         let pool = Pool::new(connector, options.connections.max(1), options.queue, options.wait, options.deadline);
@@ -162,7 +162,7 @@ impl Postgres {
     }
 
     /// What the database has and lacks. Changes nothing.
-    pub async fn status(url: &str, options: &Options) -> Result<Vec<MigrationStatus>, OpenError> {
+    pub async fn status(url: &str, options: &PostgresOptions) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
         let (_, connector) = connector(url, options).await?;
         let driven = Driven::open(&connector).await?;
         schema::check_version(&driven.client).await?;
@@ -186,12 +186,12 @@ impl Store for Postgres {
     }
 }
 
-async fn connector(url: &str, options: &Options) -> Result<(Arc<Address>, Connector), OpenError> {
+async fn connector(url: &str, options: &PostgresOptions) -> Result<(Arc<Address>, Connector), PostgresOpenError> {
     let address = Arc::new(Address::parse(url)?);
     let (trust, roots) = (address.trust, address.roots.clone());
     // Hundreds of files, or one long one: not a job for the threads that serve.
     let tls = spawn_blocking(move || tls::connector(trust, roots.as_deref())).await;
-    let tls = tls.map_err(io::Error::other).flatten().map_err(OpenError::Authorities)?;
+    let tls = tls.map_err(io::Error::other).flatten().map_err(PostgresOpenError::Authorities)?;
     Ok((Arc::clone(&address), Connector::new(address, tls, options.wait, options.statement)))
 }
 
@@ -202,8 +202,9 @@ struct Driven {
 }
 
 impl Driven {
-    async fn open(connector: &Connector) -> Result<Self, OpenError> {
-        let (client, connection) = connector.open().await.map_err(|failure| OpenError::Database(failure.into()))?;
+    async fn open(connector: &Connector) -> Result<Self, PostgresOpenError> {
+        let (client, connection) =
+            connector.open().await.map_err(|failure| PostgresOpenError::Database(failure.into()))?;
         let mut task = JoinSet::new();
         task.spawn(async move {
             let _ = connection.await;

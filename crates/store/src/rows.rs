@@ -5,7 +5,7 @@
 
 use amalgam_core::{
     RawAnswer, Rights, StoreError, TenantState, UpstreamMemory,
-    store::{Base, NewItem, ToldStatus, Transcript},
+    store::{Base, NewItem, ResponseState, Transcript},
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, Raw, Status, Usage, Writer};
 use bytes::Bytes;
@@ -36,8 +36,8 @@ pub(crate) fn told(
     incomplete_reason: Option<&str>,
     usage: Option<&str>,
     provenance: Option<&str>,
-) -> ToldStatus {
-    ToldStatus {
+) -> ResponseState {
+    ResponseState {
         status,
         completed_at_ms,
         error: error.map(|text| ErrorObject::read(json(text).raw())),
@@ -210,7 +210,7 @@ mod tests {
                 Some(usage_json(&usage).raw().text()),
                 Some(provenance.to_json().raw().text())
             ),
-            ToldStatus {
+            ResponseState {
                 status: Status::Failed,
                 completed_at_ms: Some(9),
                 error: Some(error),

@@ -69,7 +69,7 @@ pub use crate::migrate::Migrations;
 
 /// How a database is used.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SqliteOptions {
     /// Threads that read.
     pub readers: usize,
     /// So many calls wait for the writer, and as many for the readers; more are refused with `Busy`.
@@ -93,7 +93,7 @@ pub enum FullDisk {
     Read,
 }
 
-impl Default for Options {
+impl Default for SqliteOptions {
     fn default() -> Self {
         Self { readers: 2, queue: 1024, max_bytes: None, migrations: Migrations::Run, full_disk: FullDisk::Refuse }
     }
@@ -101,7 +101,7 @@ impl Default for Options {
 
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum SqliteOpenError {
     /// The folder or the file cannot be made or read.
     #[error("could not make or open `{}`", path.display())]
     File {
@@ -157,9 +157,9 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, SqliteOpenError> {
         let path = path.as_ref();
-        let path = file::create(path).map_err(|source| OpenError::File { path: path.to_path_buf(), source })?;
+        let path = file::create(path).map_err(|source| SqliteOpenError::File { path: path.to_path_buf(), source })?;
         let checkpointer = Arc::new(Checkpointer::new());
         let mut store = Self {
             path: path.clone(),
@@ -192,7 +192,7 @@ impl Sqlite {
     }
 
     /// What the database at `path` has and lacks. A file that is not there lacks everything, and is not made.
-    pub fn status(path: impl AsRef<Path>) -> Result<Vec<MigrationStatus>, OpenError> {
+    pub fn status(path: impl AsRef<Path>) -> Result<Vec<MigrationStatus>, SqliteOpenError> {
         schema::status(path.as_ref())
     }
 
@@ -206,11 +206,11 @@ impl Sqlite {
         Ok(())
     }
 
-    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), SqliteOpenError> {
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(work)
-            .map_err(|source| OpenError::File { path: self.path.clone(), source })?;
+            .map_err(|source| SqliteOpenError::File { path: self.path.clone(), source })?;
         self.threads.push(thread);
         Ok(())
     }

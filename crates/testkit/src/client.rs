@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::sse::{self, Event};
+use crate::sse::{self, SseEvent};
 
 /// How long any single wait may take before it fails the test.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -31,7 +31,7 @@ pub struct Client {
 
 /// A whole answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// The status.
     pub status: StatusCode,
     /// All headers.
@@ -49,7 +49,7 @@ pub struct EventStream {
     pub headers: HeaderMap,
     body: Incoming,
     reader: sse::Reader,
-    ready: VecDeque<Event>,
+    ready: VecDeque<SseEvent>,
     ended: bool,
     // Dropping the set aborts the task that drives the connection, and with it closes the socket.
     _connection: JoinSet<()>,
@@ -83,22 +83,22 @@ impl Client {
     }
 
     /// `GET`.
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> HttpAnswer {
         self.request(Method::GET, path, &[], Bytes::new()).await
     }
 
     /// `POST` with a JSON body.
-    pub async fn post_json(&self, path: &str, body: &Value) -> Answer {
+    pub async fn post_json(&self, path: &str, body: &Value) -> HttpAnswer {
         self.post_raw(path, "application/json", body.to_string()).await
     }
 
     /// `POST` with any body.
-    pub async fn post_raw(&self, path: &str, content_type: &str, body: impl Into<Bytes>) -> Answer {
+    pub async fn post_raw(&self, path: &str, content_type: &str, body: impl Into<Bytes>) -> HttpAnswer {
         self.request(Method::POST, path, &[("content-type", content_type)], body.into()).await
     }
 
     /// Any request; the answer is read to its end.
-    pub async fn request(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answer {
+    pub async fn request(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> HttpAnswer {
         self.open(method, path, headers, body).await.into_answer().await
     }
 
@@ -114,7 +114,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> Result<Answer, String> {
+    ) -> Result<HttpAnswer, String> {
         self.try_open(method, path, headers, body).await?.try_into_answer().await
     }
 
@@ -213,7 +213,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The body as JSON.
     pub fn json(&self) -> Value {
         match serde_json::from_slice(&self.body) {
@@ -228,7 +228,7 @@ impl Answer {
     }
 
     /// The frames of the body.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<SseEvent> {
         sse::events(&self.body)
     }
 
@@ -245,7 +245,7 @@ impl Answer {
 
 impl EventStream {
     /// The next event, or `None` after the last one.
-    pub async fn next_event(&mut self) -> Option<Event> {
+    pub async fn next_event(&mut self) -> Option<SseEvent> {
         match self.try_next_event().await {
             Ok(event) => event,
             Err(problem) => panic!("{problem}"),
@@ -253,7 +253,7 @@ impl EventStream {
     }
 
     /// The next event, or `None` after the last one, of a stream that may break off.
-    pub async fn try_next_event(&mut self) -> Result<Option<Event>, String> {
+    pub async fn try_next_event(&mut self) -> Result<Option<SseEvent>, String> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
@@ -287,7 +287,7 @@ impl EventStream {
     }
 
     /// All events that are left.
-    pub async fn rest(mut self) -> Vec<Event> {
+    pub async fn rest(mut self) -> Vec<SseEvent> {
         let mut events = Vec::new();
         while let Some(event) = self.next_event().await {
             events.push(event);
@@ -296,7 +296,7 @@ impl EventStream {
     }
 
     /// The whole answer, for a request that was refused instead of streamed. Events read before are not in it.
-    pub async fn into_answer(self) -> Answer {
+    pub async fn into_answer(self) -> HttpAnswer {
         match self.try_into_answer().await {
             Ok(answer) => answer,
             Err(problem) => panic!("{problem}"),
@@ -304,10 +304,10 @@ impl EventStream {
     }
 
     /// The same, from a server that may go away.
-    pub async fn try_into_answer(self) -> Result<Answer, String> {
+    pub async fn try_into_answer(self) -> Result<HttpAnswer, String> {
         let body = within("the end of an answer", self.body.collect()).await;
         let body = body.map_err(|error| format!("the answer ({}) broke off: {error:?}", self.status))?;
-        Ok(Answer { status: self.status, headers: self.headers, body: body.to_bytes() })
+        Ok(HttpAnswer { status: self.status, headers: self.headers, body: body.to_bytes() })
     }
 }
 

@@ -19,8 +19,8 @@ pub mod sse;
 
 pub use amalgam::{Amalgam, Exit, Home, Setup};
 pub use certificates::Certificates;
-pub use client::{Answer, Client, EventStream};
+pub use client::{Client, EventStream, HttpAnswer};
 pub use database::Database;
 pub use front::Front;
-pub use proxy::Proxy;
-pub use upstream::{Ending, Gate, Reply, Request, Upstream};
+pub use proxy::ConnectProxy;
+pub use upstream::{Gate, Reply, ReplyEnding, Request, Upstream};

@@ -11,27 +11,27 @@ use crate::serving::Serving;
 
 /// A running proxy. Every host leads to this machine, so that a name that only the proxy knows shows who has resolved it.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct ConnectProxy {
     serving: Serving,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Clone, Default)]
 struct Rules {
-    /// The only `Proxy-Authorization` that is good.
+    /// The only `ConnectProxy-Authorization` that is good.
     credentials: Option<String>,
     /// What it says instead of making a connection, such as `502 Bad Gateway`.
     refusal: Option<String>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl Proxy {
+impl ConnectProxy {
     /// Starts one that takes every request.
     pub fn open() -> Self {
         Self::start(Rules::default())
     }
 
-    /// Starts one that wants this `Proxy-Authorization`, and refuses requests without it with 407.
+    /// Starts one that wants this `ConnectProxy-Authorization`, and refuses requests without it with 407.
     pub fn wanting(credentials: &str) -> Self {
         Self::start(Rules { credentials: Some(credentials.to_owned()), ..Rules::default() })
     }

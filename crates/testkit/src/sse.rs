@@ -7,14 +7,14 @@ use serde_json::Value;
 
 /// One frame of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// What the `event:` line says.
     pub event: Option<String>,
     /// What the `data:` line says.
     pub data: String,
 }
 
-impl Event {
+impl SseEvent {
     /// Whether this is the closing `[DONE]`.
     pub fn is_done(&self) -> bool {
         self.data == "[DONE]"
@@ -30,7 +30,7 @@ impl Event {
 }
 
 /// All frames of a stream that has ended.
-pub fn events(bytes: &[u8]) -> Vec<Event> {
+pub fn events(bytes: &[u8]) -> Vec<SseEvent> {
     match try_events(bytes) {
         Ok(events) => events,
         Err(problem) => panic!("{problem}"),
@@ -38,7 +38,7 @@ pub fn events(bytes: &[u8]) -> Vec<Event> {
 }
 
 /// All frames of a stream that has ended, or what is wrong with it.
-pub fn try_events(bytes: &[u8]) -> Result<Vec<Event>, String> {
+pub fn try_events(bytes: &[u8]) -> Result<Vec<SseEvent>, String> {
     let mut reader = Reader::default();
     let events = reader.push(bytes)?;
     reader.finish()?;
@@ -76,7 +76,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// The frames that these bytes complete.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, String> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, String> {
         self.rest.extend_from_slice(bytes);
         let mut events = Vec::new();
         while let Some(end) = self.rest.windows(2).position(|window| window == b"\n\n") {
@@ -96,7 +96,7 @@ impl Reader {
     }
 }
 
-fn parse(frame: &str) -> Result<Event, String> {
+fn parse(frame: &str) -> Result<SseEvent, String> {
     let problem = |what: &str| Err(format!("{what}: {frame:?}"));
     if frame.contains('\r') {
         return problem("a frame has a carriage return");
@@ -114,7 +114,7 @@ fn parse(frame: &str) -> Result<Event, String> {
         }
     }
     match data {
-        Some(data) => Ok(Event { event, data }),
+        Some(data) => Ok(SseEvent { event, data }),
         None => problem("a frame has no data line"),
     }
 }
@@ -133,8 +133,8 @@ mod tests {
         assert_eq!(
             events,
             [
-                Event { event: Some("a".to_owned()), data: "{\"type\":\"a\"}".to_owned() },
-                Event { event: None, data: "[DONE]".to_owned() },
+                SseEvent { event: Some("a".to_owned()), data: "{\"type\":\"a\"}".to_owned() },
+                SseEvent { event: None, data: "[DONE]".to_owned() },
             ]
         );
     }
@@ -145,7 +145,7 @@ mod tests {
         for size in 1..stream.len() {
             let mut reader = Reader::default();
             let pieces = stream.chunks(size).flat_map(|piece| reader.push(piece).expect("the stream is well formed"));
-            let collected: Vec<Event> = pieces.collect();
+            let collected: Vec<SseEvent> = pieces.collect();
             assert_eq!(collected, events(stream), "pieces of {size} bytes");
             assert_eq!(reader.finish(), Ok(()));
         }

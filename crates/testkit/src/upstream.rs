@@ -47,7 +47,7 @@ pub struct Request {
 
 /// How the reply to a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ReplyEnding {
     /// The whole script was played.
     Finished,
     /// The script closed or reset the connection.
@@ -85,7 +85,7 @@ enum Always {
 #[derive(Debug, Default)]
 struct Log {
     requests: Vec<Request>,
-    endings: Vec<Option<Ending>>,
+    endings: Vec<Option<ReplyEnding>>,
     unscripted: Vec<String>,
     malformed: Vec<String>,
     connections: usize,
@@ -217,7 +217,7 @@ impl Upstream {
     }
 
     /// Waits until the reply to request `index` has ended, and says how.
-    pub async fn wait_for_end(&self, index: usize) -> Ending {
+    pub async fn wait_for_end(&self, index: usize) -> ReplyEnding {
         match self.wait(move |log| log.endings.get(index).copied().flatten()).await {
             Some(ending) => ending,
             None => panic!("waited for the end of request {index} and it is still under way or never came"),
@@ -227,7 +227,7 @@ impl Upstream {
     /// Waits until the peer has closed the connection of request `index` while its reply was still playing.
     pub async fn wait_for_disconnect(&self, index: usize) {
         let ending = self.wait_for_end(index).await;
-        assert_eq!(ending, Ending::PeerLeft, "the reply to request {index} ended before the peer left");
+        assert_eq!(ending, ReplyEnding::PeerLeft, "the reply to request {index} ended before the peer left");
     }
 
     /// Waits until no connection is open.
@@ -368,9 +368,9 @@ async fn serve(socket: TcpStream, state: &State) {
         let ending = tokio::select! {
             biased;
             ending = wire::play(&reply, &mut writing) => ending,
-            () = incoming.closed() => Ending::PeerLeft,
+            () = incoming.closed() => ReplyEnding::PeerLeft,
         };
-        if ending == Ending::Cut {
+        if ending == ReplyEnding::Cut {
             // The socket closes before a test hears of it, so that what it does next meets a closed one. A dropped
             // writing half would say a polite goodbye first, which a reset does not.
             writing.forget();
@@ -379,7 +379,7 @@ async fn serve(socket: TcpStream, state: &State) {
             return;
         }
         state.log.send_modify(|log| log.endings[index] = Some(ending));
-        if ending == Ending::PeerLeft || reply.closes() || last {
+        if ending == ReplyEnding::PeerLeft || reply.closes() || last {
             return;
         }
     }

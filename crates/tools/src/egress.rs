@@ -13,7 +13,7 @@ mod target;
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, Fetched, ToolError};
+use amalgam_core::{BoxFuture, Fault, FaultKind, Fetch, FetchedFile, ToolError};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use tokio::{sync::Semaphore, time::timeout};
@@ -49,7 +49,7 @@ impl Default for EgressConfig {
 
 /// Where a request has to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct EgressLimits {
     /// The largest response body.
     pub bytes: usize,
     /// The longest it may take, from resolving the name to the last byte.
@@ -144,7 +144,7 @@ impl Egress {
         url: &str,
         headers: HeaderMap,
         body: Bytes,
-        limits: Limits,
+        limits: EgressLimits,
     ) -> Result<Response<Bytes>, EgressError> {
         let work = async { self.open(method, url, headers, body, limits.bytes).await?.collect().await };
         timeout(limits.timeout, work).await.map_err(|_| EgressError::Timeout(limits.timeout))?
@@ -217,8 +217,8 @@ impl Egress {
         Err(EgressError::NotPublic { host, address })
     }
 
-    async fn get(&self, url: &str, limit: usize) -> Result<Fetched, EgressError> {
-        let limits = Limits { bytes: limit, timeout: self.config.timeout };
+    async fn get(&self, url: &str, limit: usize) -> Result<FetchedFile, EgressError> {
+        let limits = EgressLimits { bytes: limit, timeout: self.config.timeout };
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
         let response = self.request(Method::GET, url, headers, Bytes::new(), limits).await?;
@@ -264,7 +264,7 @@ impl Egress {
 }
 
 impl Fetch for Egress {
-    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
+    fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<FetchedFile, Fault>> {
         Box::pin(async move {
             self.get(url, limit).await.map_err(|error| {
                 debug!(error = &error as &dyn std::error::Error, "a fetch failed");

@@ -5,8 +5,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    ArgumentCheck, AskedSearch, BoxFuture, Equipped, Fault, Handler, Lookup, OWN_LABEL, Policy, Scope, ServerTool,
-    ShownAs, ToolCall, ToolError, ToolOutput,
+    ArgumentCheck, BoxFuture, CallDisplay, Fault, FileSearchRequest, Handler, OWN_LABEL, Policy, ResolvedTool,
+    RetrievalQuery, Scope, ServerTool, ToolCall, ToolError, ToolOutput,
     file_search::{FILE_SEARCH, queries, write_result},
     store::FoundChunk,
 };
@@ -34,14 +34,18 @@ const CITE: &str = "Cite the results that you rely on: put the marker of the res
                     statement. Cite nothing else.";
 
 /// The search that a request asks for; a collection that is not there is refused.
-pub(crate) async fn equip(ports: &KnowledgePorts, scope: &Scope, asked: AskedSearch) -> Result<Equipped, Fault> {
+pub(crate) async fn equip(
+    ports: &KnowledgePorts,
+    scope: &Scope,
+    asked: FileSearchRequest,
+) -> Result<ResolvedTool, Fault> {
     if let Some((name, _)) = ports.missing(scope, &asked.collections).await? {
         let name = text::printable(name, 64);
         let path = format!("{}.vector_store_ids", asked.path);
         return Err(Fault::invalid(path, format!("There is no collection '{name}'.")).code("collection_not_found"));
     }
     let parameters = Json::parse(&PARAMETERS.into()).expect("the schema is JSON; a test reads it");
-    Ok(Equipped::Server(Box::new(ServerTool {
+    Ok(ResolvedTool::Server(Box::new(ServerTool {
         name: FILE_SEARCH.to_owned(),
         label: OWN_LABEL.to_owned(),
         own_name: FILE_SEARCH.to_owned(),
@@ -49,7 +53,7 @@ pub(crate) async fn equip(ports: &KnowledgePorts, scope: &Scope, asked: AskedSea
         parameters,
         guidance: None,
         policy: Policy { idempotent: true, after_call_instruction: Some(CITE.to_owned()), ..Policy::default() },
-        shown: ShownAs::FileSearch { results: asked.results },
+        shown: CallDisplay::FileSearch { results: asked.results },
         check: Arc::new(Queries),
         handler: Arc::new(FileSearch { ports: ports.clone(), asked }),
     })))
@@ -73,14 +77,14 @@ impl ArgumentCheck for Queries {
 
 struct FileSearch {
     ports: KnowledgePorts,
-    asked: AskedSearch,
+    asked: FileSearchRequest,
 }
 
 impl FileSearch {
     /// What all queries find together, each piece once, the best first.
     async fn find(&self, scope: &Scope, queries: &[&str]) -> Result<Vec<FoundChunk>, ToolError> {
-        let AskedSearch { collections, conditions, limit, .. } = &self.asked;
-        let lookups = queries.iter().map(|text| Lookup { text, collections, conditions, limit: *limit });
+        let FileSearchRequest { collections, conditions, limit, .. } = &self.asked;
+        let lookups = queries.iter().map(|text| RetrievalQuery { text, collections, conditions, limit: *limit });
         let found = try_join_all(lookups.map(|lookup| self.ports.retrieval.find(scope, lookup))).await;
         let mut best: HashMap<String, FoundChunk> = HashMap::new();
         for chunk in found.map_err(broken)?.into_iter().flat_map(|found| found.chunks) {

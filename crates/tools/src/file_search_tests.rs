@@ -1,6 +1,6 @@
 use amalgam_core::{
     Rights, TenantState,
-    execute::request::{Condition, Operator},
+    execute::request::{ComparisonOperator, Condition},
 };
 use amalgam_protocol::Raw;
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ fn scope() -> Scope {
     Scope::authenticated(1, "ana", TenantState::Stored, Rights::USE)
 }
 
-fn search(collections: &[&str]) -> AskedSearch {
-    AskedSearch {
+fn search(collections: &[&str]) -> FileSearchRequest {
+    FileSearchRequest {
         path: "tools[2]".to_owned(),
         collections: collections.iter().map(|name| (*name).to_owned()).collect(),
         conditions: Vec::new(),
@@ -38,14 +38,14 @@ fn library() -> Library {
     ])
 }
 
-async fn tool(library: Library, asked: AskedSearch) -> Result<ServerTool, Fault> {
+async fn tool(library: Library, asked: FileSearchRequest) -> Result<ServerTool, Fault> {
     match equip(&library.ports(), &scope(), asked).await? {
-        Equipped::Server(tool) => Ok(*tool),
+        ResolvedTool::Server(tool) => Ok(*tool),
         other => panic!("{other:?}"),
     }
 }
 
-async fn found(library: Library, asked: AskedSearch, arguments: &str) -> Result<Value, ToolError> {
+async fn found(library: Library, asked: FileSearchRequest, arguments: &str) -> Result<Value, ToolError> {
     let tool = tool(library, asked).await.unwrap();
     let arguments = Raw::parse(arguments.as_bytes()).unwrap();
     tool.check.check(arguments).unwrap();
@@ -80,11 +80,12 @@ async fn several_queries_find_each_piece_once_and_the_best_first() {
 
 #[tokio::test]
 async fn conditions_and_the_least_score_bound_what_is_found() {
-    let asked = AskedSearch { least_score: 0.5, ..search(&["docs"]) };
+    let asked = FileSearchRequest { least_score: 0.5, ..search(&["docs"]) };
     let results = found(library(), asked, r#"{"queries": ["timeout"]}"#).await.unwrap();
     assert_eq!(ids(&results), ["[kb:2]", "[kb:1]"], "0.25 counts as 0.2");
-    let conditions = vec![Condition { key: "path".into(), operator: Operator::Differs, values: vec!["a.md".into()] }];
-    let asked = AskedSearch { conditions, ..search(&["docs"]) };
+    let conditions =
+        vec![Condition { key: "path".into(), operator: ComparisonOperator::Differs, values: vec!["a.md".into()] }];
+    let asked = FileSearchRequest { conditions, ..search(&["docs"]) };
     let results = found(library(), asked, r#"{"queries": ["timeout"]}"#).await.unwrap();
     assert_eq!(ids(&results), ["[kb:1]", "[kb:5]"]);
 }
@@ -101,8 +102,8 @@ async fn a_collection_that_is_not_there_is_refused_by_its_name() {
 
 #[tokio::test]
 async fn the_model_is_told_how_to_search_and_how_to_cite() {
-    let tool = tool(library(), AskedSearch { results: true, ..search(&["docs"]) }).await.unwrap();
-    assert_eq!((tool.name.as_str(), tool.shown), ("file_search", ShownAs::FileSearch { results: true }));
+    let tool = tool(library(), FileSearchRequest { results: true, ..search(&["docs"]) }).await.unwrap();
+    assert_eq!((tool.name.as_str(), tool.shown), ("file_search", CallDisplay::FileSearch { results: true }));
     assert!(tool.policy.idempotent && tool.policy.requires_approval.is_none());
     assert!(tool.policy.after_call_instruction.as_deref().unwrap().contains("[kb:12]"));
     Schema::compile(tool.parameters.raw()).unwrap();

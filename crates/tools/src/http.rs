@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use self::answer::ResultPath;
 use self::template::{BodyTemplate, UrlTemplate};
-use crate::egress::{Egress, Limits};
+use crate::egress::{Egress, EgressLimits};
 use crate::headers::{self, HeaderText};
 use crate::secrets::Secrets;
 
@@ -96,7 +96,7 @@ impl HttpTool {
             }
             None => Bytes::new(),
         };
-        let limits = Limits { bytes: MAX_ANSWER_BYTES, timeout: self.timeout };
+        let limits = EgressLimits { bytes: MAX_ANSWER_BYTES, timeout: self.timeout };
         let response = self.egress.request(self.method.clone(), &url, headers, body, limits).await?;
         answer::output(&response, &self.result_path, &self.secrets)
     }

@@ -3,9 +3,9 @@
 //! A tool kind is a branch of `bank.rs`; everything that callers and tenants write is checked there, and nothing of it is
 //! trusted here. What is made for one tenant is never handed to another.
 
-mod asked;
 mod bank;
-mod built;
+mod handler_cache;
+mod request_servers;
 mod sealing;
 mod secret;
 mod servers;
@@ -19,8 +19,8 @@ use std::{
 };
 
 use amalgam_core::{
-    AnswerCheck, AskedSearch, AskedTool, BankFault, BoxFuture, BuiltinWords, Clock, Equipped, Fault, Scope, Seal,
-    ServerTool, Toolbox,
+    AnswerCheck, BankFault, BoxFuture, BuiltinDescription, Clock, Fault, FileSearchRequest, ResolvedTool, Scope, Seal,
+    ServerTool, ToolProvider, ToolRequest,
     store::{BankKind, BankStore, BankTool},
 };
 use amalgam_protocol::Json;
@@ -28,7 +28,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, future::join_all, stream};
 use tokio::time::timeout;
 use tracing::debug;
 
-use self::built::Built;
+use self::handler_cache::HandlerCache;
 use self::servers::Servers;
 use crate::{
     builtin::Builtin,
@@ -49,7 +49,7 @@ const MAX_SCHEMAS: usize = 1024;
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// All tools that there are.
-pub struct Registry {
+pub struct ToolRegistry {
     store: Arc<dyn BankStore>,
     seal: Arc<dyn Seal>,
     egress: Arc<Egress>,
@@ -57,12 +57,12 @@ pub struct Registry {
     operators: BTreeMap<String, OperatorServer>,
     knowledge: Option<KnowledgePorts>,
     schemas: Schemas,
-    built: Built,
+    handlers: HandlerCache,
     servers: Arc<Servers>,
 }
 
-/// What a [`Registry`] is made of.
-pub struct RegistryParts {
+/// What a [`ToolRegistry`] is made of.
+pub struct ToolRegistryParts {
     /// Where the bank is.
     pub store: Arc<dyn BankStore>,
     /// What opens the secrets of the bank's tools.
@@ -94,10 +94,10 @@ impl OperatorServer {
     }
 }
 
-impl Registry {
+impl ToolRegistry {
     /// Knows these tools. Nothing is connected or started before it is needed.
-    pub fn new(parts: RegistryParts) -> Self {
-        let RegistryParts { store, seal, egress, builtins, knowledge, servers, clock } = parts;
+    pub fn new(parts: ToolRegistryParts) -> Self {
+        let ToolRegistryParts { store, seal, egress, builtins, knowledge, servers, clock } = parts;
         Self {
             store,
             seal,
@@ -107,7 +107,7 @@ impl Registry {
             operators: servers,
             knowledge,
             schemas: Schemas::new(MAX_SCHEMAS),
-            built: Built::default(),
+            handlers: HandlerCache::default(),
         }
     }
 
@@ -119,12 +119,12 @@ impl Registry {
         let _ = timeout(FAREWELL, async { tokio::join!(closing, self.servers.close()) }).await;
     }
 
-    async fn equip_all(&self, scope: &Scope, asked: Vec<AskedTool>) -> Result<Vec<Equipped>, Fault> {
+    async fn equip_all(&self, scope: &Scope, asked: Vec<ToolRequest>) -> Result<Vec<ResolvedTool>, Fault> {
         let names: Vec<String> = asked
             .iter()
             .filter_map(|asked| match asked {
-                AskedTool::Named(name) => Some(name.clone()),
-                AskedTool::Mcp(_) | AskedTool::FileSearch(_) => None,
+                ToolRequest::Named(name) => Some(name.clone()),
+                ToolRequest::Mcp(_) | ToolRequest::FileSearch(_) => None,
             })
             .collect();
         let rows = match names.is_empty() {
@@ -133,14 +133,14 @@ impl Registry {
         };
         let rows = &rows;
         // A list of boxes: a stream of plain futures that borrow cannot be sent between threads.
-        let found: Vec<BoxFuture<'_, Result<Equipped, Fault>>> = asked
+        let found: Vec<BoxFuture<'_, Result<ResolvedTool, Fault>>> = asked
             .into_iter()
-            .map(|asked| -> BoxFuture<'_, Result<Equipped, Fault>> {
+            .map(|asked| -> BoxFuture<'_, Result<ResolvedTool, Fault>> {
                 Box::pin(async move {
                     match asked {
-                        AskedTool::Named(name) => Ok(self.equip_named(scope, &name, rows).await),
-                        AskedTool::Mcp(server) => self.list(scope, &server).await,
-                        AskedTool::FileSearch(search) => self.file_search(scope, search).await,
+                        ToolRequest::Named(name) => Ok(self.equip_named(scope, &name, rows).await),
+                        ToolRequest::Mcp(server) => self.list(scope, &server).await,
+                        ToolRequest::FileSearch(search) => self.file_search(scope, search).await,
                     }
                 })
             })
@@ -148,27 +148,27 @@ impl Registry {
         stream::iter(found).buffered(MAX_ASKED_AT_ONCE).try_collect().await
     }
 
-    async fn equip_named(&self, scope: &Scope, name: &str, rows: &[BankTool]) -> Equipped {
+    async fn equip_named(&self, scope: &Scope, name: &str, rows: &[BankTool]) -> ResolvedTool {
         let Some(tool) = rows.iter().find(|tool| tool.name == name) else {
             debug!(tenant.id = scope.tenant_id(), "tool {} is not in the bank", text::printable(name, 64));
-            return Equipped::Unknown;
+            return ResolvedTool::Unknown;
         };
         if tool.kind == BankKind::Client {
-            return Equipped::Client {
+            return ResolvedTool::Client {
                 description: Some(tool.description.clone()),
                 parameters: tool.parameters.clone(),
                 guidance: tool.guidance.clone(),
             };
         }
         match self.server_tool(scope, tool).await {
-            Some(tool) => Equipped::Server(Box::new(tool)),
-            None => Equipped::Unknown,
+            Some(tool) => ResolvedTool::Server(Box::new(tool)),
+            None => ResolvedTool::Unknown,
         }
     }
 
     /// A search over collections of the caller's tenant.
-    async fn file_search(&self, scope: &Scope, asked: AskedSearch) -> Result<Equipped, Fault> {
-        let Some(knowledge) = &self.knowledge else { return Ok(Equipped::Unknown) };
+    async fn file_search(&self, scope: &Scope, asked: FileSearchRequest) -> Result<ResolvedTool, Fault> {
+        let Some(knowledge) = &self.knowledge else { return Ok(ResolvedTool::Unknown) };
         file_search::equip(knowledge, scope, asked).await
     }
 
@@ -188,8 +188,12 @@ impl Registry {
     }
 }
 
-impl Toolbox for Registry {
-    fn equip<'a>(&'a self, scope: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>> {
+impl ToolProvider for ToolRegistry {
+    fn equip<'a>(
+        &'a self,
+        scope: &'a Scope,
+        asked: Vec<ToolRequest>,
+    ) -> BoxFuture<'a, Result<Vec<ResolvedTool>, Fault>> {
         Box::pin(self.equip_all(scope, asked))
     }
 
@@ -209,9 +213,9 @@ impl Toolbox for Registry {
         sealing::show(tool)
     }
 
-    fn builtin(&self, name: &str) -> Option<BuiltinWords> {
+    fn builtin(&self, name: &str) -> Option<BuiltinDescription> {
         let builtin = self.builtins.get(name)?;
-        Some(BuiltinWords {
+        Some(BuiltinDescription {
             description: builtin.description.to_owned(),
             parameters: builtin.parameters.clone(),
             guidance: Some(builtin.guidance.to_owned()),
@@ -223,7 +227,7 @@ impl Toolbox for Registry {
     }
 }
 
-impl fmt::Debug for Registry {
+impl fmt::Debug for ToolRegistry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "registry of {} built-in tools and {} servers", self.builtins.len(), self.operators.len())
     }

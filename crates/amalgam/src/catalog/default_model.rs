@@ -1,6 +1,6 @@
 //! The model of the assistant and execute doors, whose callers name none.
 
-use amalgam_core::{OwnTerms, SecretText, assistant::settings::DEFAULT_MODEL};
+use amalgam_core::{ModelSelection, SecretText, assistant::settings::DEFAULT_MODEL};
 use futures_util::StreamExt as _;
 
 use super::{Names, USUAL};
@@ -113,7 +113,7 @@ impl Names {
                 None => (DEFAULT_MODEL.to_owned(), "built in"),
             },
         };
-        let terms = OwnTerms { name: &model, upstream, key: None, patience: None };
+        let terms = ModelSelection { name: &model, upstream, key: None, patience: None };
         let route = if model.is_empty() { None } else { self.on_terms(terms).await.ok().flatten() };
         let first = route.as_ref().and_then(|route| route.candidates.first());
         DoorModel {

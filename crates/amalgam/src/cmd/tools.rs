@@ -7,7 +7,7 @@ use std::sync::Arc;
 use amalgam_core::{Clock, Scope, Seal, duration_to_text, store::BankTool};
 use amalgam_server::{BankScope, ToolBank};
 use amalgam_store::Sealer;
-use amalgam_tools::Registry;
+use amalgam_tools::ToolRegistry;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -136,7 +136,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
         Action::Try { name, arguments, place } => {
             let (counter, json) = Counter::open(place).await?;
             let ended = try_out(&counter, &name, arguments, json).await;
-            counter.toolbox.close().await;
+            counter.tool_registry.close().await;
             ended
         }
     }
@@ -145,7 +145,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
 /// Where a command deals with the bank.
 struct Counter {
     desk: Desk,
-    toolbox: Arc<Registry>,
+    tool_registry: Arc<ToolRegistry>,
     scope: Scope,
     whose: BankScope,
 }
@@ -175,12 +175,12 @@ impl Counter {
         let names = wire_up::names(&desk.config, &seal, &*clock)?;
         let knowledge = wire_up::knowledge(&desk.store, &names);
         let listen = desk.config.server.listen;
-        let toolbox = wire_up::toolbox(&desk.config, &desk.store, &knowledge, &seal, &clock, listen)?;
-        Ok((Self { desk, toolbox, scope, whose }, place.json))
+        let tool_registry = wire_up::tool_registry(&desk.config, &desk.store, &knowledge, &seal, &clock, listen)?;
+        Ok((Self { desk, tool_registry, scope, whose }, place.json))
     }
 
     fn bank(&self) -> ToolBank<'_> {
-        ToolBank { store: &*self.desk.store, toolbox: &*self.toolbox, now_ms: now_ms() }
+        ToolBank { store: &*self.desk.store, toolbox: &*self.tool_registry, now_ms: now_ms() }
     }
 }
 

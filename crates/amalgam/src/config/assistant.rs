@@ -3,7 +3,7 @@
 //! These have names of their own, since what runs around a tenant's assistant sets them already. Tenants and profiles may
 //! say otherwise for themselves.
 
-use amalgam_core::assistant::settings::{KEY_VARIABLE, Settings};
+use amalgam_core::assistant::settings::{AgentSettings, KEY_VARIABLE};
 
 use super::fault::Origin;
 use super::reader::Reader;
@@ -13,8 +13,8 @@ use super::suggest::did_you_mean;
 const PREFIX: &str = "AI_AGENT_";
 
 /// Reads the variables. One that cannot be used is a fault, one that nobody knows a warning.
-pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> Settings {
-    let known = || Settings::KEYS.iter().map(|(_, variable)| *variable);
+pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> AgentSettings {
+    let known = || AgentSettings::KEYS.iter().map(|(_, variable)| *variable);
     for name in known().chain([KEY_VARIABLE]) {
         if environment.get(name).is_err() {
             reader.fault(Origin::Variable(name.to_owned()), "the value is not readable text");
@@ -25,11 +25,11 @@ pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> Settin
         reader.warnings.push(format!("the variable {name} means nothing here{meant}"));
     }
     let get = |name: &str| environment.get(name).ok().flatten().map(str::to_owned);
-    Settings::from_variables(get).unwrap_or_else(|faults| {
+    AgentSettings::from_variables(get).unwrap_or_else(|faults| {
         for fault in faults {
             reader.fault(Origin::Variable(fault.name), fault.reason);
         }
-        Settings::default()
+        AgentSettings::default()
     })
 }
 

@@ -9,7 +9,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use amalgam_testkit::{Amalgam, Answer, Client, Setup};
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::support::{BINARY, Cli, assert_refused, error_of, stores};
 
 const BOOT: &str = "boot-0123456789";
 
-async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Answer {
+async fn send(client: &Client, method: Method, path: &str, body: &Value) -> HttpAnswer {
     let headers = [("content-type", "application/json")];
     client.request(method, path, &headers, body.to_string().into()).await
 }

@@ -4,7 +4,7 @@ mod modes;
 mod profiles;
 mod settings;
 
-use amalgam_testkit::{Answer, Client, Setup};
+use amalgam_testkit::{Client, HttpAnswer, Setup};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ impl Office {
     }
 }
 
-async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Answer {
+async fn send(client: &Client, method: Method, path: &str, body: &Value) -> HttpAnswer {
     client.request(method, path, &[("content-type", "application/json")], body.to_string().into()).await
 }
 

@@ -1,6 +1,6 @@
 //! Calls that wait for somebody to agree: asked in one response, decided by an item, by an administrator or by nobody.
 
-use amalgam_testkit::{Answer, Client, Reply, Setup};
+use amalgam_testkit::{Client, HttpAnswer, Reply, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -45,7 +45,7 @@ fn going_on(before: &Value) -> Value {
     json!({"input": "Well?", "previous_response_id": before["id"], "tools": [named("refund")]})
 }
 
-async fn decide(client: &Client, id: &str, body: Value) -> Answer {
+async fn decide(client: &Client, id: &str, body: Value) -> HttpAnswer {
     client.post_json(&format!("/admin/approvals/{id}"), &body).await
 }
 

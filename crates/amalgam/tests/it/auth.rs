@@ -27,7 +27,7 @@ async fn locked() -> Amalgam {
     Amalgam::start(BINARY, Setup::new().tenant_key(KEY)).await
 }
 
-async fn ask(client: &Client, method: &str, path: &str) -> amalgam_testkit::Answer {
+async fn ask(client: &Client, method: &str, path: &str) -> amalgam_testkit::HttpAnswer {
     let method = Method::from_bytes(method.as_bytes()).expect("the list holds methods");
     let body = match method {
         Method::POST => json!({"model": "demo", "input": "Hi"}).to_string().into(),

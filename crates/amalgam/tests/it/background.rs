@@ -1,6 +1,6 @@
 //! Turns that run without their caller: polled, followed, cancelled, and more of them than there is room.
 
-use amalgam_testkit::{Answer, Client, Gate, Reply, Setup, check, sse};
+use amalgam_testkit::{Client, Gate, HttpAnswer, Reply, Setup, check, sse};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -172,7 +172,7 @@ async fn cancelling_really_ends_the_upstreams_work() {
         cancel(&client, &id).await;
         let told = stream.next_of_type("response.incomplete").await;
         assert_eq!(told["response"], retrieved(&client, &id).await, "{}", store.name);
-        assert!(stream.rest().await.last().is_some_and(sse::Event::is_done));
+        assert!(stream.rest().await.last().is_some_and(sse::SseEvent::is_done));
     }
 }
 
@@ -284,7 +284,7 @@ async fn no_more_turns_wait_than_the_limits_say() {
         let mut taken = vec![queued(&caller("am_a"), Wire::Chat, "first").await];
         world.upstream(Wire::Chat).wait_for_requests(1).await;
         standing(&caller("am_a"), id_of(&taken[0]), "in_progress").await;
-        let refused = |answer: &Answer| {
+        let refused = |answer: &HttpAnswer| {
             let code = (answer.status.as_u16(), error_of(answer)["code"].clone());
             assert_eq!(code, (429, json!("server_is_overloaded")), "{}", store.name);
             assert_eq!(answer.header("retry-after"), Some("5"), "{}", store.name);
@@ -343,7 +343,7 @@ async fn a_stream_that_waits_in_the_queue_gives_signs_of_life() {
             assert_eq!(*sign, json!({"type": "keepalive", "sequence_number": 1}), "{}", store.name);
         }
         gate.open();
-        events.extend(stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+        events.extend(stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json));
         events.retain(|event| *event != json!({"type": "keepalive", "sequence_number": 1}));
         assert_eq!(check::stream(&events), Vec::<String>::new(), "{}", store.name);
         assert_eq!(text_of(&last_response(&events)), "done", "{}", store.name);
@@ -369,8 +369,8 @@ async fn a_stream_whose_response_is_deleted_says_so_and_ends() {
             let deleted = client.request(http::Method::DELETE, &path, &[], bytes::Bytes::new()).await;
             assert_eq!(deleted.status, 200, "{} {}", store.name, deleted.text());
             let rest = stream.rest().await;
-            assert!(rest.last().is_some_and(sse::Event::is_done), "{}: {rest:?}", store.name);
-            events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+            assert!(rest.last().is_some_and(sse::SseEvent::is_done), "{}: {rest:?}", store.name);
+            events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json));
             let numbers: Vec<u64> = events.iter().filter_map(|event| event["sequence_number"].as_u64()).collect();
             assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>(), "{}: {events:#?}", store.name);
             assert_eq!(types(&events).split_off(events.len() - 2), ["error", "response.failed"], "{}", store.name);

@@ -1,7 +1,7 @@
 //! Web pages in a browser: those of other sites reach nothing, with or without a key.
 
 use amalgam_server::ROUTES;
-use amalgam_testkit::{Amalgam, Answer, Client, Setup, Upstream};
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup, Upstream};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn path_of(route: &amalgam_server::RouteInfo) -> String {
     route.published_path().replace("{id}", "demo").replace(['{', '}'], "")
 }
 
-fn assert_closed(answer: &Answer, place: &str) {
+fn assert_closed(answer: &HttpAnswer, place: &str) {
     assert_eq!(answer.status, 403, "{place}: {}", answer.text());
     assert_eq!(answer.header("access-control-allow-origin"), None, "{place}");
     let told: Value = answer.json();

@@ -1,6 +1,6 @@
 //! Compaction: what it asks of a model, what it leaves, and where that can be taken.
 
-use amalgam_testkit::{Answer, Client, Reply, Setup, spec};
+use amalgam_testkit::{Client, HttpAnswer, Reply, Setup, spec};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -21,7 +21,7 @@ fn conversation() -> Value {
     ])
 }
 
-async fn compact(client: &Client, body: &Value) -> Answer {
+async fn compact(client: &Client, body: &Value) -> HttpAnswer {
     client.post_json("/v1/responses/compact", body).await
 }
 

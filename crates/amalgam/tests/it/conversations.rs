@@ -1,6 +1,6 @@
 //! The Conversations API: conversations, their items, and responses that add to them.
 
-use amalgam_testkit::{Answer, Client, Setup};
+use amalgam_testkit::{Client, HttpAnswer, Setup};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn worlds() -> Vec<(TestStore, World)> {
     worlds
 }
 
-async fn delete(client: &Client, path: &str) -> Answer {
+async fn delete(client: &Client, path: &str) -> HttpAnswer {
     client.request(Method::DELETE, path, &[], Bytes::new()).await
 }
 

@@ -86,7 +86,7 @@ async fn what_one_process_began_another_polls_follows_cancels_and_continues() {
     }
     gate.open();
     let rest = followed.rest().await;
-    events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+    events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json));
     assert_eq!(check::stream(&events), Vec::<String>::new());
     assert_eq!(own.next_of_type("response.completed").await, events[events.len() - 1]);
 }
@@ -286,7 +286,7 @@ async fn a_process_that_slept_tells_its_callers_what_the_store_says() {
     gate.open();
     for ((mut events, stream), stored) in streams.into_iter().zip(stored) {
         let rest = stream.rest().await;
-        events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+        events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json));
         let problems = check::stream(&events);
         assert_eq!(problems, Vec::<String>::new(), "{events:#?}");
         assert_eq!(last_response(&events), stored);

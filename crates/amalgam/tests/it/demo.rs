@@ -1,6 +1,6 @@
 //! The built-in demo: every feature without a key, a file or a network.
 
-use amalgam_testkit::{Amalgam, Answer, Setup, check, spec};
+use amalgam_testkit::{Amalgam, HttpAnswer, Setup, check, spec};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -13,7 +13,7 @@ async fn demo() -> Amalgam {
     Amalgam::start(BINARY, setup).await
 }
 
-async fn ask(amalgam: &Amalgam, delivery: Delivery, request: &Value) -> Answer {
+async fn ask(amalgam: &Amalgam, delivery: Delivery, request: &Value) -> HttpAnswer {
     let mut request = request.clone();
     request["model"] = json!("demo");
     request["stream"] = json!(delivery == Delivery::Stream);

@@ -11,7 +11,7 @@ fn request(delivery: Delivery) -> Value {
     json!({"model": "m", "input": "Hi", "stream": delivery == Delivery::Stream})
 }
 
-fn ended(answer: &amalgam_testkit::Answer, delivery: Delivery) -> Value {
+fn ended(answer: &amalgam_testkit::HttpAnswer, delivery: Delivery) -> Value {
     match delivery {
         Delivery::Whole => answer.json(),
         Delivery::Stream => crate::support::last_response(&answer.json_events()),

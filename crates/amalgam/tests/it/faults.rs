@@ -5,7 +5,7 @@ mod streams;
 
 use std::time::Instant;
 
-use amalgam_testkit::{Amalgam, Answer, Reply, Setup, Upstream};
+use amalgam_testkit::{Amalgam, HttpAnswer, Reply, Setup, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -25,12 +25,12 @@ fn refusal(status: u16, error: Value) -> Reply {
     Reply::status(status).with_json(json!({"error": error}))
 }
 
-async fn ask(world: &World, wire: Wire, delivery: Delivery) -> Answer {
+async fn ask(world: &World, wire: Wire, delivery: Delivery) -> HttpAnswer {
     world.amalgam.client().post_json("/v1/responses", &asking(wire, delivery, &hello())).await
 }
 
 /// Status and code of an answer that is an error.
-fn told(answer: &Answer) -> (u16, String) {
+fn told(answer: &HttpAnswer) -> (u16, String) {
     let error = error_of(answer);
     (answer.status.as_u16(), error["code"].as_str().unwrap_or_default().to_owned())
 }

@@ -7,7 +7,7 @@ mod refusals;
 
 use std::fs;
 
-use amalgam_testkit::{Answer, Client, Setup};
+use amalgam_testkit::{Client, HttpAnswer, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -57,7 +57,7 @@ impl Library {
     }
 
     /// The answer to a turn in which the upstream says these one after the other.
-    async fn answer(&self, wire: Wire, delivery: Delivery, scripts: &[Script], request: &Value) -> Answer {
+    async fn answer(&self, wire: Wire, delivery: Delivery, scripts: &[Script], request: &Value) -> HttpAnswer {
         scripts.iter().for_each(|script| self.world.upstream(wire).enqueue(script.reply(wire, delivery)));
         let answer = self.client().post_json("/v1/responses", &asking(wire, delivery, request)).await;
         assert_eq!(self.world.upstream(wire).replies_left(), 0, "{wire:?} {delivery:?}: {}", answer.text());

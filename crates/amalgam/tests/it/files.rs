@@ -3,7 +3,7 @@
 mod forms;
 mod used;
 
-use amalgam_testkit::{Answer, Client, Setup};
+use amalgam_testkit::{Client, HttpAnswer, Setup};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn form(fields: &[(&str, &str)], filename: &str, media_type: Option<&str>, conte
     form.into()
 }
 
-async fn post(client: &Client, form: impl Into<Bytes>) -> Answer {
+async fn post(client: &Client, form: impl Into<Bytes>) -> HttpAnswer {
     client.post_raw("/v1/files", &format!("multipart/form-data; boundary={BOUNDARY}"), form).await
 }
 
@@ -50,7 +50,7 @@ async fn upload(client: &Client, filename: &str, media_type: Option<&str>, conte
     answer.json()
 }
 
-async fn delete(client: &Client, path: &str) -> Answer {
+async fn delete(client: &Client, path: &str) -> HttpAnswer {
     client.request(Method::DELETE, path, &[], Bytes::new()).await
 }
 

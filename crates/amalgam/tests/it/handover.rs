@@ -124,7 +124,7 @@ async fn what_was_told_in_part_fails_when_the_drain_is_over() {
         let id = id_of(&events[0]["response"]).to_owned();
         world.amalgam.signal("TERM");
         let rest = stream.rest().await;
-        events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+        events.extend(rest.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json));
         assert_eq!(types(&events).last(), Some(&"response.failed"), "{}", store.name);
         assert_eq!(check::stream(&events), Vec::<String>::new());
         world.amalgam.ended().await;

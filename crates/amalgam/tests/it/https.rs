@@ -1,6 +1,6 @@
 //! Upstreams, images and the doctor over TLS, with an authority that the operator has named.
 
-use amalgam_testkit::{Answer, Certificates, Front, Reply, Setup, Upstream};
+use amalgam_testkit::{Certificates, Front, HttpAnswer, Reply, Setup, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -33,7 +33,7 @@ impl Secure {
         Self::with(&certificates, &certificates).await
     }
 
-    async fn ask(&self, wire: Wire, delivery: Delivery, request: &Value) -> Answer {
+    async fn ask(&self, wire: Wire, delivery: Delivery, request: &Value) -> HttpAnswer {
         self.world.amalgam.client().post_json("/v1/responses", &asking(wire, delivery, request)).await
     }
 }

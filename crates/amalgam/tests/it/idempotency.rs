@@ -1,6 +1,6 @@
 //! `Idempotency-Key`: the same request sent twice is done once. S1, P4
 
-use amalgam_testkit::{Amalgam, Answer, Client, Gate, Reply, Setup, check};
+use amalgam_testkit::{Amalgam, Client, Gate, HttpAnswer, Reply, Setup, check};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn worlds(setup: Setup, options: &[(&str, &str)]) -> Vec<(World, TestStore
     worlds
 }
 
-async fn post(client: &Client, key: &str, request: &Value) -> Answer {
+async fn post(client: &Client, key: &str, request: &Value) -> HttpAnswer {
     let headers = [("content-type", "application/json"), ("idempotency-key", key)];
     client.request(Method::POST, "/v1/responses", &headers, request.to_string().into()).await
 }
@@ -33,7 +33,7 @@ async fn ask_and_leave(client: &Client, key: &str, request: &Value, asked: impl 
     leaving.leave().await;
 }
 
-fn final_response(delivery: Delivery, answer: &Answer) -> Value {
+fn final_response(delivery: Delivery, answer: &HttpAnswer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     match delivery {
         Delivery::Whole => answer.json(),

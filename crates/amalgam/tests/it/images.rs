@@ -1,6 +1,6 @@
 //! Images that a caller names by address, where an upstream is set to need their bytes.
 
-use amalgam_testkit::{Answer, Reply, Setup, Upstream};
+use amalgam_testkit::{HttpAnswer, Reply, Setup, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::{Delivery, Script, WIRES, Wire, World, asking, assert_refused, error_of};
@@ -31,7 +31,7 @@ fn looking(urls: &[String]) -> Value {
     json!({"input": [null, {"role": "user", "content": content}]})
 }
 
-async fn asked(world: &World, wire: Wire, request: &Value) -> Answer {
+async fn asked(world: &World, wire: Wire, request: &Value) -> HttpAnswer {
     world.amalgam.client().post_json("/v1/responses", &asking(wire, Delivery::Whole, request)).await
 }
 

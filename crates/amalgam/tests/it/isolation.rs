@@ -3,7 +3,7 @@
 //! The routes come from the server's own table: a route with an id that this test has never heard of makes it fail.
 
 use amalgam_server::{ROUTES, RouteInfo};
-use amalgam_testkit::{Answer, Client, Setup};
+use amalgam_testkit::{Client, HttpAnswer, Setup};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -192,7 +192,7 @@ impl Question {
         Self { method: method.clone(), path, body }
     }
 
-    async fn ask(&self, client: &Client) -> Answer {
+    async fn ask(&self, client: &Client) -> HttpAnswer {
         let body = self.body.as_ref().map_or_else(Bytes::new, |body| body.to_string().into());
         client.request(self.method.clone(), &self.path, &[("content-type", "application/json")], body).await
     }
@@ -316,7 +316,7 @@ fn questions(owned: &Owned) -> Vec<Question> {
 }
 
 /// An answer without what differs from request to request, and without the ids that were asked for.
-fn told(answer: &Answer, owned: &Owned) -> String {
+fn told(answer: &HttpAnswer, owned: &Owned) -> String {
     let mut headers: Vec<String> = answer
         .headers
         .iter()

@@ -20,7 +20,7 @@ fn named(list: &Value, wanted: impl Fn(&Value) -> bool) -> Vec<&str> {
     cards.filter(|card| wanted(card)).map(|card| card["id"].as_str().expect("a model has an id")).collect()
 }
 
-async fn ask(amalgam: &Amalgam, model: &str) -> amalgam_testkit::Answer {
+async fn ask(amalgam: &Amalgam, model: &str) -> amalgam_testkit::HttpAnswer {
     amalgam.client().post_json("/v1/responses", &json!({"model": model, "input": "Hi"})).await
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use amalgam_testkit::{Amalgam, Answer, Client, Gate, Setup, check};
+use amalgam_testkit::{Amalgam, Client, Gate, HttpAnswer, Setup, check};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -67,7 +67,7 @@ fn resident_kib(amalgam: &Amalgam) -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse().expect("it is a number")
 }
 
-async fn post(client: &Client, delivery: Delivery, request: &Value) -> Answer {
+async fn post(client: &Client, delivery: Delivery, request: &Value) -> HttpAnswer {
     client.post_json("/v1/responses", &asking(wire(delivery), delivery, request)).await
 }
 
@@ -80,7 +80,7 @@ fn wire(delivery: Delivery) -> Wire {
 }
 
 /// Wants a refusal that says when to come back.
-fn assert_away(answer: &Answer) {
+fn assert_away(answer: &HttpAnswer) {
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(error_of(answer)["code"], "store_unavailable", "{}", answer.text());
     let wait: u64 = answer.header("retry-after").expect("it says when").parse().expect("it is a number");
@@ -200,7 +200,7 @@ async fn a_database_that_restarts_is_waited_for_and_nothing_is_lost() {
         assert_eq!(client.get("/readyz").await.status, 200);
         // P3, P5: the one that was interrupted has ended, and was told so.
         let told = stream.rest().await;
-        assert!(told.last().is_some_and(amalgam_testkit::sse::Event::is_done), "round {round}: {told:?}");
+        assert!(told.last().is_some_and(amalgam_testkit::sse::SseEvent::is_done), "round {round}: {told:?}");
         let last = told[told.len() - 2].json()["response"].clone();
         let stored = ended(&client, id_of(&interrupted)).await;
         assert_eq!(stored["status"], last["status"], "round {round}");

@@ -1,6 +1,6 @@
 //! Upstreams behind an HTTP proxy, as `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` say.
 
-use amalgam_testkit::{Certificates, Front, Proxy, Reply, Setup};
+use amalgam_testkit::{Certificates, ConnectProxy, Front, Reply, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -49,7 +49,7 @@ async fn refusal(world: &World, wire: Wire, delivery: Delivery) -> (u16, Value) 
 #[tokio::test]
 async fn https_goes_through_a_tunnel_whose_inside_the_proxy_does_not_see() {
     for variable in ["HTTPS_PROXY", "https_proxy"] {
-        let proxy = Proxy::wanting(CREDENTIALS);
+        let proxy = ConnectProxy::wanting(CREDENTIALS);
         let address = format!("http://user:p%40ss@{}", proxy.address());
         let (world, fronts, _certificates) = behind_tls(&[(variable, address)]).await;
         let script = Script::text(&["Hel", "lo."]);
@@ -73,7 +73,7 @@ async fn https_goes_through_a_tunnel_whose_inside_the_proxy_does_not_see() {
 
 #[tokio::test]
 async fn http_is_sent_on_by_the_proxy_which_reads_whole_addresses() {
-    let proxy = Proxy::wanting(CREDENTIALS);
+    let proxy = ConnectProxy::wanting(CREDENTIALS);
     let world = behind_plain(&[("HTTP_PROXY", format!("user:p%40ss@{}", proxy.address()))]).await;
     for wire in WIRES {
         for delivery in DELIVERIES {
@@ -90,7 +90,7 @@ async fn http_is_sent_on_by_the_proxy_which_reads_whole_addresses() {
 
 #[tokio::test]
 async fn hosts_of_no_proxy_are_reached_directly() {
-    let proxy = Proxy::refusing("502 Bad Gateway");
+    let proxy = ConnectProxy::refusing("502 Bad Gateway");
     let address = format!("http://{}", proxy.address());
     let setup = Setup::new().env("HTTP_PROXY", &address).env("HTTPS_PROXY", &address).env("NO_PROXY", "127.0.0.0/8");
     let world = World::with(setup, &[]).await;
@@ -104,8 +104,8 @@ async fn hosts_of_no_proxy_are_reached_directly() {
 #[tokio::test]
 async fn a_proxy_that_refuses_is_a_502_that_names_the_proxy_and_not_its_address() {
     for (proxy, credentials, logged) in [
-        (Proxy::refusing("502 Bad Gateway"), "", "unsuccessful"),
-        (Proxy::wanting(CREDENTIALS), "user:wr0ng@", "proxy authorization required"),
+        (ConnectProxy::refusing("502 Bad Gateway"), "", "unsuccessful"),
+        (ConnectProxy::wanting(CREDENTIALS), "user:wr0ng@", "proxy authorization required"),
     ] {
         let address = format!("http://{credentials}{}", proxy.address());
         let (world, _fronts, _certificates) = behind_tls(&[("HTTPS_PROXY", address)]).await;
@@ -126,7 +126,7 @@ async fn a_proxy_that_refuses_is_a_502_that_names_the_proxy_and_not_its_address(
 
 #[tokio::test]
 async fn wrong_credentials_for_a_proxy_that_sends_requests_on_are_its_refusal_and_not_the_upstreams() {
-    let proxy = Proxy::wanting(CREDENTIALS);
+    let proxy = ConnectProxy::wanting(CREDENTIALS);
     let world = behind_plain(&[("http_proxy", format!("http://{}", proxy.address()))]).await;
     for wire in WIRES {
         let (status, error) = refusal(&world, wire, Delivery::Whole).await;
@@ -137,7 +137,7 @@ async fn wrong_credentials_for_a_proxy_that_sends_requests_on_are_its_refusal_an
 
 #[tokio::test]
 async fn the_certificate_of_an_upstream_is_checked_inside_the_tunnel() {
-    let proxy = Proxy::open();
+    let proxy = ConnectProxy::open();
     let strangers = Certificates::for_names(&format!("DNS:{NAME}"));
     let variables = [
         ("HTTPS_PROXY", format!("http://{}", proxy.address())),
@@ -152,7 +152,7 @@ async fn the_certificate_of_an_upstream_is_checked_inside_the_tunnel() {
 
 #[tokio::test]
 async fn the_doctor_names_the_proxy_on_the_way_to_an_upstream() {
-    let proxy = Proxy::open();
+    let proxy = ConnectProxy::open();
     let address = format!("http://{}", proxy.address());
     let (world, _fronts, certificates) = behind_tls(&[("HTTPS_PROXY", address.clone())]).await;
     for wire in WIRES {
@@ -171,7 +171,7 @@ async fn the_doctor_names_the_proxy_on_the_way_to_an_upstream() {
         assert_eq!(found["status"], "ok", "{found}");
         assert!(found["detail"].as_str().unwrap().ends_with(&format!("through the proxy {address}")), "{found}");
     }
-    let refusing = Proxy::refusing("403 Forbidden");
+    let refusing = ConnectProxy::refusing("403 Forbidden");
     for found in findings(&format!("http://user:s3cret@{}", refusing.address())) {
         let detail = found["detail"].as_str().unwrap();
         assert_eq!(found["status"], "fail", "{found}");

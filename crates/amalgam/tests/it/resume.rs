@@ -140,7 +140,7 @@ async fn a_running_stream_is_picked_up_through_another_process() {
         let servers = [&second, &third, &world.amalgam];
         let (events, own) = tokio::join!(in_pieces(&servers, &created, 3), stream.rest());
         assert_eq!(check::stream(&events), Vec::<String>::new());
-        let own: Vec<Value> = own.iter().filter(|event| !event.is_done()).map(sse::Event::json).collect();
+        let own: Vec<Value> = own.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json).collect();
         assert_eq!(events[1..], own);
         assert_eq!(types(&events).last(), Some(&"response.completed"));
     }
@@ -176,7 +176,7 @@ async fn a_stream_that_failed_or_was_cancelled_is_told_to_its_end() {
         }
         cancel(&client, &id).await;
         let rest: Vec<Value> =
-            stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::Event::json).collect();
+            stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json).collect();
         events.extend(rest);
         let numbers: Vec<u64> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
         assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>(), "{}", store.name);

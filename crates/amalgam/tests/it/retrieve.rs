@@ -1,6 +1,6 @@
 //! Responses that were kept: read back, their input listed, cancelled, forgotten.
 
-use amalgam_testkit::{Answer, Reply, Setup};
+use amalgam_testkit::{HttpAnswer, Reply, Setup};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -18,11 +18,11 @@ async fn worlds() -> Vec<(TestStore, World)> {
     worlds
 }
 
-async fn delete(world: &World, path: &str) -> Answer {
+async fn delete(world: &World, path: &str) -> HttpAnswer {
     world.amalgam.client().request(Method::DELETE, path, &[], Bytes::new()).await
 }
 
-async fn get(world: &World, path: &str) -> Answer {
+async fn get(world: &World, path: &str) -> HttpAnswer {
     world.amalgam.client().get(path).await
 }
 

@@ -46,7 +46,7 @@ async fn a_stream_begins_and_lives_while_its_upstream_sends_no_head() {
             assert_eq!(retrieved(&client, &id).await["status"], "in_progress", "{} {wire:?}", store.name);
             gate.open();
             let completed = stream.next_of_type("response.completed").await["response"].clone();
-            assert!(stream.rest().await.last().is_some_and(sse::Event::is_done));
+            assert!(stream.rest().await.last().is_some_and(sse::SseEvent::is_done));
             assert_eq!(text_of(&completed), "ab");
             let model = format!("{}/{}", wire.kind(), wire.model());
             assert_eq!(completed["amalgam"], json!({"model": model, "losses": []}));
@@ -74,7 +74,7 @@ async fn what_fails_behind_the_head_is_told_by_events_and_stored() {
             gate.open();
             let error = stream.next_of_type("error").await;
             let failed = stream.next_of_type("response.failed").await["response"].clone();
-            assert!(stream.rest().await.last().is_some_and(sse::Event::is_done));
+            assert!(stream.rest().await.last().is_some_and(sse::SseEvent::is_done));
             assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &error["code"]));
             assert_eq!(retrieved(&client, &id).await, failed, "{} {wire:?}", store.name);
         }
@@ -120,7 +120,7 @@ async fn a_stream_under_a_key_lives_too_and_is_told_again() {
             gate.open();
             let completed = stream.next_of_type("response.completed").await["response"].clone();
             assert_eq!(text_of(&completed), "ab", "{} {kept}", store.name);
-            assert!(stream.rest().await.last().is_some_and(sse::Event::is_done));
+            assert!(stream.rest().await.last().is_some_and(sse::SseEvent::is_done));
             let again = client.post_json("/v1/responses", &request).await;
             assert_eq!(again.header("idempotent-replayed"), Some("true"));
             assert_eq!(again.header("amalgam-response-id"), Some(id_of(&created)));

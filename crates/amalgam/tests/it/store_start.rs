@@ -1,6 +1,6 @@
 //! What a server makes of the store that it finds when it starts.
 
-use amalgam_testkit::{Amalgam, Answer, Client, Home, Setup};
+use amalgam_testkit::{Amalgam, Client, Home, HttpAnswer, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{BINARY, SOON, error_of, eventually, id_of, retrieved, shared_store};
@@ -11,7 +11,7 @@ fn setup() -> Setup {
     Setup::new().tenant_key(KEY)
 }
 
-async fn ask(client: &Client, more: Value) -> Answer {
+async fn ask(client: &Client, more: Value) -> HttpAnswer {
     let mut request = json!({"model": "demo", "input": "Hi"});
     for (name, value) in more.as_object().into_iter().flatten() {
         request[name] = value.clone();

@@ -1,6 +1,6 @@
 //! Answers by a format: asked for in the best way that an upstream has, checked at the end, and never broken in silence.
 
-use amalgam_testkit::{Amalgam, Answer, Upstream};
+use amalgam_testkit::{Amalgam, HttpAnswer, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::{BINARY, DELIVERIES, Delivery, Said, Script, WIRES, Wire, World, asking, last_response, setup};
@@ -16,7 +16,7 @@ fn by_schema() -> Value {
 }
 
 /// The response of an answer, delivered either way.
-fn response_of(answer: &Answer, delivery: Delivery) -> Value {
+fn response_of(answer: &HttpAnswer, delivery: Delivery) -> Value {
     match delivery {
         Delivery::Whole => answer.json(),
         Delivery::Stream => last_response(&answer.json_events()),
@@ -33,7 +33,7 @@ async fn losses_of(amalgam: &Amalgam, response: &Value) -> Vec<String> {
     losses.filter_map(|loss| loss.as_str().map(ToOwned::to_owned)).collect()
 }
 
-async fn ask(world: &World, wire: Wire, delivery: Delivery, text: &str, request: &Value, strict: bool) -> Answer {
+async fn ask(world: &World, wire: Wire, delivery: Delivery, text: &str, request: &Value, strict: bool) -> HttpAnswer {
     world.upstream(wire).enqueue(Script::text(&[text]).reply(wire, delivery));
     let client = world.amalgam.client();
     let client = if strict { client.with_header("amalgam-strict", "true") } else { client };

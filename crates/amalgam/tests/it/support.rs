@@ -14,7 +14,7 @@ mod waiting;
 
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Answer, Setup, Upstream, check, spec};
+use amalgam_testkit::{Amalgam, HttpAnswer, Setup, Upstream, check, spec};
 use serde_json::{Value, json};
 
 pub(crate) use cli::Cli;
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Asks while the upstream says `script`, and wants status 200.
-    pub(crate) async fn ask(&self, wire: Wire, delivery: Delivery, script: &Script, request: &Value) -> Answer {
+    pub(crate) async fn ask(&self, wire: Wire, delivery: Delivery, script: &Script, request: &Value) -> HttpAnswer {
         self.upstream(wire).enqueue(script.reply(wire, delivery));
         let answer = self.amalgam.client().post_json("/v1/responses", &asking(wire, delivery, request)).await;
         assert_eq!(answer.status, 200, "{wire:?} {delivery:?}: {}", answer.text());
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Sends a request that no upstream should hear of, and returns the refusal.
-    pub(crate) async fn refused(&self, request: &Value) -> Answer {
+    pub(crate) async fn refused(&self, request: &Value) -> HttpAnswer {
         let answer = self.amalgam.client().post_json("/v1/responses", request).await;
         assert_refusal(&answer);
         for wire in WIRES {
@@ -181,7 +181,7 @@ pub(crate) fn asking(wire: Wire, delivery: Delivery, request: &Value) -> Value {
 }
 
 /// The events of a streamed answer that keeps every rule.
-pub(crate) fn checked_events(answer: &Answer) -> Vec<Value> {
+pub(crate) fn checked_events(answer: &HttpAnswer) -> Vec<Value> {
     let content_type = answer.header("content-type").unwrap_or_default();
     assert!(content_type.starts_with("text/event-stream"), "{content_type}: {}", answer.text());
     assert_fine(check::body(&answer.body), answer);
@@ -217,13 +217,13 @@ pub(crate) fn text_of(response: &Value) -> String {
 }
 
 /// Wants a 4xx with an error object that every client can read; returns the object.
-pub(crate) fn assert_refusal(answer: &Answer) -> Value {
+pub(crate) fn assert_refusal(answer: &HttpAnswer) -> Value {
     assert!(answer.status.is_client_error(), "{}: {}", answer.status, answer.text());
     error_of(answer)
 }
 
 /// The error object of an answer that is not 2xx.
-pub(crate) fn error_of(answer: &Answer) -> Value {
+pub(crate) fn error_of(answer: &HttpAnswer) -> Value {
     assert_eq!(answer.header("content-type"), Some("application/json"), "{}", answer.text());
     let envelope = answer.json();
     assert_fine(check::error(&envelope), answer);
@@ -231,7 +231,7 @@ pub(crate) fn error_of(answer: &Answer) -> Value {
 }
 
 /// Compares status, `param` and `code` of a refusal.
-pub(crate) fn assert_refused(answer: &Answer, status: u16, param: Option<&str>, code: &str) {
+pub(crate) fn assert_refused(answer: &HttpAnswer, status: u16, param: Option<&str>, code: &str) {
     let error = error_of(answer);
     let found = (answer.status.as_u16(), error["param"].as_str(), error["code"].as_str());
     assert_eq!(found, (status, param, Some(code)), "{error}");
@@ -239,7 +239,7 @@ pub(crate) fn assert_refused(answer: &Answer, status: u16, param: Option<&str>, 
 }
 
 /// Fails with everything that is wrong.
-pub(crate) fn assert_fine(problems: Vec<String>, answer: &Answer) {
+pub(crate) fn assert_fine(problems: Vec<String>, answer: &HttpAnswer) {
     assert!(problems.is_empty(), "{}\nin\n{}", problems.join("\n"), answer.text());
 }
 

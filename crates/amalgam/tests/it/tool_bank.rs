@@ -5,7 +5,7 @@
 mod approvals;
 mod commands;
 
-use amalgam_testkit::{Answer, Client, Reply, Setup, Upstream};
+use amalgam_testkit::{Client, HttpAnswer, Reply, Setup, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -84,12 +84,12 @@ impl Shop {
     }
 }
 
-async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Answer {
+async fn send(client: &Client, method: Method, path: &str, body: &Value) -> HttpAnswer {
     let headers = [("content-type", "application/json")];
     client.request(method, path, &headers, body.to_string().into()).await
 }
 
-async fn put(client: &Client, path: &str, body: &Value) -> Answer {
+async fn put(client: &Client, path: &str, body: &Value) -> HttpAnswer {
     send(client, Method::PUT, path, body).await
 }
 

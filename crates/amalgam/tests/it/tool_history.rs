@@ -1,7 +1,7 @@
 //! Calls and outputs of a history on their way to every upstream: pairs are found by id, and nothing that has its partner is
 //! reported as lost.
 
-use amalgam_testkit::{Amalgam, Answer, Client, Setup, Upstream};
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -72,7 +72,7 @@ fn steps(wire: Wire, body: &Value) -> Vec<String> {
 }
 
 /// Asks in strict mode, which refuses every loss.
-async fn strictly(client: &Client, request: &Value) -> Answer {
+async fn strictly(client: &Client, request: &Value) -> HttpAnswer {
     client.clone().with_header("amalgam-strict", "true").post_json("/v1/responses", request).await
 }
 

@@ -1,6 +1,6 @@
 //! Prompts and windows: what is left out where the caller allows it, what is refused where not, and counts of tokens.
 
-use amalgam_testkit::{Answer, Reply, Setup};
+use amalgam_testkit::{HttpAnswer, Reply, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{Delivery, Script, WIRES, Wire, World, asking, assert_refused, stores};
@@ -47,7 +47,7 @@ fn numbers(sent: &Value) -> Vec<usize> {
     numbers
 }
 
-async fn ask(world: &World, wire: Wire, mut request: Value) -> Answer {
+async fn ask(world: &World, wire: Wire, mut request: Value) -> HttpAnswer {
     request["model"] = json!(format!("narrow-{}", wire.kind()));
     world.amalgam.client().post_json("/v1/responses", &request).await
 }

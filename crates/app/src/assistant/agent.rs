@@ -1,10 +1,10 @@
 //! An assistant of a tenant: its profile, its settings, its prompt and its models.
 
 use amalgam_core::{
-    Catalog, Fault, FaultKind, OwnTerms, Route, Scope,
+    Catalog, Fault, FaultKind, ModelSelection, Route, Scope,
     assistant::{
         prompt::{self, Prompt},
-        settings::{Origin, Resolved, Settings, resolve},
+        settings::{AgentSettings, EffectiveSettings, Origin, resolve},
     },
     store::{AgentProfile, Course},
 };
@@ -17,13 +17,13 @@ use crate::{app::App, tenant_configs::StoredConfig};
 #[derive(Debug, Clone, Default)]
 pub struct AssistantSettings {
     /// What is set for all tenants.
-    pub settings: Settings,
+    pub settings: AgentSettings,
     /// Where this server is reached from outside, without a slash at the end.
     pub public_url: String,
 }
 
 /// The same with the installation's default model, when neither tenant nor profile names one.
-pub async fn with_default_model(catalog: &dyn Catalog, mut resolved: Resolved) -> Resolved {
+pub async fn with_default_model(catalog: &dyn Catalog, mut resolved: EffectiveSettings) -> EffectiveSettings {
     if resolved.model.origin == Origin::Default
         && let Some(model) = catalog.default_model(resolved.upstream.value.as_deref()).await
     {
@@ -37,7 +37,7 @@ pub struct Agent {
     /// The profile; none where none is active under the name that was asked for.
     pub profile: Option<AgentProfile>,
     /// The settings that count.
-    pub resolved: Resolved,
+    pub resolved: EffectiveSettings,
 }
 
 /// Why an assistant has no model to ask.
@@ -83,9 +83,9 @@ impl Agent {
             Some(config) => StoredConfig::read(config)?
                 .opened(&*app.seal, &scope.seal_context())
                 .ok_or_else(|| Fault::internal("a tenant's key cannot be opened"))?,
-            None => Settings::default(),
+            None => AgentSettings::default(),
         };
-        let resolved = resolve(&Settings::defaults(), &app.assistant.settings, &own, profile.as_ref());
+        let resolved = resolve(&AgentSettings::defaults(), &app.assistant.settings, &own, profile.as_ref());
         let resolved = with_default_model(&*app.catalog, resolved).await;
         Ok(Self { profile, resolved })
     }
@@ -100,7 +100,7 @@ impl Agent {
     pub async fn route(&self, app: &App, scope: &Scope) -> Result<Route, RouteError> {
         let resolved = &self.resolved;
         let own_key = resolved.api_key.value.as_ref().filter(|_| resolved.api_key.origin == Origin::Config);
-        let terms = OwnTerms {
+        let terms = ModelSelection {
             name: &resolved.model.value,
             upstream: resolved.upstream.value.as_deref(),
             key: own_key,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Fault, Remembers, Route, Scope, StoreError, UpstreamMemory,
+    Fault, Route, Scope, StoreError, UpstreamMemory, UpstreamRetention,
     assistant::{
         catalog::forced_tool,
         prompt::Prompt,
@@ -79,7 +79,7 @@ impl AssistantTurn {
         let slug = request.get_str("agent").unwrap_or_default();
         let slug = Some(slug.trim()).filter(|slug| slug.chars().count() <= request::AGENT_CHARS);
         let agent = Agent::of(app, scope, slug).await?;
-        let limits = request::Limits {
+        let limits = request::RespondLimits {
             max_input_chars: agent.resolved.max_input_chars.value,
             metadata_max_bytes: agent.resolved.metadata_max_bytes.value,
         };
@@ -194,7 +194,7 @@ async fn upstream_memory(
     route: &Route,
     answered_by: Option<&str>,
 ) -> Result<Option<UpstreamMemory>, Fault> {
-    let keeps = route.candidates.iter().any(|candidate| candidate.model.remembers() != Remembers::Nothing);
+    let keeps = route.candidates.iter().any(|candidate| candidate.model.retention() != UpstreamRetention::Nothing);
     let Some(id) = answered_by.filter(|_| keeps) else { return Ok(None) };
     let lineage = app.store.lineage(scope, id).await?;
     Ok(lineage.and_then(|lineage| lineage.upstream))

@@ -4,7 +4,7 @@ use amalgam_core::{
     Fault, RawAnswer, Scope,
     execute::{
         context::SourceRef,
-        envelope::{AgentExecuteResponse, Casing, Identity, RawResponses, UncountedUsage},
+        envelope::{AgentExecuteResponse, Casing, ExecuteIdentity, RawResponses, UncountedUsage},
     },
     store::{AgentSession, AgentStep, AgentTurn, StepState, StoredResponse},
 };
@@ -125,8 +125,8 @@ impl ExecuteStep {
     }
 
     /// Whose answer it is.
-    pub fn identity(&self) -> Identity {
-        Identity {
+    pub fn identity(&self) -> ExecuteIdentity {
+        ExecuteIdentity {
             conversation_id: self.session_id.clone(),
             turn_id: Some(self.turn_id.clone()),
             agent_context_id: self.notes.agent_context_id.clone(),

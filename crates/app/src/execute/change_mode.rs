@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
-    ArgumentCheck, BoxFuture, Clock, Handler, OWN_LABEL, Policy, ServerTool, ShownAs, Store, ToolCall, ToolError,
+    ArgumentCheck, BoxFuture, CallDisplay, Clock, Handler, OWN_LABEL, Policy, ServerTool, Store, ToolCall, ToolError,
     ToolOutput,
     store::{AgentSession, ExecuteStore, Mode, ModeChange},
 };
@@ -36,7 +36,7 @@ fn tool(handler: ChangeMode, modes: &[Mode]) -> ServerTool {
         guidance: None,
         // Changing to the same mode twice changes nothing.
         policy: Policy { timeout: TIMEOUT, idempotent: true, ..Policy::default() },
-        shown: ShownAs::McpCall,
+        shown: CallDisplay::McpCall,
         check: Arc::new(Arguments),
         handler: Arc::new(handler),
     }

@@ -1,7 +1,7 @@
 //! A submission composed by AGN-003's rules into the parameters of a turn.
 
 use amalgam_core::{
-    ComposeBlocks, ComposeRequest, Composition, ConversationContext, Fault, Lookup, Scope,
+    ComposeBlocks, ComposeRequest, Composition, ConversationContext, Fault, RetrievalQuery, Scope,
     assistant::settings::Origin,
     execute::{
         attach,
@@ -189,7 +189,7 @@ pub(super) async fn look_up(
     };
     let text = instruction.get(..instruction.floor_char_boundary(LOOKUP_CHARS)).unwrap_or_default();
     let limit = context::candidates_for(context::DEFAULT_CHUNKS);
-    let found = app.knowledge.find(scope, Lookup { text, collections: &[], conditions, limit }).await?;
+    let found = app.knowledge.find(scope, RetrievalQuery { text, collections: &[], conditions, limit }).await?;
     notes.warnings.extend(found.warnings);
     let chosen = context::select(found.chunks.iter().map(chunk).collect(), context::DEFAULT_CHUNKS);
     let block = context::block(&chosen, app.execute.context_tokens, |text| (text.len() as u64).div_ceil(4));

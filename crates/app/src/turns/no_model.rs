@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    BoxFuture, CallMap, Candidate, Fault, Finish, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
-    Prepared, Route,
+    AnswerContext, BoxFuture, CallMap, Candidate, Fault, Finish, Model, ModelError, ModelEvent, ModelRequest,
+    ModelStream, PreparedRequest, Route,
 };
 use amalgam_protocol::Usage;
 use bytes::Bytes;
@@ -27,17 +27,17 @@ struct NoModel;
 
 impl Model for NoModel {
     /// Nothing is sent, so that nothing is lost and the body is empty.
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
-        Ok(Prepared {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
+        Ok(PreparedRequest {
             body: Bytes::new(),
             losses: Vec::new(),
             delivery: request.delivery,
             calls: CallMap::default(),
-            note: Note::default(),
+            answer_context: AnswerContext::default(),
         })
     }
 
-    fn ask<'a>(&'a self, _: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+    fn ask<'a>(&'a self, _: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         let events = vec![ModelEvent::Usage(Usage::default()), ModelEvent::Finish(Finish::Stop)];
         Box::pin(async move { Ok(Box::pin(stream::iter([Ok(events)])) as ModelStream) })
     }

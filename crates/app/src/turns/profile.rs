@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{AskedTool, Equipped, Fault, Scope, assistant::prompt::Prompt};
+use amalgam_core::{Fault, ResolvedTool, Scope, ToolRequest, assistant::prompt::Prompt};
 use amalgam_protocol::{Json, Raw, ResponseParameters, Shape, Writer};
 
 use super::request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy};
@@ -62,9 +62,10 @@ pub(crate) async fn apply(
 /// A tool that neither the server nor a client can run is not offered. RNCC-30
 async fn leave_out_unknown(app: &App, scope: &Scope, agent: &mut Agent) -> Result<(), Fault> {
     let Some(profile) = agent.profile.as_mut().filter(|profile| !profile.tools.is_empty()) else { return Ok(()) };
-    let requested = profile.tools.iter().cloned().map(AskedTool::Named).collect();
+    let requested = profile.tools.iter().cloned().map(ToolRequest::Named).collect();
     let equipped = app.toolbox.equip(scope, requested).await?;
-    let known = profile.tools.drain(..).zip(equipped).filter(|(_, equipped)| !matches!(equipped, Equipped::Unknown));
+    let known =
+        profile.tools.drain(..).zip(equipped).filter(|(_, equipped)| !matches!(equipped, ResolvedTool::Unknown));
     let known: Vec<String> = known.map(|(name, _)| name).collect();
     profile.tools = known;
     Ok(())

@@ -4,10 +4,10 @@ use std::sync::{Arc, Weak};
 
 use amalgam_core::{
     BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, no_items,
-    store::{Answer, Begin, ChainPosition, EventChunk, QueuedTurn, StoredResponse, ToldStatus, TurnWrite, Written},
+    store::{Answer, Begin, ChainPosition, EventChunk, QueuedTurn, ResponseState, StoredResponse, TurnWrite, Written},
 };
 use amalgam_engine::{Identity, Runner, look};
-use amalgam_protocol::{Provenance, ResponseParameters, Settings, Status};
+use amalgam_protocol::{Provenance, ResponseParameters, ResponseSettings, Status};
 use bytes::Bytes;
 use tracing::warn;
 
@@ -83,7 +83,7 @@ pub(super) async fn enqueue(
     scope: &Scope,
     turn: &TurnRequest<'_>,
     begin: Begin,
-    settings: Settings,
+    settings: ResponseSettings,
 ) -> Result<Option<StartedTurn>, Fault> {
     let _place = app.engine.queue_place(scope, app.limits.queue).await?;
     let Identity { response_id, created_at_ms } = turn.identity.clone();
@@ -104,7 +104,7 @@ pub(super) async fn enqueue(
     });
     let response = StoredResponse {
         id: response_id.clone(),
-        status: ToldStatus {
+        status: ResponseState {
             status: Status::Queued,
             completed_at_ms: None,
             error: None,

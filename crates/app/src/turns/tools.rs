@@ -13,8 +13,8 @@ use std::{
 };
 
 use amalgam_core::{
-    AskedTool, Candidate, Delivery, Equipped, Fault, FaultKind, Loss, Scope, ServerTool, SystemPrompt, TenantState,
-    file_search::FILE_SEARCH_RESULTS, store::Approval, tool_usage_block,
+    Candidate, Delivery, Fault, FaultKind, Loss, ResolvedTool, Scope, ServerTool, SystemPrompt, TenantState,
+    ToolRequest, file_search::FILE_SEARCH_RESULTS, store::Approval, tool_usage_block,
 };
 use amalgam_engine::{TurnPrompt, TurnTools};
 use amalgam_protocol::{
@@ -67,7 +67,7 @@ pub(super) async fn equip(
     if decided.is_empty() && tools.is_empty() && left_out.is_empty() && own.is_empty() {
         return Ok(None);
     }
-    let (places, wanted): (Vec<usize>, Vec<AskedTool>) = tools.into_iter().unzip();
+    let (places, wanted): (Vec<usize>, Vec<ToolRequest>) = tools.into_iter().unzip();
     let equipped = match scope.state() {
         _ if wanted.is_empty() => Vec::new(),
         TenantState::Stored => app.toolbox.equip(scope, wanted.clone()).await?.into_iter().map(Ok).collect(),
@@ -114,11 +114,13 @@ pub(super) async fn equip(
 async fn equip_each(
     app: &App,
     scope: &Scope,
-    wanted: &[AskedTool],
-) -> Result<Vec<Result<Equipped, Cow<'static, str>>>, Fault> {
+    wanted: &[ToolRequest],
+) -> Result<Vec<Result<ResolvedTool, Cow<'static, str>>>, Fault> {
     let each = wanted.iter().map(async |one| match app.toolbox.equip(scope, vec![one.clone()]).await {
-        Ok(equipped) => Ok(Ok(equipped.into_iter().next().unwrap_or(Equipped::Unknown))),
-        Err(fault) if matches!(one, AskedTool::Mcp(_)) && is_the_servers(fault.kind) => Ok(Err(fault.message.clone())),
+        Ok(equipped) => Ok(Ok(equipped.into_iter().next().unwrap_or(ResolvedTool::Unknown))),
+        Err(fault) if matches!(one, ToolRequest::Mcp(_)) && is_the_servers(fault.kind) => {
+            Ok(Err(fault.message.clone()))
+        }
         Err(fault) => Err(fault),
     });
     join_all(each).await.into_iter().collect()

@@ -5,7 +5,7 @@
 
 use amalgam_protocol::Json;
 
-use super::settings::Settings;
+use super::settings::AgentSettings;
 use crate::{
     store::{AgentProfile, BankKind, BankTool},
     tool::Policy,
@@ -182,10 +182,10 @@ impl ProfileSeed {
 /// What a tenant's config is filled with: the installation's values where it has some, else what is built in, and the persona.
 ///
 /// Neither key nor salt: secrets stay where they were given.
-pub fn config_seed(defaults: &Settings, settings: &Settings) -> Settings {
+pub fn config_seed(defaults: &AgentSettings, settings: &AgentSettings) -> AgentSettings {
     let mut seed = settings.clone();
     seed.fill(defaults, super::settings::Fill::Empty);
-    Settings { api_key: None, safety_salt: None, system_prompt: Some(CONFIG_SYSTEM_PROMPT.to_owned()), ..seed }
+    AgentSettings { api_key: None, safety_salt: None, system_prompt: Some(CONFIG_SYSTEM_PROMPT.to_owned()), ..seed }
 }
 
 /// The tool that the first call of a turn has to be, if that is not the model's to choose: with a course on its page, the
@@ -245,13 +245,13 @@ mod tests {
     fn a_config_is_seeded_with_settings_defaults_and_the_persona_but_no_secret() {
         // RNCC-45
         let text = br#"{"model": "gpt-4o", "system_prompt": "Ours.", "safety_salt": "pepper"}"#;
-        let settings = Settings::from_values(Raw::parse(text).unwrap()).unwrap();
-        let seed = config_seed(&Settings::defaults(), &settings);
-        let expected = Settings {
+        let settings = AgentSettings::from_values(Raw::parse(text).unwrap()).unwrap();
+        let seed = config_seed(&AgentSettings::defaults(), &settings);
+        let expected = AgentSettings {
             model: Some("gpt-4o".to_owned()),
             system_prompt: Some(CONFIG_SYSTEM_PROMPT.to_owned()),
             prompt_version: Some(PROMPT_VERSION.to_owned()),
-            ..Settings::defaults()
+            ..AgentSettings::defaults()
         };
         assert_eq!(seed, expected);
     }

@@ -24,13 +24,13 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 
 /// Which courses are wanted, and which page of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct CourseQuery {
     query: String,
     page: u64,
     page_size: u64,
 }
 
-impl Wanted {
+impl CourseQuery {
     /// A question in anybody's words, a page from 1, and how many courses it has; what is out of bounds is brought back in.
     pub fn new(query: &str, page: Option<u64>, page_size: Option<u64>) -> Self {
         Self {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    fn written(wanted: &Wanted, count: u64, courses: Vec<Course>) -> Value {
+    fn written(wanted: &CourseQuery, count: u64, courses: Vec<Course>) -> Value {
         let mut writer = Writer::default();
         wanted.write(&mut writer, "https://api.example.com/", &CoursePage { count, courses });
         serde_json::from_slice(writer.bytes()).unwrap()
@@ -160,7 +160,7 @@ mod tests {
         // RNCC-38
         let mut writer = Writer::default();
         let page = CoursePage { count: 43, courses: vec![course(885), Course { url: None, ..course(886) }] };
-        Wanted::new("leadership", None, None).write(&mut writer, "http://127.0.0.1:8080", &page);
+        CourseQuery::new("leadership", None, None).write(&mut writer, "http://127.0.0.1:8080", &page);
         let expected = concat!(
             r#"{"count":43,"next":"http://127.0.0.1:8080/api/v2/course-recommendations/?q=leadership&page=2&page_size=5","#,
             r#""previous":null,"results":[{"id":885,"title":"Evaluasi Return on Investment","description":"Mengukur hasil.","#,
@@ -185,18 +185,18 @@ mod tests {
             (9, 5, url(3), Value::Null),
             (9, 0, url(1), Value::Null),
         ] {
-            let page = written(&Wanted::new(" a & b/é ", Some(page), Some(2)), count, Vec::new());
+            let page = written(&CourseQuery::new(" a & b/é ", Some(page), Some(2)), count, Vec::new());
             assert_eq!([&page["previous"], &page["next"]], [&previous, &next]);
         }
     }
 
     #[test]
     fn what_is_out_of_bounds_is_brought_back() {
-        let wanted = Wanted::new(&"é".repeat(10_000), Some(0), Some(0));
+        let wanted = CourseQuery::new(&"é".repeat(10_000), Some(0), Some(0));
         assert_eq!((wanted.offset(), wanted.limit(), wanted.query.chars().count()), (0, 1, MAX_QUERY_CHARS));
-        let wanted = Wanted::new("", Some(u64::MAX), Some(u64::MAX));
+        let wanted = CourseQuery::new("", Some(u64::MAX), Some(u64::MAX));
         assert_eq!((wanted.offset(), wanted.limit()), (49_999_950, 50));
-        assert_eq!(Wanted::new("x", Some(3), None).offset(), 10);
+        assert_eq!(CourseQuery::new("x", Some(3), None).offset(), 10);
     }
 
     #[test]

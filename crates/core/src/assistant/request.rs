@@ -21,7 +21,7 @@ const NO_FIELD: &str = "non_field_errors";
 
 /// What holds for the tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RespondLimits {
     /// The longest message, in characters.
     pub max_input_chars: u64,
     /// The largest metadata, in bytes of UTF-8.
@@ -83,7 +83,7 @@ impl FieldFaults {
 }
 
 /// Reads a request. Fields that nobody knows are passed over; keys of `metadata` that nobody knows are not.
-pub fn read(body: Raw<'_>, limits: Limits) -> Result<RespondRequest, FieldFaults> {
+pub fn read(body: Raw<'_>, limits: RespondLimits) -> Result<RespondRequest, FieldFaults> {
     match body.shape() {
         Shape::Object => {}
         Shape::Null => return Err(FieldFaults::of(NO_FIELD, "No data provided")),

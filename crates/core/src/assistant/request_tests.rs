@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const LIMITS: Limits = Limits { max_input_chars: 10, metadata_max_bytes: 40 };
+const LIMITS: RespondLimits = RespondLimits { max_input_chars: 10, metadata_max_bytes: 40 };
 
 /// The request, or the body of the answer that refuses it.
 fn given(body: &Value) -> Result<RespondRequest, Value> {

@@ -14,7 +14,7 @@ use amalgam_protocol::{Json, Raw, Shape, Writer};
 use crate::tool::SecretText;
 use value::Value as _;
 
-pub use resolve::{Fact, Origin, Resolved, Sourced, resolve};
+pub use resolve::{EffectiveSettings, Fact, Origin, SettingValue, resolve};
 pub use value::Truncation;
 
 /// The model that is asked when nobody has named one.
@@ -86,7 +86,7 @@ pub enum SettingDomain {
     Words(&'static [&'static str]),
 }
 
-/// Which fields [`Settings::fill`] may change.
+/// Which fields [`AgentSettings::fill`] may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
     /// Those that are not set.
@@ -99,13 +99,13 @@ macro_rules! settings {
     ($(#[doc = $about:literal] $field:ident: $kind:ty, $variable:literal, $bounds:expr;)*) => {
         /// What somebody has set; nothing has to be.
         #[derive(Debug, Clone, PartialEq, Default)]
-        pub struct Settings {
-            /// The key for the upstream. Never part of [`Settings::values`]: a tenant's is kept sealed elsewhere.
+        pub struct AgentSettings {
+            /// The key for the upstream. Never part of [`AgentSettings::values`]: a tenant's is kept sealed elsewhere.
             pub api_key: Option<SecretText>,
             $(#[doc = $about] pub $field: Option<$kind>,)*
         }
 
-        impl Settings {
+        impl AgentSettings {
             /// The key of every setting in a tenant's values, and the variable that sets it for all tenants.
             pub const KEYS: &[(&str, &str)] = &[$((stringify!($field), $variable),)*];
 
@@ -167,7 +167,7 @@ macro_rules! settings {
                 Err(faults)
             }
 
-            /// What is set, as an object that [`Settings::from_values`] reads; without the key for the upstream.
+            /// What is set, as an object that [`AgentSettings::from_values`] reads; without the key for the upstream.
             pub fn values(&self) -> Json {
                 let mut writer = Writer::default();
                 writer.object(|writer| {
@@ -244,7 +244,7 @@ settings! {
     safety_salt: SecretText, "AI_AGENT_SAFETY_SALT", 1_000;
 }
 
-impl Settings {
+impl AgentSettings {
     /// What holds when nobody has set anything. No prompt, no upstream, no salt: these are nobody's to guess.
     pub fn defaults() -> Self {
         Self {
@@ -264,7 +264,7 @@ impl Settings {
         }
     }
 
-    /// A tenant's values, as [`Settings::values`] wrote them.
+    /// A tenant's values, as [`AgentSettings::values`] wrote them.
     pub fn from_values(values: Raw<'_>) -> Result<Self, Vec<SettingFault>> {
         let mut settings = Self::default();
         settings.change(values).map(|()| settings)

@@ -4,19 +4,19 @@ use serde_json::{Value as JsonValue, json};
 use super::*;
 use crate::store::AgentProfile;
 
-fn settings(values: &JsonValue) -> Result<Settings, Vec<String>> {
+fn settings(values: &JsonValue) -> Result<AgentSettings, Vec<String>> {
     let text = values.to_string();
     let raw = Raw::parse(text.as_bytes()).unwrap();
-    Settings::from_values(raw).map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    AgentSettings::from_values(raw).map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
-fn good(values: &JsonValue) -> Settings {
+fn good(values: &JsonValue) -> AgentSettings {
     settings(values).unwrap()
 }
 
-fn variables(given: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
+fn variables(given: &[(&str, &str)]) -> Result<AgentSettings, Vec<String>> {
     let get = |name: &str| given.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
-    Settings::from_variables(get).map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    AgentSettings::from_variables(get).map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
 fn shown(json: &Json) -> JsonValue {
@@ -47,7 +47,7 @@ fn every_setting_is_read_from_its_variable() {
         ("AI_AGENT_SAFETY_SALT", "pepper"),
         ("AI_AGENT_ANYTHING_ELSE", "is not ours"),
     ]);
-    let expected = Settings {
+    let expected = AgentSettings {
         api_key: Some(SecretText("sk-test".to_owned())),
         model: Some("gpt-4o".to_owned()),
         upstream: Some("openai".to_owned()),
@@ -73,7 +73,7 @@ fn every_setting_is_read_from_its_variable() {
 #[test]
 fn a_variable_that_is_empty_is_not_set() {
     let read = variables(&[("AI_AGENT_MODEL", ""), ("AI_AGENT_TOP_P", " "), ("OPENAI_API_KEY", "")]);
-    assert_eq!(read, Ok(Settings::default()));
+    assert_eq!(read, Ok(AgentSettings::default()));
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn secrets_are_kept_but_never_shown() {
     assert_eq!(shown(&config.values()), json!({"safety_salt": "pepper", "request_timeout": 30}));
     let told = shown(&config.shown());
     assert_eq!([&told["safety_salt"], &told["model"]], [&json!("***"), &JsonValue::Null]);
-    assert_eq!(told.as_object().unwrap().len(), Settings::KEYS.len());
+    assert_eq!(told.as_object().unwrap().len(), AgentSettings::KEYS.len());
     let mut writer = Writer::default();
-    resolve(&Settings::defaults(), &Settings::default(), &config, None).write(&mut writer);
+    resolve(&AgentSettings::defaults(), &AgentSettings::default(), &config, None).write(&mut writer);
     let told = format!("{config:?} {}", String::from_utf8_lossy(writer.bytes()));
     assert!(!told.contains("pepper") && !told.contains("sk-test"), "{told}");
 }
@@ -178,7 +178,7 @@ fn the_nearest_word_counts_and_its_origin_is_told() {
     // RNCC-41
     let ours = good(&json!({"model": "s", "system_prompt": "s", "temperature": 0.5, "max_input_chars": 9}));
     let config = good(&json!({"model": "c", "system_prompt": "c", "history_max_messages": 4}));
-    let resolved = resolve(&Settings::defaults(), &ours, &config, Some(&profile(Some("p"))));
+    let resolved = resolve(&AgentSettings::defaults(), &ours, &config, Some(&profile(Some("p"))));
     let told: Vec<(&str, JsonValue, &str)> =
         resolved.facts().into_iter().map(|fact| (fact.key, shown(&fact.value), fact.origin.name())).collect();
     let expected = vec![
@@ -203,26 +203,27 @@ fn the_nearest_word_counts_and_its_origin_is_told() {
     ];
     assert_eq!(told, expected);
     for model in [None, Some(" ")] {
-        let resolved = resolve(&Settings::defaults(), &ours, &config, Some(&profile(model)));
-        assert_eq!(resolved.model, Sourced { value: "c".to_owned(), origin: Origin::Config });
+        let resolved = resolve(&AgentSettings::defaults(), &ours, &config, Some(&profile(model)));
+        assert_eq!(resolved.model, SettingValue { value: "c".to_owned(), origin: Origin::Config });
     }
-    let key = |text: &str| Settings { api_key: Some(SecretText(text.to_owned())), ..Settings::default() };
-    let resolved = resolve(&Settings::defaults(), &key("global"), &key("tenant"), None);
-    assert_eq!(resolved.api_key, Sourced { value: Some(SecretText("tenant".to_owned())), origin: Origin::Config });
+    let key = |text: &str| AgentSettings { api_key: Some(SecretText(text.to_owned())), ..AgentSettings::default() };
+    let resolved = resolve(&AgentSettings::defaults(), &key("global"), &key("tenant"), None);
+    assert_eq!(resolved.api_key, SettingValue { value: Some(SecretText("tenant".to_owned())), origin: Origin::Config });
 }
 
 #[test]
 fn seeding_fills_what_is_empty_and_overwrites_only_when_it_may() {
     // RNCC-45
-    let seed = Settings {
+    let seed = AgentSettings {
         api_key: Some(SecretText("seed".to_owned())),
         ..good(&json!({"model": "seed", "temperature": 1, "max_input_chars": 10}))
     };
-    let before = Settings { api_key: Some(SecretText("own".to_owned())), ..good(&json!({"model": "own", "top_p": 1})) };
+    let before =
+        AgentSettings { api_key: Some(SecretText("own".to_owned())), ..good(&json!({"model": "own", "top_p": 1})) };
     let mut filled = before.clone();
     assert_eq!(filled.fill(&seed, Fill::Empty), ["temperature", "max_input_chars"]);
     let expected = good(&json!({"model": "own", "top_p": 1, "temperature": 1, "max_input_chars": 10}));
-    assert_eq!(filled, Settings { api_key: before.api_key.clone(), ..expected });
+    assert_eq!(filled, AgentSettings { api_key: before.api_key.clone(), ..expected });
     assert_eq!(filled.fill(&seed, Fill::Overwrite), ["model"]);
     assert_eq!((filled.api_key.clone(), filled.model.as_deref()), (before.api_key, Some("seed")));
     assert_eq!(filled.fill(&seed, Fill::Overwrite), [""; 0]);
@@ -235,14 +236,14 @@ proptest! {
         timeout_ms in proptest::option::of(1_000u64..=3_600_000), parallel in proptest::option::of(any::<bool>()),
         messages in proptest::option::of(0u64..=10_000),
     ) {
-        let settings = Settings {
+        let settings = AgentSettings {
             system_prompt: prompt.filter(|prompt| !prompt.trim().is_empty()),
             temperature,
             request_timeout: timeout_ms.map(Duration::from_millis),
             parallel_tool_calls: parallel,
             history_max_messages: messages,
-            ..Settings::default()
+            ..AgentSettings::default()
         };
-        prop_assert_eq!(Settings::from_values(settings.values().raw()), Ok(settings));
+        prop_assert_eq!(AgentSettings::from_values(settings.values().raw()), Ok(settings));
     }
 }

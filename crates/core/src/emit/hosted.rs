@@ -1,5 +1,5 @@
-//! Calls that the server runs itself. They are shown as `mcp_call`: agent clients pass such an item by, while they would run
-//! a `function_call` once more. Those of `file_search` have an item of their own.
+//! Output items of calls that the server runs itself. They are `mcp_call` items, because agent clients ignore those,
+//! while they would run a `function_call` again. `file_search` has an item of its own.
 
 use std::borrow::Cow;
 
@@ -10,32 +10,32 @@ use crate::{
     file_search::{Search, queries},
     ids::IdKind,
     private_fields::ModelCall,
-    tool::ShownAs,
+    tool::CallDisplay,
 };
 
-/// A call as it is shown.
+/// A call that the server runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShownCall {
+pub struct HostedCall {
     /// The item's id.
     pub id: String,
-    /// What it is shown as.
-    pub shown: ShownAs,
+    /// The kind of its output item.
+    pub shown: CallDisplay,
     /// The model's id for the call.
     pub call_id: String,
-    /// Whose tool it is.
+    /// Where the tool comes from.
     pub label: String,
     /// The tool's name there.
     pub name: String,
     /// The exact text that the model sent.
     pub arguments: String,
-    /// The item that asked for it, if somebody had to agree.
+    /// The item that requested approval, if one was needed.
     pub approval_request_id: Option<String>,
 }
 
-/// How a call is shown to have ended.
+/// The result of a call, for its output item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShownEnd {
-    /// What came out, as text.
+pub struct HostedCallResult {
+    /// The output, as text.
     pub output: String,
     /// What went wrong.
     pub error: Option<String>,
@@ -47,7 +47,7 @@ impl Emitter {
         self.ids.make(kind)
     }
 
-    /// Shows the tools of a server: a JSON array.
+    /// Emits the tools of an MCP server, a JSON array.
     pub fn list_tools(&mut self, label: &str, tools: &Json) {
         self.close();
         let id = self.ids.make(IdKind::McpListTools);
@@ -68,10 +68,10 @@ impl Emitter {
         self.item_done(item(tools.bytes()));
     }
 
-    /// Shows that a call is about to run.
-    pub fn begin_hosted(&mut self, call: &ShownCall) {
+    /// Emits the beginning of a call.
+    pub fn begin_hosted(&mut self, call: &HostedCall) {
         self.close();
-        if let ShownAs::FileSearch { .. } = call.shown {
+        if let CallDisplay::FileSearch { .. } = call.shown {
             return self.begin_search(call);
         }
         let call_id = self.call_ids;
@@ -85,9 +85,9 @@ impl Emitter {
         self.hosted_event(EventKind::McpCallInProgress, &call.id, |_| {});
     }
 
-    /// Shows how the call ended that was shown last.
-    pub fn end_hosted(&mut self, call: &ShownCall, end: &ShownEnd) {
-        if let ShownAs::FileSearch { results } = call.shown {
+    /// Emits the end of the call that was begun last.
+    pub fn end_hosted(&mut self, call: &HostedCall, end: &HostedCallResult) {
+        if let CallDisplay::FileSearch { results } = call.shown {
             return self.end_search(call, end, results);
         }
         let (kind, status) = match end.error {
@@ -100,7 +100,7 @@ impl Emitter {
         self.item_kept(kept, call.item(status, &call.arguments, Some(end), call_ids, |_| {}));
     }
 
-    fn begin_search(&mut self, call: &ShownCall) {
+    fn begin_search(&mut self, call: &HostedCall) {
         let call_id = self.call_ids.then_some(&*call.call_id);
         let begun = Search { id: &call.id, call_id, status: "in_progress", queries: &[], output: None, results: false };
         self.item_added(|| begun.shown());
@@ -109,7 +109,7 @@ impl Emitter {
     }
 
     /// There is no event for a search that failed; its item says so.
-    fn end_search(&mut self, call: &ShownCall, end: &ShownEnd, results: bool) {
+    fn end_search(&mut self, call: &HostedCall, end: &HostedCallResult, results: bool) {
         let status = match end.error {
             None => "completed",
             Some(_) => "failed",
@@ -128,8 +128,8 @@ impl Emitter {
         self.item_kept(search.kept(self.model_call(call)), search.shown());
     }
 
-    /// Shows that a call waits for somebody to agree.
-    pub fn request_approval(&mut self, call: &ShownCall) {
+    /// Emits a request for approval of a call.
+    pub fn request_approval(&mut self, call: &HostedCall) {
         self.close();
         let shown = call.request(|_| {});
         let known = self.model_call(call);
@@ -138,7 +138,7 @@ impl Emitter {
     }
 
     /// How the model knows a call of the answer that comes in.
-    fn model_call<'c>(&self, call: &'c ShownCall) -> ModelCall<'c> {
+    fn model_call<'c>(&self, call: &'c HostedCall) -> ModelCall<'c> {
         ModelCall { call_id: &call.call_id, round: self.round }
     }
 
@@ -158,7 +158,7 @@ impl Emitter {
     }
 }
 
-impl ShownCall {
+impl HostedCall {
     /// The item that asks for approval.
     fn request(&self, private: impl FnOnce(&mut Writer)) -> Json {
         let mut writer = Writer::with_capacity(self.arguments.len() + 192);
@@ -177,7 +177,7 @@ impl ShownCall {
         &self,
         status: &str,
         arguments: &str,
-        end: Option<&ShownEnd>,
+        end: Option<&HostedCallResult>,
         call_id: bool,
         private: impl FnOnce(&mut Writer),
     ) -> Json {

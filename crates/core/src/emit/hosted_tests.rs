@@ -1,6 +1,6 @@
 //! Calls that the server ran, between what the model says.
 
-use amalgam_protocol::{CreateResponse, Effective, Literal, Settings};
+use amalgam_protocol::{CreateResponse, Effective, Literal, ResponseSettings};
 use amalgam_testkit::{check, sse};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::{
 
 fn emitter(delivery: Delivery) -> Emitter {
     let settings =
-        Settings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
+        ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
     Emitter::new(Start {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
@@ -32,9 +32,9 @@ fn usage(tokens: u64) -> ModelEvent {
 /// Two rounds: a listing, a text and a call that goes well, then one that does not, one that waits, and a text.
 fn play(emitter: &mut Emitter) {
     let say = |text: &str| ModelEvent::Text { delta: Literal::from_text(text), logprobs: None };
-    let call = |id: &str| ShownCall {
+    let call = |id: &str| HostedCall {
         id: id.to_owned(),
-        shown: ShownAs::McpCall,
+        shown: CallDisplay::McpCall,
         call_id: "call_1".to_owned(),
         label: "bank".to_owned(),
         name: "look".to_owned(),
@@ -46,9 +46,9 @@ fn play(emitter: &mut Emitter) {
     emitter.on(say("I look.")).unwrap();
     emitter.on(usage(10)).unwrap();
     emitter.begin_hosted(&call("mcp_1"));
-    emitter.end_hosted(&call("mcp_1"), &ShownEnd { output: "found".to_owned(), error: None });
+    emitter.end_hosted(&call("mcp_1"), &HostedCallResult { output: "found".to_owned(), error: None });
     emitter.begin_hosted(&call("mcp_2"));
-    emitter.end_hosted(&call("mcp_2"), &ShownEnd { output: "{}".to_owned(), error: Some("broken".to_owned()) });
+    emitter.end_hosted(&call("mcp_2"), &HostedCallResult { output: "{}".to_owned(), error: Some("broken".to_owned()) });
     emitter.request_approval(&call("mcpr_1"));
     emitter.end_round();
     emitter.on(say("Done.")).unwrap();

@@ -2,7 +2,7 @@
 
 use amalgam_protocol::{ClientTool, Json, Literal, Raw, Writer};
 
-use super::{beyond::with_fields, is_complete_json};
+use super::{extra::with_fields, is_complete_json};
 use crate::{ids::IdKind, toolset::CallKind};
 
 /// Where in the output the open item stands.

@@ -1,7 +1,7 @@
 //! The answer of the strict contract: a response as `AgentExecuteResponse` (AGN-004).
 //!
 //! Pure mapping. A response comes in as real servers send it, or worse; what a turn knows of itself comes in as
-//! [`Identity`], and is in every answer, also in one that tells of a failure.
+//! [`ExecuteIdentity`], and is in every answer, also in one that tells of a failure.
 
 use amalgam_protocol::{Json, Literal, Raw, Shape, Writer};
 
@@ -10,7 +10,7 @@ use crate::raw_answer::RawAnswer;
 
 /// What a turn knows without its model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Identity {
+pub struct ExecuteIdentity {
     /// The conversation, which is the session.
     pub conversation_id: String,
     /// The turn's own name; without one the response's id is used.
@@ -83,7 +83,7 @@ pub struct Failure {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentExecuteResponse {
     /// Whose answer it is.
-    pub identity: Identity,
+    pub identity: ExecuteIdentity,
     /// The id of the response, by which the next turn goes on.
     pub response_continuation_id: Option<String>,
     /// The model that answered.
@@ -174,7 +174,7 @@ impl AgentExecuteResponse {
     }
 
     /// Maps the body of a response.
-    pub fn from_body(identity: Identity, body: &str) -> Self {
+    pub fn from_body(identity: ExecuteIdentity, body: &str) -> Self {
         if body.trim().is_empty() {
             return Self::failed(identity, code::EMPTY, "the response is empty", None);
         }
@@ -194,7 +194,7 @@ impl AgentExecuteResponse {
     /// Text, calls and usage are those of the whole turn, whose calls of the server's own tools are left out. The model, the
     /// raw response, an explicit reason to stop and what failed are told as the model's server told them.
     pub fn from_turn(
-        identity: Identity,
+        identity: ExecuteIdentity,
         response: Raw<'_>,
         arrived: Option<&RawAnswer>,
         uncounted: UncountedUsage,
@@ -228,7 +228,7 @@ impl AgentExecuteResponse {
     }
 
     /// Maps a response object.
-    pub fn from_response(identity: Identity, response: Raw<'_>) -> Self {
+    pub fn from_response(identity: ExecuteIdentity, response: Raw<'_>) -> Self {
         if response.shape() != Shape::Object {
             let message = format!("the response must be an object, not {}", response.shape().name());
             return Self::failed(identity, code::NO_JSON, message, Some(response.text()));
@@ -251,7 +251,7 @@ impl AgentExecuteResponse {
     }
 
     /// An answer for an HTTP status that is no success.
-    pub fn from_http_failure(identity: Identity, status: u16, reason: &str, body: &str) -> Self {
+    pub fn from_http_failure(identity: ExecuteIdentity, status: u16, reason: &str, body: &str) -> Self {
         let head = match reason.trim() {
             "" => format!("HTTP {status}"),
             reason => format!("HTTP {status} {reason}"),
@@ -269,7 +269,12 @@ impl AgentExecuteResponse {
     }
 
     /// An answer for a failure of any other kind.
-    pub fn failed(identity: Identity, code: impl Into<String>, message: impl Into<String>, raw: Option<&str>) -> Self {
+    pub fn failed(
+        identity: ExecuteIdentity,
+        code: impl Into<String>,
+        message: impl Into<String>,
+        raw: Option<&str>,
+    ) -> Self {
         Self {
             identity,
             response_continuation_id: None,

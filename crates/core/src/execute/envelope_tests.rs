@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn identity() -> Identity {
-    Identity {
+fn identity() -> ExecuteIdentity {
+    ExecuteIdentity {
         conversation_id: "session-1".to_owned(),
         turn_id: Some("turn-1".to_owned()),
         agent_context_id: Some("agent-1".to_owned()),
@@ -128,7 +128,7 @@ fn names_may_be_in_camel_case() {
 #[test]
 fn a_turn_without_a_name_has_the_responses_id() {
     // R004-05
-    let unnamed = Identity { turn_id: None, ..identity() };
+    let unnamed = ExecuteIdentity { turn_id: None, ..identity() };
     let body = real(json!([said("x")])).to_string();
     let envelope = AgentExecuteResponse::from_body(unnamed, &body);
     assert_eq!(written(&envelope, Casing::Pascal, RawResponses::Hidden)["TurnId"], "resp_1");

@@ -71,7 +71,7 @@ pub struct Condition<'a> {
     /// Such as `path`, `language`, `repo`.
     pub key: Cow<'a, str>,
     /// How the value is compared.
-    pub operator: Operator,
+    pub operator: ComparisonOperator,
     /// Never none.
     pub values: Vec<Cow<'a, str>>,
 }
@@ -84,17 +84,17 @@ impl Condition<'_> {
         let any =
             |test: fn(&str, &str) -> bool| value.is_some_and(|value| self.values.iter().any(|own| test(value, own)));
         match self.operator {
-            Operator::Equals => any(|value, own| value == own),
-            Operator::Differs => !any(|value, own| value == own),
-            Operator::Contains => any(|value, own| value.contains(own)),
-            Operator::DoesNotContain => !any(|value, own| value.contains(own)),
+            ComparisonOperator::Equals => any(|value, own| value == own),
+            ComparisonOperator::Differs => !any(|value, own| value == own),
+            ComparisonOperator::Contains => any(|value, own| value.contains(own)),
+            ComparisonOperator::DoesNotContain => !any(|value, own| value.contains(own)),
         }
     }
 }
 
 /// The four ways to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operator {
+pub enum ComparisonOperator {
     /// `==`
     Equals,
     /// `!=`
@@ -105,7 +105,7 @@ pub enum Operator {
     DoesNotContain,
 }
 
-impl Operator {
+impl ComparisonOperator {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Equals, Self::Differs, Self::Contains, Self::DoesNotContain];
 
@@ -269,7 +269,7 @@ fn condition<'a>(element: &Field<'a>, bounds: &Bounds, faults: &mut RequestFault
     let key = object.require("Key", faults).and_then(|field| field.name(bounds.name_bytes, faults));
     let operator = object.require("Operator", faults).and_then(|field| {
         let name = field.name(bounds.name_bytes, faults)?;
-        Operator::ALL
+        ComparisonOperator::ALL
             .into_iter()
             .find(|operator| operator.name() == name)
             .or_else(|| field.wrong("must be one of `==`, `!=`, `contains`, `does_not_contain`", faults))
@@ -336,10 +336,10 @@ mod tests {
         // R034-11
         let condition = |operator| Condition { key: "path".into(), operator, values: vec!["src".into(), "lib".into()] };
         for (operator, expected) in [
-            (Operator::Equals, [true, false, false, false]),
-            (Operator::Differs, [false, true, true, true]),
-            (Operator::Contains, [true, true, false, false]),
-            (Operator::DoesNotContain, [false, false, true, true]),
+            (ComparisonOperator::Equals, [true, false, false, false]),
+            (ComparisonOperator::Differs, [false, true, true, true]),
+            (ComparisonOperator::Contains, [true, true, false, false]),
+            (ComparisonOperator::DoesNotContain, [false, false, true, true]),
         ] {
             let values = [Some("src"), Some("a/lib/b"), Some("doc"), None];
             assert_eq!(values.map(|value| condition(operator).admits(value)), expected, "{operator:?}");

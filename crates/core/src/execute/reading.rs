@@ -22,7 +22,7 @@ pub(super) struct Read {
 
 pub(super) fn read(response: Raw<'_>) -> Read {
     let output = response.get("output").filter(|output| matches!(output.shape(), Shape::Array | Shape::Object));
-    let mut found = Found::default();
+    let mut found = ResponseContent::default();
     if let Some(output) = output {
         match output.shape() {
             Shape::Object => found.item(output),
@@ -62,7 +62,7 @@ pub(super) fn read(response: Raw<'_>) -> Read {
 
 /// The reason to stop that a response object gives itself: the last one in it. R004-14
 pub(super) fn explicit_finish(response: Raw<'_>) -> Option<String> {
-    let mut found = Found::default();
+    let mut found = ResponseContent::default();
     match response.get("output") {
         Some(output) if output.shape() == Shape::Object => found.item(output),
         output => output.into_iter().flat_map(Raw::elements).for_each(|item| found.item(item)),
@@ -77,7 +77,7 @@ fn text_of(object: Raw<'_>, name: &str) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Found {
+struct ResponseContent {
     segments: Vec<String>,
     calls: Vec<AgentToolCall>,
     /// Calls that the server itself has run: their outputs are beside them.
@@ -87,7 +87,7 @@ struct Found {
     cut_short: bool,
 }
 
-impl Found {
+impl ResponseContent {
     fn item(&mut self, item: Raw<'_>) {
         let kind = item.get_str("type").unwrap_or_default().to_ascii_lowercase();
         match kind.as_str() {

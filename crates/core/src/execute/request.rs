@@ -10,7 +10,7 @@ use amalgam_protocol::{Raw, Shape};
 use super::fields::{Field, FieldFaultKind, Known, Object, camel};
 pub use super::{
     fields::{FieldFault, MOST_FAULTS, RequestFaults, UnknownFields},
-    inputs::{Artifact, ArtifactOrigin, ClipboardImage, Condition, Contents, Operator},
+    inputs::{Artifact, ArtifactOrigin, ClipboardImage, ComparisonOperator, Condition, Contents},
 };
 use crate::{execute::inputs, model::Delivery};
 

@@ -45,14 +45,14 @@ pub fn named<'h>(history: &'h History<'_>) -> impl Iterator<Item = &'h str> {
 
 /// The items of a history that name uploaded files, with their content.
 #[derive(Debug)]
-pub struct Expanded {
+pub struct ExpandedItems {
     /// One for each instruction and each entry, in order; nothing where it stands as it is.
     items: Vec<Option<Json>>,
     /// What is not there any more.
     losses: Vec<Loss>,
 }
 
-impl Expanded {
+impl ExpandedItems {
     /// Puts `uploads` into `history`. A file that is not among them was deleted since, and the model is told so.
     pub fn new(history: &History<'_>, uploads: &HashMap<String, Upload>) -> Self {
         let mut losses = Vec::new();

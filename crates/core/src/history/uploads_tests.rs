@@ -26,7 +26,7 @@ fn expanded(input: Value) -> (Vec<Value>, Vec<Loss>) {
     let request = parameters.view().unwrap();
     assert!(matches!(request.input, Some(Input::Items(_))));
     let history = normalise(None, request.input.as_ref());
-    let expanded = Expanded::new(&history, &uploads());
+    let expanded = ExpandedItems::new(&history, &uploads());
     let history = expanded.history(&history).unwrap();
     let item = |entry: &Entry<'_>| match entry {
         Entry::Message { item: Some(item), content: Content::Parts(parts), .. } => {

@@ -75,14 +75,14 @@ pub fn refuse(count: TokenCount, window: u64, shortens: bool) -> Result<(), Faul
 
 /// What an entry says, as far as it can be counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Spoken {
+pub struct CountableText {
     /// All of its text.
     pub text: String,
     /// How many images, files and the like.
     pub media: u64,
 }
 
-impl Spoken {
+impl CountableText {
     /// What `entry` says.
     pub fn of(entry: &Entry<'_>) -> Self {
         match entry {

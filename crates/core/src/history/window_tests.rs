@@ -169,10 +169,10 @@ fn everything_that_is_said_is_weighed() {
     ]);
     with_history(&items, |history| {
         let spoken: Vec<(String, u64)> =
-            history.entries.iter().map(Spoken::of).map(|Spoken { text, media }| (text, media)).collect();
+            history.entries.iter().map(CountableText::of).map(|CountableText { text, media }| (text, media)).collect();
         let expected = [("look", 1), ("f {}", 0), ("done", 0), ("hm", 0)];
         assert_eq!(spoken, expected.map(|(text, media)| (text.to_owned(), media)));
-        let weight = Spoken::of(&history.entries[0]).weight(|text| text.len() as u64);
+        let weight = CountableText::of(&history.entries[0]).weight(|text| text.len() as u64);
         assert_eq!(weight, 4 + TokenCount::PER_MEDIA + TokenCount::PER_MESSAGE);
     });
 }

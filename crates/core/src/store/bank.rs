@@ -112,7 +112,7 @@ pub struct ToolRun {
 pub struct ToolOutcome {
     /// What the model was told: a JSON value.
     pub output: Json,
-    /// Why it failed, or was not run: one of the names of [`crate::turn::Mishap`]. None when it went well.
+    /// Why it failed, or was not run: one of the names of [`crate::turn::ToolFailure`]. None when it went well.
     pub error: Option<String>,
     /// What happened, for whoever runs this server.
     pub detail: Option<String>,

@@ -12,10 +12,10 @@ pub struct StoredResponse {
     /// `resp_…`
     pub id: String,
     /// Where it is in its life, and how that went.
-    pub status: ToldStatus,
+    pub status: ResponseState,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// What the object repeats of its request: the inside of a JSON object, as [`amalgam_protocol::Settings`] wrote it.
+    /// What the object repeats of its request: the inside of a JSON object, as [`amalgam_protocol::ResponseSettings`] wrote it.
     pub settings: Bytes,
     /// Its own input items, a JSON array; every item has an id.
     pub input: Json,
@@ -33,7 +33,7 @@ pub struct StoredResponse {
 
 /// How a response stands.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToldStatus {
+pub struct ResponseState {
     /// Where it is in its life.
     pub status: Status,
     /// Milliseconds since 1970, once it has ended well.

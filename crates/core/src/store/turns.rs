@@ -10,7 +10,7 @@ use super::{
     agents::SessionEnd,
     bank::{Approval, ToolRun},
     processes::ProcessId,
-    responses::{EventChunk, ToldStatus},
+    responses::{EventChunk, ResponseState},
 };
 use crate::{
     history::UpstreamMemory,
@@ -86,7 +86,7 @@ pub struct Begin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
     /// Status, error, usage.
-    pub told: ToldStatus,
+    pub told: ResponseState,
     /// The output items, a JSON array.
     pub output: Json,
     /// What an upstream that keeps state knows from here on.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use amalgam_core::{Beyond, CallHead, ModelEvent};
+use amalgam_core::{CallHead, ItemExtra, ModelEvent};
 use amalgam_protocol::Literal;
 
 /// What one answer of the model asks of the server.
@@ -30,7 +30,7 @@ impl Piece {
             ModelEvent::CallStart { key, .. } => Some((Self::Call(*key), true)),
             ModelEvent::CallDelta { key, .. }
             | ModelEvent::CallEnd { key }
-            | ModelEvent::Beyond(Beyond::Call { key, .. }) => Some((Self::Call(*key), false)),
+            | ModelEvent::Extra(ItemExtra::Call { key, .. }) => Some((Self::Call(*key), false)),
             ModelEvent::ItemStart { key, .. } => Some((Self::Item(*key), true)),
             ModelEvent::ItemProgress { key: Some(key), .. } | ModelEvent::ItemEnd { key, .. } => {
                 Some((Self::Item(*key), false))
@@ -70,7 +70,7 @@ impl Answer {
                 self.append(key, delta);
                 None
             }
-            ModelEvent::CallEnd { key } | ModelEvent::Beyond(Beyond::Call { key, .. }) if self.is_called(key) => None,
+            ModelEvent::CallEnd { key } | ModelEvent::Extra(ItemExtra::Call { key, .. }) if self.is_called(key) => None,
             event => {
                 self.for_client |= matches!(event, ModelEvent::CallStart { .. });
                 let at_once = self.held.is_empty() || matches!(event, ModelEvent::Usage(_) | ModelEvent::Finish(_));

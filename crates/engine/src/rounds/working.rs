@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use amalgam_core::{
-    BoxFuture, Emitter, Fault, ServerTool, ShownCall, ShownEnd,
-    turn::{Mishap, Told},
+    BoxFuture, Emitter, Fault, HostedCall, HostedCallResult, ServerTool,
+    turn::{SubstituteOutput, ToolFailure},
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -29,16 +29,16 @@ pub(crate) struct Working {
 /// A call, and what becomes of it.
 pub(super) struct Dealt {
     pub(super) tool: Option<Arc<ServerTool>>,
-    pub(super) shown: ShownCall,
-    pub(super) fate: Fate,
+    pub(super) shown: HostedCall,
+    pub(super) fate: CallState,
 }
 
 /// What becomes of a call.
-pub(super) enum Fate {
+pub(super) enum CallState {
     /// It waits for an approval.
     Waits,
     /// It is not run.
-    Told(Told),
+    Substitute(SubstituteOutput),
     Running,
     Ran(Outcome),
 }
@@ -54,7 +54,7 @@ impl Working {
                 Held::Event(event) => emitter.on(event)?,
                 Held::Call(index) => {
                     let Some(dealt) = self.dealt.get(index) else { continue };
-                    if matches!(dealt.fate, Fate::Waits) {
+                    if matches!(dealt.fate, CallState::Waits) {
                         emitter.request_approval(&dealt.shown);
                         shown = true;
                         continue;
@@ -80,39 +80,39 @@ impl Working {
 impl Dealt {
     /// The call as a door tells of it.
     pub(super) fn ran(&self) -> Option<RanCall> {
-        let (output, mishap) = match &self.fate {
-            Fate::Told(told) => (&told.output, Some(told.mishap)),
-            Fate::Ran(outcome) => (&outcome.output, outcome.mishap),
-            Fate::Waits | Fate::Running => return None,
+        let (output, failure) = match &self.fate {
+            CallState::Substitute(told) => (&told.output, Some(told.failure)),
+            CallState::Ran(outcome) => (&outcome.output, outcome.failure),
+            CallState::Waits | CallState::Running => return None,
         };
         Some(RanCall {
             call_id: self.shown.call_id.clone(),
             name: self.shown.name.clone(),
             arguments: self.shown.arguments.clone(),
             output: output.clone(),
-            mishap,
+            failure,
         })
     }
 
     /// How the call is shown to have ended, once it has.
-    fn end(&self) -> Option<ShownEnd> {
-        let (output, mishap) = match &self.fate {
-            Fate::Told(told) => (&told.output, Some(told.mishap)),
-            Fate::Ran(outcome) => (&outcome.output, outcome.mishap),
-            Fate::Waits | Fate::Running => return None,
+    fn end(&self) -> Option<HostedCallResult> {
+        let (output, failure) = match &self.fate {
+            CallState::Substitute(told) => (&told.output, Some(told.failure)),
+            CallState::Ran(outcome) => (&outcome.output, outcome.failure),
+            CallState::Waits | CallState::Running => return None,
         };
         let raw = output.raw();
-        let error = match mishap {
+        let error = match failure {
             // Told as if it had gone well, so that the model goes on from it.
-            None | Some(Mishap::Repeated) => None,
-            Some(mishap) => {
-                Some(raw.get_str("error").map_or_else(|| mishap.name().to_owned(), |text| text.into_owned()))
+            None | Some(ToolFailure::Repeated) => None,
+            Some(failure) => {
+                Some(raw.get_str("error").map_or_else(|| failure.name().to_owned(), |text| text.into_owned()))
             }
         };
         let output = match raw.as_str() {
             Some(text) => text.decode().into_owned(),
             None => raw.text().to_owned(),
         };
-        Some(ShownEnd { output, error })
+        Some(HostedCallResult { output, error })
     }
 }

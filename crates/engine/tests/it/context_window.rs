@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use amalgam_core::{
-    BoxFuture, CallMap, Candidate, Delivery, Fault, FaultKind, Finish, Model, ModelError, ModelEvent, ModelRequest,
-    ModelStream, Note, Prepared, TokenCount, window::Spoken,
+    AnswerContext, BoxFuture, CallMap, Candidate, Delivery, Fault, FaultKind, Finish, Model, ModelError, ModelEvent,
+    ModelRequest, ModelStream, PreparedRequest, TokenCount, window::CountableText,
 };
 use futures_util::stream;
 use serde_json::json;
@@ -39,19 +39,19 @@ impl Narrow {
 }
 
 impl Model for Narrow {
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
-        let said: Vec<String> = request.history.entries.iter().map(|entry| Spoken::of(entry).text).collect();
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
+        let said: Vec<String> = request.history.entries.iter().map(|entry| CountableText::of(entry).text).collect();
         let (losses, delivery) = (Vec::new(), request.delivery);
-        Ok(Prepared {
+        Ok(PreparedRequest {
             body: said.join("\n").into_bytes().into(),
             losses,
             delivery,
             calls: CallMap::default(),
-            note: Note::default(),
+            answer_context: AnswerContext::default(),
         })
     }
 
-    fn count(&self, prepared: &Prepared) -> TokenCount {
+    fn count(&self, prepared: &PreparedRequest) -> TokenCount {
         self.counts.fetch_add(1, Ordering::SeqCst);
         TokenCount { text: self.count_text("", &String::from_utf8_lossy(&prepared.body)), media: 0 }
     }
@@ -60,7 +60,7 @@ impl Model for Narrow {
         text.split_whitespace().count() as u64
     }
 
-    fn ask<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+    fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         let prompt = String::from_utf8_lossy(&prepared.body).into_owned();
         let words = prompt.split_whitespace().count();
         self.sent.lock().unwrap().push(prompt);
@@ -172,7 +172,7 @@ async fn counting_takes_a_place_as_a_turn_does() {
     let model = Narrow::taking(100);
     let (engine, admission) = engine(1);
     let candidate = model.candidate(None);
-    let spoken = vec![Spoken { text: "two words".to_owned(), media: 1 }];
+    let spoken = vec![CountableText { text: "two words".to_owned(), media: 1 }];
     let weight = 2 + TokenCount::PER_MEDIA + TokenCount::PER_MESSAGE;
     assert_eq!(engine.weigh(&candidate, spoken.clone()).await.unwrap(), [weight]);
     assert_eq!(admission.in_flight(), 0);

@@ -7,8 +7,8 @@ use amalgam_core::{
     store::{Begin, ProcessId, StoredResponse},
 };
 use amalgam_engine::{Admission, Engine, Run, TurnStorage, look};
-use amalgam_protocol::{Settings, Status};
-use amalgam_store::sqlite::{Options, Sqlite};
+use amalgam_protocol::{ResponseSettings, Status};
+use amalgam_store::sqlite::{Sqlite, SqliteOptions};
 use amalgam_testkit::{check, sse};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -28,7 +28,8 @@ struct World {
 impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(folder.path().join("a.db"), Options::default()).unwrap());
+        let store: Arc<dyn Store> =
+            Arc::new(Sqlite::open(folder.path().join("a.db"), SqliteOptions::default()).unwrap());
         let engine = engine_over(Arc::clone(&store), Admission::new(8), 1);
         Self { store, engine, folder }
     }
@@ -63,15 +64,15 @@ pub(crate) fn scope() -> Scope {
     Scope::authenticated(1, "user", TenantState::Stored, Rights::USE)
 }
 
-fn keep_whole(settings: &Settings) -> TurnStorage {
+fn keep_whole(settings: &ResponseSettings) -> TurnStorage {
     keep(settings, false)
 }
 
-fn keep_stream(settings: &Settings) -> TurnStorage {
+fn keep_stream(settings: &ResponseSettings) -> TurnStorage {
     keep(settings, true)
 }
 
-pub(crate) fn keep(settings: &Settings, streamed: bool) -> TurnStorage {
+pub(crate) fn keep(settings: &ResponseSettings, streamed: bool) -> TurnStorage {
     TurnStorage {
         raw_answer: false,
         scope: scope(),

@@ -10,13 +10,13 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, CallHead, CallKind, CallMap, Candidate, Clock, Delivery, Entry, Fault, FaultKind, Fetch, Fetched,
-    Finish, Loss, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note, Payload, Prepared, Store, normalise,
-    store::ProcessId,
+    AnswerContext, BoxFuture, CallHead, CallKind, CallMap, Candidate, Clock, Delivery, Entry, Fault, FaultKind, Fetch,
+    FetchedFile, Finish, Loss, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Payload, PreparedRequest,
+    Store, normalise, store::ProcessId,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, ModelCall, Run, ToolLimits, TurnStart, TurnStorage};
-use amalgam_protocol::{Effective, Literal, ResponseParameters, Settings, Usage};
-use amalgam_store::sqlite::{Options, Sqlite};
+use amalgam_protocol::{Effective, Literal, ResponseParameters, ResponseSettings, Usage};
+use amalgam_store::sqlite::{Sqlite, SqliteOptions};
 use bytes::Bytes;
 use futures_util::stream;
 
@@ -90,21 +90,21 @@ impl Drop for Guard {
 }
 
 impl Model for Scripted {
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         *self.images.lock().unwrap() = request.images.clone();
         let asked = Asked::of(request);
         let body = asked.said.join("\n").into_bytes().into();
         self.requests.lock().unwrap().push(asked);
-        Ok(Prepared {
+        Ok(PreparedRequest {
             body,
             losses: vec![Loss::new("top_logprobs", "not here")],
             delivery: request.delivery,
             calls: CallMap::default(),
-            note: Note::default(),
+            answer_context: AnswerContext::default(),
         })
     }
 
-    fn ask<'a>(&'a self, _prepared: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+    fn ask<'a>(&'a self, _prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let script = self.scripts.lock().unwrap().pop_front().expect("the script has an answer for this call");
         let guard = Guard(Arc::clone(&self.dropped));
@@ -201,13 +201,13 @@ impl Clock for StandingClock {
 struct Found;
 
 impl Fetch for Found {
-    fn fetch<'a>(&'a self, url: &'a str, _limit: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
+    fn fetch<'a>(&'a self, url: &'a str, _limit: usize) -> BoxFuture<'a, Result<FetchedFile, Fault>> {
         Box::pin(async move {
             if url.contains("forbidden") {
                 return Err(Fault::new(FaultKind::Invalid, "refused"));
             }
             let media_type = if url.contains("text") { "text/html" } else { "image/png" };
-            Ok(Fetched { media_type: media_type.to_owned(), bytes: Bytes::from_static(b"A") })
+            Ok(FetchedFile { media_type: media_type.to_owned(), bytes: Bytes::from_static(b"A") })
         })
     }
 
@@ -243,7 +243,7 @@ pub(crate) fn engine(room: usize) -> (Engine, Admission) {
     let admission = Admission::new(room);
     // Turns that are not kept never touch it, so that it may be gone by then.
     let folder = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(folder.path().join("store.db"), Options::default()).unwrap();
+    let store = Sqlite::open(folder.path().join("store.db"), SqliteOptions::default()).unwrap();
     (engine_over(Arc::new(store), admission.clone(), 1), admission)
 }
 
@@ -274,12 +274,12 @@ pub(crate) async fn start_kept(
     body: &str,
     delivery: Delivery,
     strict: bool,
-    keep: Option<fn(&Settings) -> TurnStorage>,
+    keep: Option<fn(&ResponseSettings) -> TurnStorage>,
 ) -> Result<Box<Run>, Fault> {
     let parameters = body.parse::<ResponseParameters>().unwrap();
     let request = parameters.view().unwrap();
     let history = normalise(None, request.input.as_ref());
-    let settings = Settings::new(&request, Effective { model: "m", stored: false, background: false });
+    let settings = ResponseSettings::new(&request, Effective { model: "m", stored: false, background: false });
     let identity = engine.identity();
     let scope = crate::kept::scope();
     let ask = Box::new(TurnStart {

@@ -15,7 +15,7 @@ mod world;
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{BoxFuture, Candidate, Clock, Delivery, Fault, FaultKind, Fetch, Fetched, Model, Store};
+use amalgam_core::{BoxFuture, Candidate, Clock, Delivery, Fault, FaultKind, Fetch, FetchedFile, Model, Store};
 use amalgam_engine::{Admission, Engine, EngineSettings, Identity};
 use futures_util::StreamExt;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -212,7 +212,7 @@ fn hear(world: &World, chunk: &[u8]) {
 struct NoAddress;
 
 impl Fetch for NoAddress {
-    fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Fetched, Fault>> {
+    fn fetch<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<FetchedFile, Fault>> {
         Box::pin(async { Err(Fault::new(FaultKind::Invalid, "nothing is fetched here")) })
     }
 

@@ -3,11 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    ArgumentCheck, BANK_LABEL, BoxFuture, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal, ServerTool,
-    ShownAs, ToolCall, ToolError, ToolOutput, normalise, store::Approval,
+    ArgumentCheck, BANK_LABEL, BoxFuture, CallDisplay, Candidate, Delivery, Fault, Handler, Policy, Scope, Seal,
+    ServerTool, ToolCall, ToolError, ToolOutput, normalise, store::Approval,
 };
 use amalgam_engine::{Engine, Identity, ModelCall, Run, TurnPrompt, TurnStart, TurnStorage, TurnTools};
-use amalgam_protocol::{Effective, Json, Raw, ResponseParameters, Settings};
+use amalgam_protocol::{Effective, Json, Raw, ResponseParameters, ResponseSettings};
 
 /// A turn to start.
 pub(crate) struct Tooled<'a> {
@@ -15,7 +15,7 @@ pub(crate) struct Tooled<'a> {
     pub(crate) body: &'a str,
     pub(crate) delivery: Delivery,
     pub(crate) identity: Identity,
-    pub(crate) keep: Option<fn(&Settings, bool) -> TurnStorage>,
+    pub(crate) keep: Option<fn(&ResponseSettings, bool) -> TurnStorage>,
     pub(crate) scope: Scope,
     pub(crate) candidate: Candidate,
     pub(crate) tools: Vec<Arc<ServerTool>>,
@@ -33,7 +33,7 @@ impl Tooled<'_> {
         let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
         let kept = self.keep.is_some();
-        let settings = Settings::new(&request, Effective { model: "m", stored: kept, background: false });
+        let settings = ResponseSettings::new(&request, Effective { model: "m", stored: kept, background: false });
         let candidates = vec![self.candidate];
         let prompt = TurnPrompt {
             parameters: parameters.clone(),
@@ -100,7 +100,7 @@ pub(crate) fn tool(name: &str, policy: Policy, handler: impl Handler + 'static) 
         parameters: json("{}"),
         guidance: None,
         policy,
-        shown: ShownAs::McpCall,
+        shown: CallDisplay::McpCall,
         check: Arc::new(NothingBad),
         handler: Arc::new(handler),
     }

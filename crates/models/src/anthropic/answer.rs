@@ -92,8 +92,8 @@ impl Answer {
     }
 
     /// Reads the short form.
-    pub(super) fn from_note(note: Option<&str>) -> Self {
-        match note.map(|note| note.split_once(' ').unwrap_or((note, ""))) {
+    pub(super) fn from_context(own: Option<&str>) -> Self {
+        match own.map(|own| own.split_once(' ').unwrap_or((own, ""))) {
             Some(("object", _)) => Self::Object,
             Some(("tool", name)) => Self::Tool { name: name.to_owned(), wrapped: false },
             Some(("wrapped", name)) => Self::Tool { name: name.to_owned(), wrapped: true },

@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
-use amalgam_core::{Choice, Delivery, Entry, Fault, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset, Words};
+use amalgam_core::{
+    AnswerContext, Choice, Delivery, Description, Entry, Fault, Losses, ModelRequest, Offer, PreparedRequest, Seal,
+    Toolset,
+};
 use amalgam_protocol::{CreateResponse, Raw, Shape, TextFormat, Writer};
 
-use crate::{settings::StructuredOutput, thoughts::asks_for_sealed};
+use crate::{reasoning_seal::asks_for_sealed, settings::StructuredOutput};
 
 use super::{
     answer::{Answer, has_object_root},
@@ -27,7 +30,7 @@ pub(super) struct Upstream<'a> {
 }
 
 /// Translates one call.
-pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Result<Prepared, Fault> {
+pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Result<PreparedRequest, Fault> {
     let settings = request.settings;
     let toolset = Toolset::plain(settings, request.history)?;
     let abilities = Abilities::of(request.model);
@@ -77,17 +80,17 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
 
     let body = Body { request, toolset: &toolset, messages: &messages, plan, max_tokens, answer: &answer };
     let body = body.write(abilities.sampling, &mut losses);
-    Ok(Prepared {
+    Ok(PreparedRequest {
         body: body.into(),
         losses: losses.into_list(),
         delivery: request.delivery,
         calls: toolset.call_map(),
-        note: Note {
+        answer_context: AnswerContext {
             model: request.model.to_owned(),
             seal_context: request.seal_context.to_owned(),
             wants_sealed_reasoning: asks_for_sealed(&settings.include),
             own: answer.to_note(),
-            ..Note::default()
+            ..AnswerContext::default()
         },
     })
 }
@@ -229,8 +232,8 @@ fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
             (Some(schema), description) => {
                 losses.add("tools.parameters", "a schema that is no plain object is told in words");
                 let description: Cow<'_, str> = match description {
-                    Some(Words::Json(text)) => text.decode(),
-                    Some(Words::Own(text)) => Cow::Borrowed(text),
+                    Some(Description::Json(text)) => text.decode(),
+                    Some(Description::Own(text)) => Cow::Borrowed(text),
                     None => Cow::Borrowed(""),
                 };
                 let told = format!("{description}\n\nThe input must follow this JSON Schema:\n{}", schema.text());

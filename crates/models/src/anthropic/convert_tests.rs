@@ -30,7 +30,7 @@ fn sealed_by(model: &str, upstream: &str, context: &str, blocks: Value) -> Strin
     PlainSeal.seal(context, json!({"upstream": upstream, "model": model, "blocks": blocks}).to_string().as_bytes())
 }
 
-fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prepared, Fault> {
+fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<PreparedRequest, Fault> {
     let text = request.to_string();
     let parameters = text.parse::<ResponseParameters>().unwrap();
     let settings = parameters.view().unwrap();
@@ -55,15 +55,15 @@ fn try_prepare(request: &Value, images: &HashMap<String, String>) -> Result<Prep
     )
 }
 
-fn prepared(request: Value) -> Prepared {
+fn prepared(request: Value) -> PreparedRequest {
     try_prepare(&request, &HashMap::new()).unwrap()
 }
 
-fn body(prepared: &Prepared) -> Value {
+fn body(prepared: &PreparedRequest) -> Value {
     serde_json::from_slice(&prepared.body).unwrap()
 }
 
-fn lost(prepared: &Prepared) -> Vec<String> {
+fn lost(prepared: &PreparedRequest) -> Vec<String> {
     prepared.losses.iter().map(|loss| loss.field.to_string()).collect()
 }
 
@@ -301,7 +301,7 @@ fn a_schema_is_answered_through_a_tool_that_is_forced() {
     let alone = prepared(json!({"input": "x", "text": format}));
     assert_eq!(body(&alone)["tools"][0]["input_schema"], schema);
     assert_eq!(body(&alone)["tool_choice"], json!({"type": "tool", "name": "amalgam_json"}));
-    assert_eq!(alone.note.own.as_deref(), Some("tool amalgam_json"));
+    assert_eq!(alone.answer_context.own.as_deref(), Some("tool amalgam_json"));
     assert_eq!(lost(&alone), Vec::<String>::new());
 
     let beside = body(&prepared(json!({"input": "x", "text": format, "tools": [weather()]})));
@@ -335,7 +335,7 @@ fn a_schema_without_an_object_at_its_root_is_wrapped() {
     let wrapped = body(&prepared)["tools"][0]["input_schema"].clone();
     assert_eq!(wrapped["properties"]["answer"], schema);
     assert_eq!(wrapped["$defs"], json!({"n": {"type": "integer"}}));
-    assert_eq!(prepared.note.own.as_deref(), Some("wrapped amalgam_json"));
+    assert_eq!(prepared.answer_context.own.as_deref(), Some("wrapped amalgam_json"));
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_json_object_is_asked_for_in_words() {
     let body = body(&prepared);
     assert_eq!(body["system"].as_array().unwrap().len(), 2);
     assert_eq!(body.get("tools"), None);
-    assert_eq!(prepared.note.own.as_deref(), Some("object"));
+    assert_eq!(prepared.answer_context.own.as_deref(), Some("object"));
 }
 
 #[test]

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelError, ModelEvent, Prepared, Seal, unwrap_custom};
+use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelError, ModelEvent, PreparedRequest, Seal, unwrap_custom};
 use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Usage, Writer};
 use bytes::Bytes;
 
-use crate::{decode::Decode, thoughts::Sealing};
+use crate::{decode::Decode, reasoning_seal::Sealing};
 
 use super::{
     answer::{Answer, WRAPPER, bare_object},
     block::{Arguments, Block},
-    thinking::Thoughts,
+    thinking::ThinkingBlocks,
 };
 
 /// Reads one answer.
@@ -40,12 +40,12 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    pub(super) fn new(prepared: &Prepared, upstream: &str, seal: Arc<dyn Seal>) -> Self {
-        let note = &prepared.note;
+    pub(super) fn new(prepared: &PreparedRequest, upstream: &str, seal: Arc<dyn Seal>) -> Self {
+        let answer_context = &prepared.answer_context;
         Self {
             calls: prepared.calls.clone(),
-            answer: Answer::from_note(note.own.as_deref()),
-            sealing: Sealing::new(note, upstream, seal),
+            answer: Answer::from_context(answer_context.own.as_deref()),
+            sealing: Sealing::new(answer_context, upstream, seal),
             open: Vec::new(),
             held: Vec::new(),
             speaking: false,
@@ -274,20 +274,20 @@ impl Decoder {
                 self.end_message(events);
             }
             Block::Thinking { text, signature, shown } => {
-                let mut thoughts = Thoughts::default();
-                thoughts.add(&text, &signature);
+                let mut blocks = ThinkingBlocks::default();
+                blocks.add(&text, &signature);
                 if shown || self.sealing.is_wanted() {
                     events.push(ModelEvent::ReasoningEnd {
-                        encrypted_content: self.sealing.close(|writer| thoughts.write(writer)),
+                        encrypted_content: self.sealing.close(|writer| blocks.write(writer)),
                     });
                 }
             }
             Block::Redacted { data } => {
-                let mut thoughts = Thoughts::default();
-                thoughts.add_redacted(&data);
+                let mut blocks = ThinkingBlocks::default();
+                blocks.add_redacted(&data);
                 if self.sealing.is_wanted() {
                     events.push(ModelEvent::ReasoningEnd {
-                        encrypted_content: self.sealing.close(|writer| thoughts.write(writer)),
+                        encrypted_content: self.sealing.close(|writer| blocks.write(writer)),
                     });
                 }
             }
@@ -369,8 +369,8 @@ impl Decoder {
         read("cache_read_input_tokens", &mut self.usage.cached_tokens);
         read("cache_creation_input_tokens", &mut self.usage.cache_write_tokens);
         read("output_tokens", &mut self.usage.output_tokens);
-        if let Some(thoughts) = usage.get("output_tokens_details").and_then(|details| details.get("thinking_tokens")) {
-            self.usage.reasoning_tokens = thoughts.as_u64().unwrap_or_default();
+        if let Some(tokens) = usage.get("output_tokens_details").and_then(|details| details.get("thinking_tokens")) {
+            self.usage.reasoning_tokens = tokens.as_u64().unwrap_or_default();
         }
         let cached = self.usage.cached_tokens.saturating_add(self.usage.cache_write_tokens);
         self.usage.input_tokens = self.fresh_input.saturating_add(cached);

@@ -1,4 +1,4 @@
-use amalgam_core::{Delivery, Note};
+use amalgam_core::{AnswerContext, Delivery};
 use amalgam_protocol::{Reader, ResponseParameters};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,17 +10,17 @@ fn decoder(tools: Value, own: Option<&str>, wants_sealed_reasoning: bool) -> Dec
     let parameters = request.parse::<ResponseParameters>().unwrap();
     let settings = parameters.view().unwrap();
     let toolset = amalgam_core::Toolset::plain(&settings, &amalgam_core::History::default()).unwrap();
-    let prepared = Prepared {
+    let prepared = PreparedRequest {
         body: Bytes::new().into(),
         losses: Vec::new(),
         delivery: Delivery::Stream,
         calls: toolset.call_map(),
-        note: Note {
+        answer_context: AnswerContext {
             model: "m".to_owned(),
             seal_context: "t".to_owned(),
             wants_sealed_reasoning,
             own: own.map(str::to_owned),
-            ..Note::default()
+            ..AnswerContext::default()
         },
     };
     Decoder::new(&prepared, "claude", Arc::new(PlainSeal))

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use amalgam_core::{Call, Entry, History, Losses, Output, Seal, wire_name};
 use amalgam_protocol::{Content, Item, ItemKind, Part, PartKind, Raw, Role, Shape, Writer};
 
-use crate::thoughts::{Owner, THOUGHTS_OF_OTHERS, told_thoughts};
+use crate::reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary};
 
 use super::{
     content::{Blocks, Place, is_blank, text_block},
@@ -241,8 +241,8 @@ impl Messages {
                 turn.blocks.valid(&blocks);
             }
             None => {
-                self.losses.add("input.reasoning", THOUGHTS_OF_OTHERS);
-                if let Some(told) = told_thoughts(reasoning) {
+                self.losses.add("input.reasoning", FOREIGN_REASONING);
+                if let Some(told) = reasoning_summary(reasoning) {
                     text_block(self.blocks(Side::Assistant), |writer| writer.string(&told));
                 }
             }

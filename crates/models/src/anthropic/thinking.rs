@@ -6,7 +6,7 @@
 use amalgam_core::Losses;
 use amalgam_protocol::{CreateResponse, Raw, Writer};
 
-use crate::thoughts::Owner;
+use crate::reasoning_seal::Owner;
 
 /// The smallest budget that the wire takes.
 const SMALLEST_BUDGET: u64 = 1024;
@@ -172,11 +172,11 @@ impl Plan {
 
 /// Thinking blocks of one reasoning item, to be sealed.
 #[derive(Debug, Default)]
-pub(super) struct Thoughts {
+pub(super) struct ThinkingBlocks {
     blocks: Writer,
 }
 
-impl Thoughts {
+impl ThinkingBlocks {
     /// A block with its signature; both are escaped JSON text.
     pub(super) fn add(&mut self, thinking: &[u8], signature: &[u8]) {
         self.blocks.object(|writer| {

@@ -182,9 +182,9 @@ enum State {
 }
 
 impl AnswerReader {
-    /// The reader that a request's note asks for, if any.
-    pub(super) fn of_note(note: Option<&str>) -> Option<Self> {
-        let allows_calls = match note? {
+    /// The reader that the context of a request selects, if any.
+    pub(super) fn of_note(answer_context: Option<&str>) -> Option<Self> {
+        let allows_calls = match answer_context? {
             NOTE => true,
             NOTE_WITHOUT_CALLS => false,
             _ => return None,

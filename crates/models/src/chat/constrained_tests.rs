@@ -34,7 +34,7 @@ fn body(request: Value) -> (Value, Option<String>) {
         images: &HashMap::new(),
     };
     let prepared = convert::prepare(WIRE, &request, "here", &PlainSeal).unwrap();
-    (serde_json::from_slice(&prepared.body).unwrap(), prepared.note.own)
+    (serde_json::from_slice(&prepared.body).unwrap(), prepared.answer_context.own)
 }
 
 fn object_of(name: &str, schema: Value) -> Value {
@@ -53,7 +53,7 @@ fn call_of(name: &str, arguments: Value) -> Value {
 #[test]
 fn the_tool_list_becomes_a_schema_and_a_description_in_the_instructions() {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
-    let (body, note) = body(json!({
+    let (body, answer_context) = body(json!({
         "instructions": "Be brief.",
         "input": [
             {"role": "user", "content": "Weather?"},
@@ -94,7 +94,7 @@ fn the_tool_list_becomes_a_schema_and_a_description_in_the_instructions() {
             ]})
         ]
     );
-    assert_eq!((body.get("tools"), body.get("tool_choice"), note.as_deref()), (None, None, Some(NOTE)));
+    assert_eq!((body.get("tools"), body.get("tool_choice"), answer_context.as_deref()), (None, None, Some(NOTE)));
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn choice_and_parallel_bound_the_schema() {
             "type": "array", "minItems": 1, "maxItems": 1, "items": {"anyOf": [call_of("b", json!({"type": "object"}))]}
         }))]})
     );
-    let (none, note) = body(json!({"input": "x", "tools": tools, "tool_choice": "none"}));
-    assert_eq!((none.get("response_format"), note), (None, None));
+    let (none, answer_context) = body(json!({"input": "x", "tools": tools, "tool_choice": "none"}));
+    assert_eq!((none.get("response_format"), answer_context), (None, None));
     assert_eq!(none["messages"], json!([{"role": "user", "content": "x"}]));
 }
 

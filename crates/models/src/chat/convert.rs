@@ -1,13 +1,14 @@
 //! A request as Chat Completions takes it: everything beside the messages, and what the wire has no place for.
 
 use amalgam_core::{
-    Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Note, Offer, Prepared, Seal, Toolset,
+    AnswerContext, Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Offer, PreparedRequest, Seal,
+    Toolset,
 };
 use amalgam_protocol::{CreateResponse, JsonSchemaFormat, Raw, TextFormat, Writer};
 
 use crate::{
+    reasoning_seal::{Owner, asks_for_sealed},
     settings::ToolCalls,
-    thoughts::{Owner, asks_for_sealed},
 };
 
 use super::{Wire, constrained, messages};
@@ -30,7 +31,7 @@ pub(super) fn prepare(
     request: &ModelRequest<'_>,
     upstream: &str,
     seal: &dyn Seal,
-) -> Result<Prepared, Fault> {
+) -> Result<PreparedRequest, Fault> {
     let settings = request.settings;
     let mut toolset = Toolset::plain(settings, request.history)?;
     let mut losses = Losses::default();
@@ -68,18 +69,18 @@ pub(super) fn prepare(
     body.extra(settings, &mut losses);
     body.writer.outside(b"}");
     lose_the_rest(settings, &mut losses);
-    Ok(Prepared {
+    Ok(PreparedRequest {
         body: body.writer.into_bytes().into(),
         losses: losses.into_list(),
         delivery: request.delivery,
         calls,
-        note: Note {
+        answer_context: AnswerContext {
             model: request.model.to_owned(),
             seal_context: request.seal_context.to_owned(),
             wants_sealed_reasoning: asks_for_sealed(&settings.include),
             wants_logprobs,
             own: own.map(ToOwned::to_owned),
-            ..Note::default()
+            ..AnswerContext::default()
         },
     })
 }

@@ -16,7 +16,7 @@ const WIRE: Wire = Wire {
     replay: Replay::RunningTurn,
 };
 
-fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<Prepared, Fault> {
+fn prepared(wire: Wire, delivery: Delivery, request: &Value) -> Result<PreparedRequest, Fault> {
     let text = request.to_string();
     let parameters = text.parse::<ResponseParameters>().unwrap();
     let settings = parameters.view().unwrap();
@@ -430,7 +430,7 @@ fn thoughts_that_this_upstream_sealed_go_back_whole_in_their_own_field() {
     }
     let (foreign, losses) = messages(WIRE, request(sealed("elsewhere", "reasoning")));
     assert!(!foreign.to_string().contains("all of it"), "{foreign:#}");
-    assert_eq!(losses, [format!("input.reasoning: {}", crate::thoughts::THOUGHTS_OF_OTHERS)]);
+    assert_eq!(losses, [format!("input.reasoning: {}", crate::reasoning_seal::FOREIGN_REASONING)]);
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn thoughts_that_another_upstream_sealed_are_told_by_their_summary() {
         {"role": "user", "content": "c"}, thought(""), {"role": "assistant", "content": "d"},
         {"role": "user", "content": "e"}, thought("new"), call("c1", "f", "{}"), output("c1", json!("x"))
     ]});
-    let loss = format!("input.reasoning: {}", crate::thoughts::THOUGHTS_OF_OTHERS);
+    let loss = format!("input.reasoning: {}", crate::reasoning_seal::FOREIGN_REASONING);
     let said = |content: Value| json!({"role": "assistant", "content": content});
     let expected = |turn: Value| {
         json!([

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, Prepared, Seal};
+use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, PreparedRequest, Seal};
 use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Shape, Usage, Writer};
 use bytes::Bytes;
 
-use crate::{decode::Decode, template::Template, thoughts::Sealing};
+use crate::{decode::Decode, reasoning_seal::Sealing, template::Template};
 
 use super::{THOUGHTS_FIELDS, calls::Calls, constrained::AnswerReader, failure};
 
@@ -22,8 +22,8 @@ pub(super) struct Decoder {
     /// Thoughts are open.
     thinking: bool,
     /// The open thoughts, escaped, if they are to be sealed, and the field that they came in.
-    thoughts: Vec<u8>,
-    thoughts_field: &'static str,
+    reasoning_text: Vec<u8>,
+    reasoning_field: &'static str,
     sealing: Sealing,
     /// A message has come, if only an empty one.
     answered: bool,
@@ -41,7 +41,7 @@ pub(super) struct Decoder {
 /// The pieces of one message or delta, in the order in which they are passed on.
 #[derive(Default)]
 struct Delta<'a> {
-    thoughts: Option<(&'static str, Raw<'a>)>,
+    reasoning_text: Option<(&'static str, Raw<'a>)>,
     content: Option<Raw<'a>>,
     refusal: Option<JsonStr<'a>>,
     annotations: Option<Raw<'a>>,
@@ -57,17 +57,17 @@ enum Piece {
 }
 
 impl Decoder {
-    pub(super) fn new(prepared: &Prepared, upstream: &str, seal: Arc<dyn Seal>) -> Self {
+    pub(super) fn new(prepared: &PreparedRequest, upstream: &str, seal: Arc<dyn Seal>) -> Self {
         Self {
             calls: Calls::new(prepared.calls.clone()),
-            wants_logprobs: prepared.note.wants_logprobs,
-            answer: AnswerReader::of_note(prepared.note.own.as_deref()),
+            wants_logprobs: prepared.answer_context.wants_logprobs,
+            answer: AnswerReader::of_note(prepared.answer_context.own.as_deref()),
             begun: false,
             said: false,
             thinking: false,
-            thoughts: Vec::new(),
-            thoughts_field: THOUGHTS_FIELDS[0],
-            sealing: Sealing::new(&prepared.note, upstream, seal),
+            reasoning_text: Vec::new(),
+            reasoning_field: THOUGHTS_FIELDS[0],
+            sealing: Sealing::new(&prepared.answer_context, upstream, seal),
             answered: false,
             heard: false,
             late: Vec::new(),
@@ -155,9 +155,9 @@ impl Decoder {
                 "refusal" => delta.refusal = value.as_str(),
                 // The same thoughts under two names count once.
                 name if let Some(field) = THOUGHTS_FIELDS.into_iter().find(|field| *field == name)
-                    && delta.thoughts.is_none_or(|(_, known)| known.text() == "\"\"") =>
+                    && delta.reasoning_text.is_none_or(|(_, known)| known.text() == "\"\"") =>
                 {
-                    delta.thoughts = Some((field, value));
+                    delta.reasoning_text = Some((field, value));
                 }
                 "annotations" => delta.annotations = Some(value),
                 "tool_calls" => delta.tool_calls = Some(value),
@@ -165,9 +165,9 @@ impl Decoder {
                 _ => {}
             }
         }
-        if let Some((field, thoughts)) = delta.thoughts {
-            self.thoughts_field = field;
-            self.think(thoughts, data, events);
+        if let Some((field, reasoning_text)) = delta.reasoning_text {
+            self.reasoning_field = field;
+            self.think(reasoning_text, data, events);
         }
         if let Some(content) = delta.content {
             self.content(content, logprobs, data, events);
@@ -204,8 +204,8 @@ impl Decoder {
         for part in content.elements() {
             if let Some(text) = part.as_str() {
                 self.text(text, None, data, events);
-            } else if let Some(thoughts) = part.get("thinking") {
-                self.think(thoughts, data, events);
+            } else if let Some(reasoning_text) = part.get("thinking") {
+                self.think(reasoning_text, data, events);
             } else if let Some(refusal) = part.get("refusal").and_then(Raw::as_str) {
                 self.say(ModelEvent::Refusal(Literal::within(data, refusal)), events);
             } else if let Some(text) = part.get("text").and_then(Raw::as_str) {
@@ -247,20 +247,22 @@ impl Decoder {
     }
 
     /// A text, an object around one, or a list of either.
-    fn think(&mut self, thoughts: Raw<'_>, data: &Bytes, events: &mut Vec<ModelEvent>) {
-        match thoughts.shape() {
+    fn think(&mut self, reasoning_text: Raw<'_>, data: &Bytes, events: &mut Vec<ModelEvent>) {
+        match reasoning_text.shape() {
             Shape::String => {
-                let Some(text) = thoughts.as_str().filter(|text| !text.is_empty()) else { return };
+                let Some(text) = reasoning_text.as_str().filter(|text| !text.is_empty()) else { return };
                 (self.heard, self.thinking) = (true, true);
                 if self.sealing.is_wanted() {
-                    self.thoughts.extend_from_slice(text.escaped().as_bytes());
+                    self.reasoning_text.extend_from_slice(text.escaped().as_bytes());
                 }
                 self.pass(ModelEvent::ReasoningSummary(Literal::within(data, text)), events);
             }
-            Shape::Array => thoughts.elements().for_each(|element| self.think(element, data, events)),
+            Shape::Array => reasoning_text.elements().for_each(|element| self.think(element, data, events)),
             Shape::Object => {
                 let texts = ["content", "text", "summary", "thinking"];
-                if let Some(text) = texts.iter().find_map(|name| thoughts.get(name).filter(|text| !text.is_null())) {
+                if let Some(text) =
+                    texts.iter().find_map(|name| reasoning_text.get(name).filter(|text| !text.is_null()))
+                {
                     self.think(text, data, events);
                 }
             }
@@ -270,9 +272,9 @@ impl Decoder {
 
     fn stop_thinking(&mut self, events: &mut Vec<ModelEvent>) {
         if std::mem::take(&mut self.thinking) {
-            let text = std::mem::take(&mut self.thoughts);
+            let text = std::mem::take(&mut self.reasoning_text);
             let encrypted_content = self.sealing.close(|writer| {
-                writer.key("field").string(self.thoughts_field);
+                writer.key("field").string(self.reasoning_field);
                 writer.key("text").escaped(&[&text]);
             });
             self.pass(ModelEvent::ReasoningEnd { encrypted_content }, events);

@@ -1,4 +1,4 @@
-use amalgam_core::{CallMap, Delivery, Note};
+use amalgam_core::{AnswerContext, CallMap, Delivery};
 use serde_json::{Value, json};
 
 use super::*;
@@ -20,13 +20,13 @@ struct Answer {
     finish: Finish,
 }
 
-fn prepared() -> Prepared {
-    Prepared {
+fn prepared() -> PreparedRequest {
+    PreparedRequest {
         body: Bytes::new().into(),
         losses: Vec::new(),
         delivery: Delivery::Stream,
         calls: CallMap::default(),
-        note: Note { wants_logprobs: true, ..Note::default() },
+        answer_context: AnswerContext { wants_logprobs: true, ..AnswerContext::default() },
     }
 }
 
@@ -380,11 +380,11 @@ fn thoughts_are_sealed_with_the_field_that_they_came_in() {
     let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}}]});
     let sealed = |field: &str, frames: &[Value]| {
         let mut prepared = prepared();
-        prepared.note = Note {
+        prepared.answer_context = AnswerContext {
             model: "m".to_owned(),
             seal_context: "t".to_owned(),
             wants_sealed_reasoning: true,
-            ..Note::default()
+            ..AnswerContext::default()
         };
         let mut decoder = Decoder::new(&prepared, "here", Arc::new(PlainSeal));
         let mut events = Vec::new();

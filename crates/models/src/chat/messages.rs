@@ -11,8 +11,8 @@ use amalgam_core::{Call, CallKind, Entry, Losses, ModelRequest, Output};
 use amalgam_protocol::{Content, Item, ItemKind, Literal, Part, PartKind, Raw, Role, Shape, Writer};
 
 use crate::{
+    reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary},
     settings::{SystemRole, ToolCalls},
-    thoughts::{Owner, THOUGHTS_OF_OTHERS, told_thoughts},
 };
 
 use super::{
@@ -87,9 +87,9 @@ struct Conversation<'a, 'w> {
 #[derive(Default)]
 struct Turn<'a> {
     texts: Vec<Escaped<'a>>,
-    thoughts: Vec<Escaped<'a>>,
+    reasoning_texts: Vec<Escaped<'a>>,
     /// The field that the upstream gives its thoughts in, where that is known.
-    thoughts_field: Option<&'static str>,
+    reasoning_field: Option<&'static str>,
     calls: Vec<Call<'a>>,
     outputs: Vec<Output<'a>>,
 }
@@ -176,37 +176,37 @@ impl<'a> Conversation<'a, '_> {
         let own = opened.as_deref().and_then(|plain| Raw::parse(plain).ok());
         let is_foreign = sealed.is_some() && own.is_none();
         if is_foreign {
-            self.lose_thoughts(THOUGHTS_OF_OTHERS);
+            self.lose_reasoning(FOREIGN_REASONING);
         }
         let given = |parts: &[Part<'a>]| parts.iter().filter_map(Part::text).map(kept).collect::<Vec<_>>();
-        let mut thoughts: Vec<Escaped<'a>> = match own.and_then(|own| own.get("text")?.as_str()) {
+        let mut reasoning_texts: Vec<Escaped<'a>> = match own.and_then(|own| own.get("text")?.as_str()) {
             Some(text) => vec![text.escaped().as_bytes().to_vec().into()],
             None => given(&reasoning.content.0),
         };
-        if thoughts.is_empty() {
-            thoughts = given(&reasoning.summary.0);
+        if reasoning_texts.is_empty() {
+            reasoning_texts = given(&reasoning.summary.0);
         }
         let wanted = match self.wire.replay {
             Replay::Never => false,
             Replay::RunningTurn => live,
             Replay::Always => true,
         };
-        if wanted && !thoughts.is_empty() {
+        if wanted && !reasoning_texts.is_empty() {
             let field = own.and_then(|own| own.get("field")?.as_str());
             let known = THOUGHTS_FIELDS.into_iter().find(|known| field.is_some_and(|field| field.is(known)));
-            self.turn.thoughts_field = known.or(self.turn.thoughts_field);
-            self.turn.thoughts.append(&mut thoughts);
+            self.turn.reasoning_field = known.or(self.turn.reasoning_field);
+            self.turn.reasoning_texts.append(&mut reasoning_texts);
         } else if is_foreign {
-            self.turn.texts.extend(told_thoughts(reasoning).map(|told| super::parts::own(&told)));
-        } else if !thoughts.is_empty() {
-            self.lose_thoughts(match live {
+            self.turn.texts.extend(reasoning_summary(reasoning).map(|told| super::parts::own(&told)));
+        } else if !reasoning_texts.is_empty() {
+            self.lose_reasoning(match live {
                 true => "this upstream does not take thoughts back; they were left out",
                 false => "thoughts of turns that are over were left out",
             });
         }
     }
 
-    fn lose_thoughts(&mut self, reason: &'static str) {
+    fn lose_reasoning(&mut self, reason: &'static str) {
         self.parts.losses.add("input.reasoning", reason);
     }
 
@@ -219,8 +219,8 @@ impl<'a> Conversation<'a, '_> {
                 ToolCalls::Native => self.native(&turn),
                 ToolCalls::Constrained => self.told(&turn),
             }
-        } else if !turn.thoughts.is_empty() {
-            self.lose_thoughts("thoughts that nothing was said after were left out");
+        } else if !turn.reasoning_texts.is_empty() {
+            self.lose_reasoning("thoughts that nothing was said after were left out");
         }
         // The next turn finds the room of this one.
         turn.clear();
@@ -274,9 +274,9 @@ impl<'a> Conversation<'a, '_> {
                 true => writer.key("content").null(),
                 false => write_joined(writer.key("content"), &turn.texts, PARAGRAPH),
             }
-            if !turn.thoughts.is_empty() {
-                let field = turn.thoughts_field.unwrap_or(THOUGHTS_FIELDS[0]);
-                write_joined(writer.key_text(field), &turn.thoughts, PARAGRAPH);
+            if !turn.reasoning_texts.is_empty() {
+                let field = turn.reasoning_field.unwrap_or(THOUGHTS_FIELDS[0]);
+                write_joined(writer.key_text(field), &turn.reasoning_texts, PARAGRAPH);
             }
             if !turn.calls.is_empty() {
                 let calls = turn.calls.iter();
@@ -342,10 +342,10 @@ impl<'a> Conversation<'a, '_> {
 
 impl<'a> Turn<'a> {
     fn clear(&mut self) {
-        let Self { texts, thoughts, thoughts_field, calls, outputs } = self;
-        *thoughts_field = None;
+        let Self { texts, reasoning_texts, reasoning_field, calls, outputs } = self;
+        *reasoning_field = None;
         texts.clear();
-        thoughts.clear();
+        reasoning_texts.clear();
         calls.clear();
         outputs.clear();
     }

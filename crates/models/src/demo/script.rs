@@ -4,7 +4,7 @@ use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelEvent, unwrap_custo
 use amalgam_protocol::{Literal, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::thoughts::Sealing;
+use crate::reasoning_seal::Sealing;
 
 /// The longest piece that counts as one token.
 const LONGEST_PIECE: usize = 16;

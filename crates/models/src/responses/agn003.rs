@@ -8,18 +8,18 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    Call, CallKind, Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, Delivery,
-    Entry, History, Losses, ModelRequest, Note, Output, Payload, Prepared, literal_message,
+    AnswerContext, Call, CallKind, Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext,
+    DEFAULT_MODE, Delivery, Entry, History, Losses, ModelRequest, Output, Payload, PreparedRequest, literal_message,
 };
 use amalgam_protocol::{Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
 
-use super::convert::{new_entries, note};
+use super::convert::{answer_context, new_entries};
 
-pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
+pub(super) fn convert(request: &ModelRequest<'_>) -> PreparedRequest {
     let mut losses = Losses::default();
     let continuation = match request.chain {
-        Chain::GoesOn { id, .. } => Some(id),
-        Chain::Apart | Chain::Begun => None,
+        Chain::Continue { id, .. } => Some(id),
+        Chain::Standalone | Chain::Start => None,
     };
     let mut messages = Messages::read(request, continuation.is_some(), &mut losses);
     messages.user();
@@ -59,13 +59,13 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> Prepared {
         ..Composition::default()
     }
     .literal();
-    Prepared {
+    PreparedRequest {
         body: body.into(),
         losses: losses.into_list(),
         delivery: request.delivery,
         calls: Default::default(),
         // This dialect has no field for a limit.
-        note: Note { max_output_tokens: None, ..note(request) },
+        answer_context: AnswerContext { max_output_tokens: None, ..answer_context(request) },
     }
 }
 
@@ -137,7 +137,7 @@ impl<'a> Messages<'a> {
             }
             Entry::Message { content, .. } => self.push_text("assistant", text(content, losses)),
             Entry::Summary(summary) => self.push_text("user", summary.clone()),
-            Entry::Note(note) => self.remark(note),
+            Entry::Note(answer_context) => self.remark(answer_context),
             // Told together with its output.
             Entry::Call(_) => {}
             Entry::Output(output) => self.user().results.push(output),

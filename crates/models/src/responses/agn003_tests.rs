@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<String>) {
-    chained(request, delivery, Chain::Apart)
+    chained(request, delivery, Chain::Standalone)
 }
 
 fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec<String>) {
@@ -165,7 +165,7 @@ fn a_continuation_names_the_answer_before_and_tells_its_results_as_text() {
     let call = json!({"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"a\":1}"});
     let output = json!({"type": "function_call_output", "call_id": "c1", "output": "done"});
     let request = json!({"input": [system, user, call, output], "tools": [{"type": "function", "name": "f"}]});
-    let (body, losses) = chained(&request, Delivery::Whole, Chain::GoesOn { id: "resp_up", known: 3 });
+    let (body, losses) = chained(&request, Delivery::Whole, Chain::Continue { id: "resp_up", known: 3 });
     let results = "[TOOL_RESULTS]\n\n- CallId: c1\n  Name: f\n  ArgumentsJson:\n    {\"a\":1}\n  ResultJson:\n    done";
     let expected = json!({"model": "real-model", "previous_response_id": "resp_up", "input": [
         {"role": "user", "content": [text("[MODE: QA]\n\n[INSTRUCTION]\n"), text(results)]},
@@ -180,7 +180,7 @@ fn a_turn_that_goes_on_says_what_is_new() {
     let answer = json!({"role": "assistant", "content": "Gone."});
     let [changed, next] = composed("CODE_EDIT");
     let request = json!({"input": [system, user, answer, changed, next]});
-    let (body, losses) = chained(&request, Delivery::Stream, Chain::GoesOn { id: "resp_up", known: 3 });
+    let (body, losses) = chained(&request, Delivery::Stream, Chain::Continue { id: "resp_up", known: 3 });
     assert_eq!([&body["previous_response_id"], &body["stream"]], [&json!("resp_up"), &json!(true)]);
     let said: Vec<&Value> = body["input"].as_array().unwrap().iter().map(|item| &item["content"][0]["text"]).collect();
     assert_eq!(said, [&json!("[MODE: CODE_EDIT]\n\n[INSTRUCTION]\nGo.")]);

@@ -3,15 +3,15 @@
 //! State stays here unless the operator says that the upstream keeps it: nothing is stored there, and no id of ours is ever
 //! looked up there. Where it is kept, a call that goes on from an answer names that by the upstream's own id.
 
-use amalgam_core::{Chain, Delivery, Entry, History, ModelRequest, Note, Prepared, Seal};
+use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, ModelRequest, PreparedRequest, Seal};
 use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
 
-use crate::thoughts::asks_for_sealed;
+use crate::reasoning_seal::asks_for_sealed;
 
 use super::items::{self, Context};
 
 /// Translates a request. Losses of the history itself are told elsewhere.
-pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Seal) -> Prepared {
+pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Seal) -> PreparedRequest {
     let settings = request.settings;
     let mut context = Context {
         upstream,
@@ -25,12 +25,12 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
     let mut writer = Writer::with_capacity(capacity(&request.history.instructions, new));
     writer.object(|writer| {
         writer.key("model").string(request.model);
-        if let Chain::GoesOn { id, .. } = request.chain {
+        if let Chain::Continue { id, .. } = request.chain {
             writer.key("previous_response_id").string(id);
         }
         write_said(writer, request.history, new, &mut context);
         write_settings(writer, settings);
-        writer.key("store").bool(request.chain != Chain::Apart);
+        writer.key("store").bool(request.chain != Chain::Standalone);
         if request.delivery == Delivery::Stream {
             writer.key("stream").bool(true);
             if let Some(options) = settings.stream_options {
@@ -38,12 +38,12 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
             }
         }
     });
-    Prepared {
+    PreparedRequest {
         body: writer.into_bytes().into(),
         losses: context.losses,
         delivery: request.delivery,
         calls: Default::default(),
-        note: note(request),
+        answer_context: answer_context(request),
     }
 }
 
@@ -51,21 +51,21 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
 pub(super) fn new_entries<'e, 'a>(request: &'e ModelRequest<'a>) -> &'e [Entry<'a>] {
     let entries = &request.history.entries;
     match request.chain {
-        Chain::GoesOn { known, .. } => entries.get(known..).unwrap_or_default(),
-        Chain::Apart | Chain::Begun => entries,
+        Chain::Continue { known, .. } => entries.get(known..).unwrap_or_default(),
+        Chain::Standalone | Chain::Start => entries,
     }
 }
 
 /// What reading the answer needs to know.
-pub(super) fn note(request: &ModelRequest<'_>) -> Note {
+pub(super) fn answer_context(request: &ModelRequest<'_>) -> AnswerContext {
     let included = |name: &str| request.settings.include.iter().any(|included| included == name);
-    Note {
+    AnswerContext {
         model: request.model.to_owned(),
         seal_context: request.seal_context.to_owned(),
         max_output_tokens: request.settings.max_output_tokens,
         wants_sealed_reasoning: asks_for_sealed(&request.settings.include),
         wants_logprobs: included("message.output_text.logprobs"),
-        ..Note::default()
+        ..AnswerContext::default()
     }
 }
 

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{testing::PlainSeal, thoughts::Owner};
+use crate::{reasoning_seal::Owner, testing::PlainSeal};
 
 /// The body that is sent for a request, and what is lost.
 fn converted(request: &Value, delivery: Delivery) -> (Value, Vec<Loss>) {
-    chained(request, delivery, Chain::Apart)
+    chained(request, delivery, Chain::Standalone)
 }
 
 fn chained(request: &Value, delivery: Delivery, chain: Chain<'_>) -> (Value, Vec<Loss>) {
@@ -305,9 +305,9 @@ fn the_note_remembers_what_reading_needs() {
         seal_context: "tenant 1",
         images: &images,
     };
-    let note = note(&request);
+    let answer_context = answer_context(&request);
     assert_eq!(
-        (note.seal_context.as_str(), note.wants_sealed_reasoning, note.wants_logprobs),
+        (answer_context.seal_context.as_str(), answer_context.wants_sealed_reasoning, answer_context.wants_logprobs),
         ("tenant 1", true, true)
     );
 }
@@ -319,8 +319,8 @@ fn a_call_that_goes_on_says_what_is_new_and_names_the_answer_before() {
         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "done"},
     ]});
-    let (whole, _) = chained(&request, Delivery::Whole, Chain::Begun);
-    let (body, losses) = chained(&request, Delivery::Whole, Chain::GoesOn { id: "resp_up", known: 2 });
+    let (whole, _) = chained(&request, Delivery::Whole, Chain::Start);
+    let (body, losses) = chained(&request, Delivery::Whole, Chain::Continue { id: "resp_up", known: 2 });
     let mut expected = whole.clone();
     expected["previous_response_id"] = json!("resp_up");
     expected["input"] = json!([whole["input"][2]]);

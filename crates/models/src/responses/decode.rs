@@ -3,22 +3,22 @@
 //! Messages, thoughts and calls are taken apart, so that order, ids and numbers can be made anew; every other item passes
 //! along whole. A whole answer goes the same way as the last event of a stream, so that both give the same items.
 
-mod last;
-mod said;
+mod deltas;
+mod final_object;
 
 use std::{collections::HashSet, sync::Arc};
 
-use amalgam_core::{CallKind, Finish, ModelError, ModelEvent, Note, Seal};
+use amalgam_core::{AnswerContext, CallKind, Finish, ModelError, ModelEvent, Seal};
 use amalgam_protocol::{Ends, Event, EventKind, Frame, Json, Raw, Shape, Usage};
 use bytes::Bytes;
 
-use crate::{decode::Decode, template::Template, thoughts::Sealing};
+use crate::{decode::Decode, reasoning_seal::Sealing, template::Template};
 
 use super::{
     failure,
-    open::{Differs, Kind, OpenItem, Voice},
+    open::{DeltaKind, Kind, OpenItem, TextMismatch},
 };
-use last::{Seen, find_again};
+use final_object::{SeenItem, find_again};
 
 /// An answer repeats the tools of its request a few levels deeper.
 const DEPTH: usize = 128;
@@ -26,12 +26,12 @@ const DEPTH: usize = 128;
 /// Reads one answer.
 pub(super) struct Decoder {
     sealing: Sealing,
-    note: Note,
+    answer_context: AnswerContext,
     open: Vec<OpenItem>,
     next_key: u64,
     begun: bool,
     /// Items that are over.
-    ended: Vec<Seen>,
+    ended: Vec<SeenItem>,
     /// An item ended before its time.
     truncated: bool,
     /// Events that could not be read.
@@ -44,7 +44,7 @@ pub(super) struct Decoder {
 struct LastDelta {
     template: Template,
     key: u64,
-    voice: Voice,
+    kind: DeltaKind,
     part: Option<u64>,
 }
 
@@ -57,10 +57,10 @@ enum Unreadable {
 }
 
 impl Decoder {
-    pub(super) fn new(upstream: &str, seal: Arc<dyn Seal>, note: Note) -> Self {
+    pub(super) fn new(upstream: &str, seal: Arc<dyn Seal>, answer_context: AnswerContext) -> Self {
         Self {
-            sealing: Sealing::new(&note, upstream, seal),
-            note,
+            sealing: Sealing::new(&answer_context, upstream, seal),
+            answer_context,
             open: Vec::new(),
             next_key: 0,
             begun: false,
@@ -81,19 +81,19 @@ impl Decoder {
                 }
             }
             EventKind::Keepalive => {}
-            EventKind::TextDelta => self.delta(Voice::Text, event, frame, events),
-            EventKind::RefusalDelta => self.delta(Voice::Refusal, event, frame, events),
-            EventKind::SummaryTextDelta => self.delta(Voice::Summary, event, frame, events),
+            EventKind::TextDelta => self.delta(DeltaKind::Text, event, frame, events),
+            EventKind::RefusalDelta => self.delta(DeltaKind::Refusal, event, frame, events),
+            EventKind::SummaryTextDelta => self.delta(DeltaKind::Summary, event, frame, events),
             EventKind::ReasoningTextDelta | EventKind::ReasoningDelta => {
-                self.delta(Voice::Thought, event, frame, events)
+                self.delta(DeltaKind::Reasoning, event, frame, events)
             }
             EventKind::ArgumentsDelta => self.call_delta(CallKind::Function, event, whole, events),
             EventKind::CustomInputDelta => self.call_delta(CallKind::Custom, event, whole, events),
-            EventKind::TextDone => return self.done(Voice::Text, "text", event, whole, events),
-            EventKind::RefusalDone => return self.done(Voice::Refusal, "refusal", event, whole, events),
-            EventKind::SummaryTextDone => return self.done(Voice::Summary, "text", event, whole, events),
+            EventKind::TextDone => return self.done(DeltaKind::Text, "text", event, whole, events),
+            EventKind::RefusalDone => return self.done(DeltaKind::Refusal, "refusal", event, whole, events),
+            EventKind::SummaryTextDone => return self.done(DeltaKind::Summary, "text", event, whole, events),
             EventKind::ReasoningTextDone | EventKind::ReasoningDone => {
-                return self.done(Voice::Thought, "text", event, whole, events);
+                return self.done(DeltaKind::Reasoning, "text", event, whole, events);
             }
             EventKind::ArgumentsDone => return self.call_done(CallKind::Function, "arguments", event, whole, events),
             EventKind::CustomInputDone => return self.call_done(CallKind::Custom, "input", event, whole, events),
@@ -118,7 +118,7 @@ impl Decoder {
             EventKind::SummaryPartDone => {
                 self.part_done(event, whole, events)?;
                 if let Some(position) = self.find(event, Kind::is_reasoning) {
-                    self.open[position].end_part(Voice::Summary, events);
+                    self.open[position].end_part(DeltaKind::Summary, events);
                 }
             }
             // O-21: the object is inside, or is the event itself.
@@ -212,7 +212,7 @@ impl Decoder {
             Some(position) => self.open.remove(position),
             None => self.begin_item(item, events),
         };
-        self.ended.push(Seen::ended(&open, event.output_index, item, whole));
+        self.ended.push(SeenItem::ended(&open, event.output_index, item, whole));
         self.end_item(open, item, whole, events)
     }
 
@@ -234,26 +234,26 @@ impl Decoder {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
         self.truncated |= item.get_str("status").as_deref() == Some("incomplete");
-        let logprobs = self.note.wants_logprobs;
-        let parts = |open: &mut OpenItem, field: &str, usual: Voice, events: &mut Vec<ModelEvent>| {
+        let logprobs = self.answer_context.wants_logprobs;
+        let parts = |open: &mut OpenItem, field: &str, usual: DeltaKind, events: &mut Vec<ModelEvent>| {
             let mut list = item.get(field).map(Raw::elements).into_iter().flatten().zip(0..);
             list.try_for_each(|(part, index)| open.complete_part(usual, Some(index), part, logprobs, whole, events))
         };
         let settled = match &open.kind {
             Kind::Message(_) => {
                 let settled = match item.get("content").and_then(Raw::as_str) {
-                    Some(text) => open.complete(Voice::Text, None, text, None, whole, events),
-                    None => parts(&mut open, "content", Voice::Text, events),
+                    Some(text) => open.complete(DeltaKind::Text, None, text, None, whole, events),
+                    None => parts(&mut open, "content", DeltaKind::Text, events),
                 };
                 open.item_fields(item, events);
                 events.push(ModelEvent::MessageEnd);
                 settled
             }
             Kind::Reasoning { .. } => {
-                let mut settled = parts(&mut open, "summary", Voice::Summary, events);
+                let mut settled = parts(&mut open, "summary", DeltaKind::Summary, events);
                 if settled.is_ok() {
-                    open.end_part(Voice::Summary, events);
-                    settled = parts(&mut open, "content", Voice::Thought, events);
+                    open.end_part(DeltaKind::Summary, events);
+                    settled = parts(&mut open, "content", DeltaKind::Reasoning, events);
                 }
                 open.item_fields(item, events);
                 events.push(ModelEvent::ReasoningEnd { encrypted_content: self.sealed(&open, item) });
@@ -275,7 +275,7 @@ impl Decoder {
     /// where the upstream encrypts nothing. Reasoning that says nothing is not sealed.
     fn sealed(&self, open: &OpenItem, item: Raw<'_>) -> Option<String> {
         let encrypted = item.get("encrypted_content").and_then(Raw::as_str).filter(|content| !content.is_empty());
-        if encrypted.is_none() && !open.has_thoughts() {
+        if encrypted.is_none() && !open.has_reasoning_text() {
             return None;
         }
         self.sealing.close(|writer| {
@@ -284,21 +284,21 @@ impl Decoder {
             }
             match encrypted {
                 Some(content) => writer.key("encrypted_content").json_str(content),
-                None => open.write_thoughts(writer),
+                None => open.write_reasoning_text(writer),
             }
         })
     }
 
     /// A text or a call whose end contradicts what was passed on of it: it cannot be known which of the two was meant.
-    fn settle(&self, settled: Result<(), Differs>) -> Result<(), ModelError> {
-        settled.map_err(|Differs| match self.unreadable {
+    fn settle(&self, settled: Result<(), TextMismatch>) -> Result<(), ModelError> {
+        settled.map_err(|TextMismatch| match self.unreadable {
             Unreadable::None => contradicted(),
             _ => ModelError::Unreadable("an event with a part of the answer is not JSON".to_owned()),
         })
     }
 
     /// Reasoning that differs from its own end is the upstream's affair, unless we passed over an event: then text is missing.
-    fn settle_reasoning(&self, settled: Result<(), Differs>) -> Result<(), ModelError> {
+    fn settle_reasoning(&self, settled: Result<(), TextMismatch>) -> Result<(), ModelError> {
         match self.unreadable {
             Unreadable::None => Ok(()),
             _ => self.settle(settled),
@@ -343,10 +343,10 @@ impl Decoder {
         let mut seen = std::mem::take(&mut self.ended);
         let open = std::mem::take(&mut self.open);
         let ended = seen.len();
-        seen.extend(open.iter().map(Seen::of));
+        seen.extend(open.iter().map(SeenItem::of));
         let found = find_again(&seen, output);
         let told_twice = seen.iter().take(ended).zip(&found);
-        let differs = |(seen, place): (&Seen, &Option<usize>)| {
+        let differs = |(seen, place): (&SeenItem, &Option<usize>)| {
             place.and_then(|place| output.get(place)).is_some_and(|item| seen.is_contradicted_by(*item))
         };
         if told_twice.into_iter().any(differs) {
@@ -384,7 +384,7 @@ impl Decoder {
     /// limit has cut, and say so nowhere else.
     fn reached_limit(&self, usage: Option<Usage>) -> bool {
         let used = usage.map_or(0, |usage| usage.output_tokens);
-        self.note.max_output_tokens.is_some_and(|most| used >= most)
+        self.answer_context.max_output_tokens.is_some_and(|most| used >= most)
     }
 
     fn finish(&self, kind: Option<EventKind>, response: Raw<'_>) -> Result<Finish, ModelError> {

@@ -1,24 +1,24 @@
-use amalgam_core::{Beyond, CallHead, Delivery, Emitter, Fault, FaultKind, Ids, Start};
-use amalgam_protocol::{CreateResponse, Effective, Literal, Settings};
+use amalgam_core::{CallHead, Delivery, Emitter, Fault, FaultKind, Ids, ItemExtra, Start};
+use amalgam_protocol::{CreateResponse, Effective, Literal, ResponseSettings};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::PlainSeal;
 
-#[path = "decode_beyond_tests.rs"]
-mod beyond;
-#[path = "decode_last_tests.rs"]
-mod last;
+#[path = "decode_extra_tests.rs"]
+mod extra;
+#[path = "decode_final_object_tests.rs"]
+mod final_object;
 
 fn decoder() -> Decoder {
-    let note = Note {
+    let answer_context = AnswerContext {
         model: "m".to_owned(),
         seal_context: "tenant 1".to_owned(),
         wants_sealed_reasoning: true,
         wants_logprobs: true,
-        ..Note::default()
+        ..AnswerContext::default()
     };
-    Decoder::new("here", Arc::new(PlainSeal), note)
+    Decoder::new("here", Arc::new(PlainSeal), answer_context)
 }
 
 fn frame(text: impl Into<Bytes>) -> Frame {
@@ -56,7 +56,7 @@ fn response(events: Vec<ModelEvent>) -> Result<Value, Fault> {
     let mut emitter = Emitter::new(Start {
         response_id: "resp_1".to_owned(),
         created_at: 0,
-        settings: Settings::new(&CreateResponse::default(), effective),
+        settings: ResponseSettings::new(&CreateResponse::default(), effective),
         delivery: Delivery::Whole,
         ids: Ids::seeded(1),
         call_ids: false,
@@ -430,7 +430,7 @@ fn encrypted_thoughts_are_sealed_and_only_where_they_were_asked_for() {
     assert_eq!(sealed(&events), Some(Some(expected.to_owned())));
 
     let mut events = Vec::new();
-    let mut unasked = Decoder::new("here", Arc::new(PlainSeal), Note::default());
+    let mut unasked = Decoder::new("here", Arc::new(PlainSeal), AnswerContext::default());
     unasked.whole(body.to_string().into(), &mut events).unwrap();
     assert_eq!(sealed(&events), Some(None));
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use amalgam_core::{Call, CallKind, Entry, Loss, Output, Seal};
 use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reasoning, Role, Shape, TextKind, Writer};
 
-use crate::thoughts::{Owner, THOUGHTS_OF_OTHERS, told_thoughts};
+use crate::reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary};
 
 /// Why reasoning that only a summary is known of is a loss.
 const UNREADABLE: &str = "thoughts without encrypted_content cannot be sent back; a summary is sent as text";
@@ -304,7 +304,7 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
     let Context { upstream, model, seal_context, seal, .. } = *context;
     let owner = Owner { upstream, model, context: seal_context, seal };
     let Some(original) = owner.open(&sealed) else {
-        context.lose("input.reasoning", THOUGHTS_OF_OTHERS);
+        context.lose("input.reasoning", FOREIGN_REASONING);
         return write_summary(writer, reasoning);
     };
     let own = Raw::parse(&original).unwrap_or(Raw::NULL);
@@ -332,7 +332,7 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
 }
 
 fn write_summary(writer: &mut Writer, reasoning: &Reasoning<'_>) {
-    if let Some(told) = told_thoughts(reasoning) {
+    if let Some(told) = reasoning_summary(reasoning) {
         write_text_message(writer, Role::Assistant, &told);
     }
 }

@@ -3,7 +3,7 @@
 //! A clean upstream says everything in deltas and repeats it at the end. Others say it only at the end, or only in part;
 //! so the text that was passed on is kept until the item is complete, and whatever is missing then follows.
 
-mod beyond;
+mod extra;
 
 use amalgam_core::{CallHead, CallKind, ModelEvent};
 use amalgam_protocol::{Json, JsonStr, Literal, Raw, Writer};
@@ -31,7 +31,7 @@ pub(super) enum Kind {
         kind: CallKind,
         /// Its name is known and was passed on.
         begun: bool,
-        said: Said,
+        said: PartText,
     },
     /// Passed along as it is.
     Passing,
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 
 /// The text of one part so far, escaped, and how many annotations it has.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct PartText {
     escaped: Vec<u8>,
     annotations: usize,
     /// What the part has beyond its text was passed on.
@@ -49,13 +49,13 @@ pub(super) struct Said {
 /// Parts by the upstream's index; the current one is the last that something was said of.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    list: Vec<(u64, Said)>,
+    list: Vec<(u64, PartText)>,
     current: Option<u64>,
 }
 
 /// The end of an item contradicts what was said of it.
 #[derive(Debug)]
-pub(super) struct Differs;
+pub(super) struct TextMismatch;
 
 impl Kind {
     /// What an item of this type is to us.
@@ -72,7 +72,7 @@ impl Kind {
     }
 
     pub(super) fn call(kind: CallKind) -> Self {
-        Self::Call { kind, begun: false, said: Said::default() }
+        Self::Call { kind, begun: false, said: PartText::default() }
     }
 
     pub(super) fn is_message(&self) -> bool {
@@ -88,13 +88,13 @@ impl Kind {
     }
 }
 
-impl Said {
+impl PartText {
     fn add(&mut self, delta: &Literal) {
         self.escaped.extend_from_slice(delta.escaped());
     }
 
     /// What `full` has beyond what was said. `whole` is the message that `full` was read from.
-    fn rest(&self, full: JsonStr<'_>, whole: &Bytes) -> Result<Option<Literal>, Differs> {
+    fn rest(&self, full: JsonStr<'_>, whole: &Bytes) -> Result<Option<Literal>, TextMismatch> {
         let text = full.escaped().as_bytes();
         if self.escaped.is_empty() {
             return Ok((!full.is_empty()).then(|| Literal::within(whole, full)));
@@ -113,7 +113,7 @@ impl Said {
             Some("") => Ok(None),
             Some(rest) => Ok(Some(Literal::from_text(rest))),
             None if same_words(&full, &said) => Ok(None),
-            None => Err(Differs),
+            None => Err(TextMismatch),
         }
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn same_words(one: &str, other: &str) -> bool {
 
 impl Parts {
     /// The part of this index, or the current one. `end` is sent when another one was current.
-    fn at(&mut self, index: Option<u64>, end: ModelEvent, events: &mut Vec<ModelEvent>) -> &mut Said {
+    fn at(&mut self, index: Option<u64>, end: ModelEvent, events: &mut Vec<ModelEvent>) -> &mut PartText {
         let index = index.or(self.current).unwrap_or(0);
         if self.current.is_some_and(|current| current != index) {
             events.push(end);
@@ -135,7 +135,7 @@ impl Parts {
         let position = match self.list.iter().position(|(known, _)| *known == index) {
             Some(position) => position,
             None => {
-                self.list.push((index, Said::default()));
+                self.list.push((index, PartText::default()));
                 self.list.len() - 1
             }
         };
@@ -158,48 +158,48 @@ impl Parts {
 
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum DeltaKind {
     Text,
     Refusal,
     Summary,
-    Thought,
+    Reasoning,
 }
 
-impl Voice {
+impl DeltaKind {
     fn event(self, delta: Literal, logprobs: Option<Json>) -> ModelEvent {
         match self {
             Self::Text => ModelEvent::Text { delta, logprobs },
             Self::Refusal => ModelEvent::Refusal(delta),
             Self::Summary => ModelEvent::ReasoningSummary(delta),
-            Self::Thought => ModelEvent::ReasoningText(delta),
+            Self::Reasoning => ModelEvent::ReasoningText(delta),
         }
     }
 
     fn end(self) -> ModelEvent {
         match self {
             Self::Text | Self::Refusal => ModelEvent::PartEnd,
-            Self::Summary | Self::Thought => ModelEvent::ReasoningSummaryEnd,
+            Self::Summary | Self::Reasoning => ModelEvent::ReasoningSummaryEnd,
         }
     }
 }
 
 impl OpenItem {
-    fn parts(&mut self, voice: Voice) -> Option<&mut Parts> {
-        match (&mut self.kind, voice) {
-            (Kind::Message(parts), Voice::Text | Voice::Refusal) => Some(parts),
-            (Kind::Reasoning { summary, .. }, Voice::Summary) => Some(summary),
-            (Kind::Reasoning { content, .. }, Voice::Thought) => Some(content),
+    fn parts(&mut self, kind: DeltaKind) -> Option<&mut Parts> {
+        match (&mut self.kind, kind) {
+            (Kind::Message(parts), DeltaKind::Text | DeltaKind::Refusal) => Some(parts),
+            (Kind::Reasoning { summary, .. }, DeltaKind::Summary) => Some(summary),
+            (Kind::Reasoning { content, .. }, DeltaKind::Reasoning) => Some(content),
             _ => None,
         }
     }
 
     /// Whether any reasoning was given in the clear.
-    pub(super) fn has_thoughts(&self) -> bool {
+    pub(super) fn has_reasoning_text(&self) -> bool {
         matches!(&self.kind, Kind::Reasoning { summary, content } if !summary.texts().is_empty() || !content.texts().is_empty())
     }
 
     /// Writes the fields of a reasoning item that hold its texts.
-    pub(super) fn write_thoughts(&self, writer: &mut Writer) {
+    pub(super) fn write_reasoning_text(&self, writer: &mut Writer) {
         let Kind::Reasoning { summary, content } = &self.kind else { return };
         for (field, kind, parts) in [("summary", "summary_text", summary), ("content", "reasoning_text", content)] {
             let texts = parts.texts();
@@ -220,52 +220,52 @@ impl OpenItem {
     /// A piece of a message or of thoughts.
     pub(super) fn say(
         &mut self,
-        voice: Voice,
+        kind: DeltaKind,
         part: Option<u64>,
         delta: Literal,
         logprobs: Option<Json>,
         events: &mut Vec<ModelEvent>,
     ) {
-        let Some(parts) = self.parts(voice) else { return };
-        parts.at(part, voice.end(), events).add(&delta);
-        events.push(voice.event(delta, logprobs));
+        let Some(parts) = self.parts(kind) else { return };
+        parts.at(part, kind.end(), events).add(&delta);
+        events.push(kind.event(delta, logprobs));
     }
 
     /// The whole of a part, once it is complete: what was not said of it follows.
     pub(super) fn complete(
         &mut self,
-        voice: Voice,
+        kind: DeltaKind,
         part: Option<u64>,
         full: JsonStr<'_>,
         logprobs: Option<Json>,
         whole: &Bytes,
         events: &mut Vec<ModelEvent>,
-    ) -> Result<(), Differs> {
-        let Some(parts) = self.parts(voice) else { return Ok(()) };
+    ) -> Result<(), TextMismatch> {
+        let Some(parts) = self.parts(kind) else { return Ok(()) };
         let index = part.or(parts.current).unwrap_or(0);
         let known = parts.list.iter().find(|(known, _)| *known == index);
         let rest = match known {
             Some((_, said)) => said.rest(full, whole)?,
-            None => Said::default().rest(full, whole)?,
+            None => PartText::default().rest(full, whole)?,
         };
         if let Some(rest) = rest {
-            parts.at(Some(index), voice.end(), events).add(&rest);
-            events.push(voice.event(rest, logprobs));
+            parts.at(Some(index), kind.end(), events).add(&rest);
+            events.push(kind.event(rest, logprobs));
         }
         Ok(())
     }
 
     /// An annotation of a part; `index` is its own, where the upstream says it.
     pub(super) fn annotate(&mut self, part: Option<u64>, annotation: Json, events: &mut Vec<ModelEvent>) {
-        let Some(parts) = self.parts(Voice::Text) else { return };
+        let Some(parts) = self.parts(DeltaKind::Text) else { return };
         parts.at(part, ModelEvent::PartEnd, events).annotations += 1;
         events.push(ModelEvent::Annotation(annotation));
     }
 
     /// A part is over.
-    pub(super) fn end_part(&mut self, voice: Voice, events: &mut Vec<ModelEvent>) {
-        if let Some(parts) = self.parts(voice) {
-            parts.end(voice.end(), events);
+    pub(super) fn end_part(&mut self, kind: DeltaKind, events: &mut Vec<ModelEvent>) {
+        if let Some(parts) = self.parts(kind) {
+            parts.end(kind.end(), events);
         }
     }
 
@@ -273,17 +273,17 @@ impl OpenItem {
     /// stands.
     pub(super) fn complete_part(
         &mut self,
-        usual: Voice,
+        usual: DeltaKind,
         index: Option<u64>,
         part: Raw<'_>,
         logprobs: bool,
         whole: &Bytes,
         events: &mut Vec<ModelEvent>,
-    ) -> Result<(), Differs> {
-        let voice = match part.get("type").and_then(Raw::as_str).map(JsonStr::escaped) {
-            Some("refusal") if usual == Voice::Text => Voice::Refusal,
-            Some("summary_text") if usual != Voice::Text => Voice::Summary,
-            Some("reasoning_text") if usual != Voice::Text => Voice::Thought,
+    ) -> Result<(), TextMismatch> {
+        let kind = match part.get("type").and_then(Raw::as_str).map(JsonStr::escaped) {
+            Some("refusal") if usual == DeltaKind::Text => DeltaKind::Refusal,
+            Some("summary_text") if usual != DeltaKind::Text => DeltaKind::Summary,
+            Some("reasoning_text") if usual != DeltaKind::Text => DeltaKind::Reasoning,
             None | Some("output_text" | "input_text" | "text") => usual,
             // A kind of its own that was told as text is text.
             _ if self.parts(usual).is_some_and(|parts| parts.has_said(index)) => usual,
@@ -292,21 +292,21 @@ impl OpenItem {
                 return Ok(());
             }
         };
-        let text = part.get(if voice == Voice::Refusal { "refusal" } else { "text" }).and_then(Raw::as_str);
+        let text = part.get(if kind == DeltaKind::Refusal { "refusal" } else { "text" }).and_then(Raw::as_str);
         let Some(text) = text else { return Ok(()) };
         let list = part.get("logprobs").filter(|list| logprobs && list.elements().next().is_some());
-        self.complete(voice, index, text, list.map(|list| Json::within(whole, list)), whole, events)?;
-        if voice == Voice::Text {
+        self.complete(kind, index, text, list.map(|list| Json::within(whole, list)), whole, events)?;
+        if kind == DeltaKind::Text {
             let told = |parts: &mut Parts| {
                 let index = index.or(parts.current).unwrap_or(0);
                 parts.list.iter().find(|(known, _)| *known == index).map_or(0, |(_, said)| said.annotations)
             };
-            let told = self.parts(voice).map_or(0, told);
+            let told = self.parts(kind).map_or(0, told);
             for annotation in part.get("annotations").map(Raw::elements).into_iter().flatten().skip(told) {
                 self.annotate(index, Json::within(whole, annotation), events);
             }
         }
-        self.part_fields(voice, index, part, events);
+        self.part_fields(kind, index, part, events);
         Ok(())
     }
 
@@ -345,7 +345,7 @@ impl OpenItem {
         full: JsonStr<'_>,
         whole: &Bytes,
         events: &mut Vec<ModelEvent>,
-    ) -> Result<(), Differs> {
+    ) -> Result<(), TextMismatch> {
         let Kind::Call { said, .. } = &self.kind else { return Ok(()) };
         if let Some(rest) = said.rest(full, whole)? {
             self.call_delta(rest, events);
@@ -359,7 +359,7 @@ impl OpenItem {
         item: Raw<'_>,
         whole: &Bytes,
         events: &mut Vec<ModelEvent>,
-    ) -> Result<(), Differs> {
+    ) -> Result<(), TextMismatch> {
         let Kind::Call { kind, begun: was_begun, .. } = &self.kind else { return Ok(()) };
         let was_begun = *was_begun;
         let field = if *kind == CallKind::Custom { "input" } else { "arguments" };

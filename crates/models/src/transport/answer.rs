@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Delivery, ModelError, ModelEvent, ModelStream, Tap};
+use amalgam_core::{CallRecorder, Delivery, ModelError, ModelEvent, ModelStream};
 use amalgam_protocol::{Frame, Reader};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -38,7 +38,7 @@ pub(super) struct Reading<'a> {
     pub(super) permit: Permit,
     pub(super) secrets: &'a Secrets,
     /// Who wants to know exactly what comes.
-    pub(super) tap: Option<&'a Tap>,
+    pub(super) recorder: Option<&'a CallRecorder>,
 }
 
 /// Reads an answer that has begun as it really came; `body` is the rest of one that comes in events.
@@ -46,7 +46,7 @@ pub(super) fn read<D: Decode>(
     begun: Result<Begun, ModelError>,
     body: Body,
     mut decoder: D,
-    Reading { idle_timeout, permit, secrets, tap }: Reading<'_>,
+    Reading { idle_timeout, permit, secrets, recorder }: Reading<'_>,
 ) -> Result<ModelStream, ModelError> {
     let body = match begun {
         Ok(Begun::Whole(whole)) => whole,
@@ -62,8 +62,8 @@ pub(super) fn read<D: Decode>(
                 permit: Some(permit),
                 error: None,
                 secrets: secrets.clone(),
-                keeps_last: tap.is_some_and(Tap::keeps_last),
-                tap: tap.cloned(),
+                keeps_last: recorder.is_some_and(CallRecorder::keeps_last),
+                recorder: recorder.cloned(),
             }));
         }
         Err(error) => {
@@ -71,8 +71,8 @@ pub(super) fn read<D: Decode>(
             return Err(error);
         }
     };
-    if let Some(tap) = tap {
-        tap.whole(&body);
+    if let Some(recorder) = recorder {
+        recorder.whole(&body);
     }
     let mut events = Vec::new();
     let decoded = decoder.whole(body, &mut events);
@@ -96,7 +96,7 @@ pub(super) async fn begin(
     body: &mut Body,
     delivery: Delivery,
     idle_timeout: Duration,
-    tap: Option<&Tap>,
+    recorder: Option<&CallRecorder>,
 ) -> Result<Begun, ModelError> {
     let coding = head.get("content-encoding").unwrap_or_default();
     if !(coding.is_empty() || coding.eq_ignore_ascii_case("identity")) {
@@ -105,7 +105,7 @@ pub(super) async fn begin(
     let content_type = head.get("content-type").unwrap_or_default();
     let is = |kind: &str| content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
     if is("text/html") {
-        return Err(page(body, Vec::new(), idle_timeout, tap).await);
+        return Err(page(body, Vec::new(), idle_timeout, recorder).await);
     }
     if is("text/event-stream") {
         return Ok(Begun::Events { first: Vec::new() });
@@ -128,16 +128,16 @@ pub(super) async fn begin(
     }
     match first.trim_ascii_start().first() {
         Some(b'{' | b'[') => whole(body, first, idle_timeout).await.map(Begun::Whole),
-        Some(b'<') => Err(page(body, first, idle_timeout, tap).await),
+        Some(b'<') => Err(page(body, first, idle_timeout, recorder).await),
         _ => Ok(Begun::Events { first }),
     }
 }
 
 /// What a page instead of an answer means; its text is kept, `first` of it is here.
-async fn page(body: &mut Body, first: Vec<u8>, idle_timeout: Duration, tap: Option<&Tap>) -> ModelError {
-    if let Some(tap) = tap {
+async fn page(body: &mut Body, first: Vec<u8>, idle_timeout: Duration, recorder: Option<&CallRecorder>) -> ModelError {
+    if let Some(recorder) = recorder {
         // In a box: few answers are pages.
-        tap.hear(&Box::pin(explanation(body, first, idle_timeout)).await);
+        recorder.record(&Box::pin(explanation(body, first, idle_timeout)).await);
     }
     ModelError::Unreadable("an HTML page".to_owned())
 }
@@ -202,7 +202,7 @@ struct Answer<D> {
     error: Option<ModelError>,
     secrets: Secrets,
     /// Who wants to know exactly what comes.
-    tap: Option<Tap>,
+    recorder: Option<CallRecorder>,
     /// Whether that is so for the event that ends the stream, too.
     keeps_last: bool,
 }
@@ -213,8 +213,8 @@ impl<D: Decode> Answer<D> {
         if self.received > STREAM_BYTES {
             return Err(ModelError::TooLarge(format!("a stream of more than {STREAM_BYTES} bytes")));
         }
-        if let Some(tap) = &self.tap {
-            tap.hear(&piece);
+        if let Some(recorder) = &self.recorder {
+            recorder.record(&piece);
         }
         // A burst brings an event every few hundred bytes.
         events.reserve(piece.len() / 256);
@@ -231,10 +231,10 @@ impl<D: Decode> Answer<D> {
     fn frame(&mut self, frame: Frame, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let data = self.keeps_last.then(|| frame.data.clone());
         let decoded = self.decoder.frame(frame, events);
-        if let (Some(data), Some(tap)) = (data, &self.tap)
+        if let (Some(data), Some(recorder)) = (data, &self.recorder)
             && (decoded.is_err() || is_over(events))
         {
-            tap.last(data);
+            recorder.last(data);
         }
         decoded
     }
@@ -268,7 +268,7 @@ impl<D: Decode> Answer<D> {
         }
     }
 
-    /// Takes note of what a step brought: the end, an error, or neither.
+    /// Notes what a step brought: the end, an error, or neither.
     fn settle(&mut self, stepped: Result<(), ModelError>, events: &mut [ModelEvent]) {
         match stepped {
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
-use amalgam_core::{FaultParts, Finish, ModelError, ModelEvent, Tap};
+use amalgam_core::{CallRecorder, FaultParts, Finish, ModelError, ModelEvent};
 use amalgam_protocol::Raw;
 use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
@@ -25,13 +25,13 @@ pub(super) async fn read(
     mut body: Body,
     idle_timeout: Duration,
     secrets: &Secrets,
-    tap: Option<&Tap>,
+    recorder: Option<&CallRecorder>,
 ) -> ModelError {
     let status = head.status;
     let retry_after = retry::retry_after(|name| head.get(name));
     let body = explanation(&mut body, Vec::new(), idle_timeout).await;
-    if let Some(tap) = tap {
-        tap.refused(status, &body);
+    if let Some(recorder) = recorder {
+        recorder.refused(status, &body);
     }
     let said = Explanation::read(&body);
     let clean = |text: String| secrets.redact(text);

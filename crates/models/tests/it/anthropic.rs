@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, Prepared, Seal, normalise};
+use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, PreparedRequest, Seal, normalise};
 use amalgam_models::{Anthropic, Key, UpstreamKind, UpstreamSettings};
 use amalgam_protocol::ResponseParameters;
 use amalgam_testkit::{Reply, Upstream};
@@ -50,7 +50,7 @@ fn model(upstream: &Upstream) -> Anthropic {
     Anthropic::new(settings(upstream), Arc::new(NoSeal)).unwrap()
 }
 
-fn prepare(model: &Anthropic, request: &Value, delivery: Delivery) -> Prepared {
+fn prepare(model: &Anthropic, request: &Value, delivery: Delivery) -> PreparedRequest {
     let text = request.to_string();
     let parameters = text.parse::<ResponseParameters>().unwrap();
     let settings = parameters.view().unwrap();

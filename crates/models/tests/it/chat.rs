@@ -3,11 +3,11 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Delivery, Emitter, FaultKind, Finish, Ids, Model, ModelError, ModelEvent, ModelRequest, Prepared, Seal, Start,
-    normalise,
+    Delivery, Emitter, FaultKind, Finish, Ids, Model, ModelError, ModelEvent, ModelRequest, PreparedRequest, Seal,
+    Start, normalise,
 };
 use amalgam_models::{Chat, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
-use amalgam_protocol::{CreateResponse, Effective, ResponseParameters, Settings};
+use amalgam_protocol::{CreateResponse, Effective, ResponseParameters, ResponseSettings};
 use amalgam_testkit::{Gate, Reply, Upstream};
 use futures_util::StreamExt;
 use secrecy::SecretString;
@@ -69,7 +69,7 @@ fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelR
     })
 }
 
-fn prepare(model: &Chat, request: &Value, delivery: Delivery) -> Prepared {
+fn prepare(model: &Chat, request: &Value, delivery: Delivery) -> PreparedRequest {
     with_request(request, delivery, |request| model.prepare(request).unwrap())
 }
 
@@ -93,7 +93,7 @@ async fn ask(model: &Chat, request: &Value, delivery: Delivery) -> (Vec<ModelEve
 /// The response that the events add up to, without ids.
 fn response(events: Vec<ModelEvent>) -> Value {
     let settings =
-        Settings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
+        ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
     let delivery = Delivery::Whole;
     let mut emitter = Emitter::new(Start {
         response_id: "resp_1".to_owned(),

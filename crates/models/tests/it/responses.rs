@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, Prepared, Seal, normalise};
+use amalgam_core::{Delivery, Finish, Model, ModelError, ModelEvent, ModelRequest, PreparedRequest, Seal, normalise};
 use amalgam_models::{Dialect, Key, Responses, UpstreamKind, UpstreamSettings};
 use amalgam_protocol::ResponseParameters;
 use amalgam_testkit::{Reply, Upstream};
@@ -61,7 +61,7 @@ fn with_request<T>(request: &Value, delivery: Delivery, act: impl FnOnce(&ModelR
     })
 }
 
-fn prepare(model: &Responses, delivery: Delivery) -> Prepared {
+fn prepare(model: &Responses, delivery: Delivery) -> PreparedRequest {
     with_request(&json!({"input": "Hi"}), delivery, |request| model.prepare(request).unwrap())
 }
 

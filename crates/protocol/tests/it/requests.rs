@@ -2,7 +2,7 @@
 
 use amalgam_protocol::{
     CreateResponse, Effective, Input, ItemKind, Nulls, Provenance, Raw, ReportedUsage, RequestError,
-    ResponseParameters, Settings, Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
+    ResponseParameters, ResponseSettings, Snapshot, Status, TextFormat, ToolChoice, Usage, Writer,
 };
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ fn a_response_object_has_all_its_keys_and_repeats_the_request() {
     let body = json!({"model": "m", "input": "x", "tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "tool", "name": "f"},
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}, "metadata": {"a": "b"}, "temperature": 0.5});
     read(&body, |request| {
-        let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
+        let settings = ResponseSettings::new(&request, Effective { model: "m", stored: true, background: false });
         let provenance = Provenance {
             model: Some("up/m".into()),
             losses: vec!["top_k: unknown".into()],
@@ -217,7 +217,7 @@ fn a_response_names_the_conversation_that_it_belongs_to() {
         (Value::Null, None),
     ] {
         read(&json!({"model": "m", "conversation": said}), |request| {
-            let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
+            let settings = ResponseSettings::new(&request, Effective { model: "m", stored: true, background: false });
             let text = format!("{{{}}}", str::from_utf8(settings.bytes()).unwrap());
             let value: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value.get("conversation"), told.as_ref(), "{said}");
@@ -255,7 +255,7 @@ fn whatever_a_request_sets_its_response_repeats() {
     });
     let repeated = |body: &Value| -> Value {
         read(body, |request| {
-            let settings = Settings::new(&request, Effective { model: "m", stored: true, background: false });
+            let settings = ResponseSettings::new(&request, Effective { model: "m", stored: true, background: false });
             serde_json::from_str(&format!("{{{}}}", str::from_utf8(settings.bytes()).unwrap())).unwrap()
         })
     };

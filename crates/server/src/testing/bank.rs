@@ -1,7 +1,7 @@
 //! A bank without tools, and a toolbox that knows none.
 
 use amalgam_core::{
-    Admin, AskedTool, BankFault, BoxFuture, BuiltinWords, Equipped, Fault, Scope, ServerTool, Toolbox,
+    Admin, BankFault, BoxFuture, BuiltinDescription, Fault, ResolvedTool, Scope, ServerTool, ToolProvider, ToolRequest,
     store::{Approval, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
 };
 use amalgam_protocol::Json;
@@ -69,9 +69,9 @@ impl BankStore for Nothing {
     }
 }
 
-impl Toolbox for Nothing {
-    fn equip<'a>(&'a self, _: &'a Scope, asked: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>> {
-        Box::pin(async move { Ok(asked.iter().map(|_| Equipped::Unknown).collect()) })
+impl ToolProvider for Nothing {
+    fn equip<'a>(&'a self, _: &'a Scope, asked: Vec<ToolRequest>) -> BoxFuture<'a, Result<Vec<ResolvedTool>, Fault>> {
+        Box::pin(async move { Ok(asked.iter().map(|_| ResolvedTool::Unknown).collect()) })
     }
 
     fn answer_check<'a>(
@@ -93,7 +93,7 @@ impl Toolbox for Nothing {
         tool.settings.clone()
     }
 
-    fn builtin(&self, _: &str) -> Option<BuiltinWords> {
+    fn builtin(&self, _: &str) -> Option<BuiltinDescription> {
         None
     }
 

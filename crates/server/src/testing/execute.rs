@@ -1,7 +1,7 @@
 //! No sessions, no modes of anybody, no files, and nothing to look up.
 
 use amalgam_core::{
-    BoxFuture, Fault, Found, Lookup, Retrieval, Scope,
+    BoxFuture, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
         FileStore, FoundChunk, Imported, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
@@ -101,8 +101,8 @@ impl FileStore for Nothing {
 }
 
 impl Retrieval for Nothing {
-    fn find<'a>(&'a self, _: &'a Scope, _: Lookup<'a>) -> BoxFuture<'a, Result<Found, Fault>> {
-        Box::pin(async { Ok(Found::default()) })
+    fn find<'a>(&'a self, _: &'a Scope, _: RetrievalQuery<'a>) -> BoxFuture<'a, Result<RetrievalResult, Fault>> {
+        Box::pin(async { Ok(RetrievalResult::default()) })
     }
 }
 

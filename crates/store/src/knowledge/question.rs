@@ -1,6 +1,6 @@
 //! What an index is asked, in its own language: a word, and what conditions say about the pieces that have it.
 
-use amalgam_core::execute::request::{Condition, Operator};
+use amalgam_core::execute::request::{ComparisonOperator, Condition};
 
 use super::index::{belongs_to, has};
 
@@ -75,8 +75,10 @@ impl Filter {
         for condition in conditions {
             let values = condition.values.iter().map(|value| has(&condition.key, value));
             match condition.operator {
-                Operator::Equals if condition.values.len() <= MOST_VALUES => filter.any_of.push(values.collect()),
-                Operator::Differs if filter.none_of.len() + condition.values.len() <= MOST_VALUES => {
+                ComparisonOperator::Equals if condition.values.len() <= MOST_VALUES => {
+                    filter.any_of.push(values.collect())
+                }
+                ComparisonOperator::Differs if filter.none_of.len() + condition.values.len() <= MOST_VALUES => {
                     filter.none_of.extend(values);
                 }
                 _ => known = false,

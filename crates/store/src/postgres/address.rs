@@ -4,9 +4,10 @@
 
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
 
-use super::OpenError;
+use super::PostgresOpenError;
 
 /// A server and a database on it.
 #[derive(Clone)]
@@ -30,19 +31,19 @@ pub(super) enum Trust {
 
 impl Address {
     /// Reads `postgres://user:password@host:port/database?options`, as `psql` does.
-    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+    pub(super) fn parse(url: &str) -> Result<Self, PostgresOpenError> {
         if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
-            return Err(OpenError::Address("it does not begin with `postgres://`"));
+            return Err(PostgresOpenError::Address("it does not begin with `postgres://`"));
         }
         let Split { rest, mode, roots } = split(url)?;
         let mut config: Config = rest.parse().map_err(|_: tokio_postgres::Error| {
             // The parser's own words repeat pieces of what it read, which may be pieces of the password.
-            OpenError::Address(
+            PostgresOpenError::Address(
                 "its form or one of its options is not known; is a character of the password not encoded?",
             )
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(OpenError::Address("it names no host"));
+            return Err(PostgresOpenError::Address("it names no host"));
         }
         let (ssl, trust) = match mode.as_deref() {
             Some("disable") => (SslMode::Disable, Trust::Any),
@@ -52,11 +53,11 @@ impl Address {
             Some("require") => (SslMode::Require, Trust::Any),
             Some("verify-ca") => (SslMode::Require, Trust::Authority),
             Some("verify-full") => (SslMode::Require, Trust::Host),
-            Some(_) => return Err(OpenError::Address("its `sslmode` is not known")),
+            Some(_) => return Err(PostgresOpenError::Address("its `sslmode` is not known")),
         };
         let on_socket = |host: &Host| matches!(host, Host::Unix(_));
         if ssl == SslMode::Require && config.get_hosts().iter().any(on_socket) {
-            return Err(OpenError::Address("its `sslmode` asks for TLS, which a Unix socket does not have"));
+            return Err(PostgresOpenError::Address("its `sslmode` asks for TLS, which a Unix socket does not have"));
         }
         config.ssl_mode(ssl);
         // A standby takes no writes: with several hosts named, the one that does is looked for.
@@ -101,7 +102,7 @@ struct Split {
 }
 
 /// Takes the options out that the driver does not know.
-fn split(url: &str) -> Result<Split, OpenError> {
+fn split(url: &str) -> Result<Split, PostgresOpenError> {
     // The password may have a question mark in it; the driver takes everything before the first `@` for it.
     let behind = url.find('@').unwrap_or_default();
     let Some((base, query)) = url.split_at_checked(behind).and_then(|(credentials, rest)| {
@@ -117,7 +118,7 @@ fn split(url: &str) -> Result<Split, OpenError> {
             Some(("sslrootcert", "system")) => {}
             Some(("sslrootcert", value)) => roots = Some(PathBuf::from(decoded(value)?)),
             Some(("sslcert" | "sslkey" | "sslpassword", _)) => {
-                return Err(OpenError::Address("it asks for a client's certificate, which is not supported"));
+                return Err(PostgresOpenError::Address("it asks for a client's certificate, which is not supported"));
             }
             _ => kept.push(pair),
         }
@@ -129,21 +130,15 @@ fn split(url: &str) -> Result<Split, OpenError> {
     Ok(Split { rest, mode, roots })
 }
 
-/// A path as it stands in an address: `%2F` is a slash.
-fn decoded(value: &str) -> Result<String, OpenError> {
-    let wrong = || OpenError::Address("its `sslrootcert` is not encoded as it should be");
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16)).ok_or_else(wrong);
-        let (high, low) = (digit()?, digit()?);
-        bytes.push(u8::try_from(high * 16 + low).map_err(|_| wrong())?);
+/// A path as it stands in an address: `%2F` is a slash. A percent sign that begins no escape is refused.
+fn decoded(value: &str) -> Result<String, PostgresOpenError> {
+    let wrong = || PostgresOpenError::Address("its `sslrootcert` is not encoded as it should be");
+    let decoded = percent_decode_str(value).decode_utf8().map_err(|_| wrong())?;
+    let escapes = value.len() - value.replace('%', "").len();
+    match decoded.len() + 2 * escapes == value.len() {
+        true => Ok(decoded.into_owned()),
+        false => Err(wrong()),
     }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 /// `postgres://user@host:port/database`, with every host.

@@ -7,7 +7,7 @@ use tokio::time;
 use tokio_postgres::Client;
 
 use super::{
-    OpenError,
+    PostgresOpenError,
     address::{Address, Trust},
     connection::Failure,
 };
@@ -42,21 +42,21 @@ const DURABILITY: &str = "
         COALESCE((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)";
 
 /// Refuses a server that is too old.
-pub(super) async fn check_version(client: &Client) -> Result<(), OpenError> {
+pub(super) async fn check_version(client: &Client) -> Result<(), PostgresOpenError> {
     let row = client.query_one(VERSION, &[]).await.map_err(failed)?;
     let number: i32 = row.try_get(0).map_err(failed)?;
     refuse_old(number, row.try_get(1).map_err(failed)?)
 }
 
-fn refuse_old(number: i32, version: String) -> Result<(), OpenError> {
+fn refuse_old(number: i32, version: String) -> Result<(), PostgresOpenError> {
     match number < OLDEST {
-        true => Err(OpenError::TooOld { version }),
+        true => Err(PostgresOpenError::TooOld { version }),
         false => Ok(()),
     }
 }
 
 /// Settings of the server under which acknowledged writes may be lost or read by others. Empty on a server as it should be.
-pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<String>, OpenError> {
+pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<String>, PostgresOpenError> {
     let row = client.query_one(DURABILITY, &[]).await.map_err(failed)?;
     let setting = |at: usize| row.try_get::<_, String>(at).map_err(failed);
     let mut warnings = Vec::new();
@@ -83,14 +83,14 @@ pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<S
 }
 
 /// Runs what the database lacks. A second process waits for the first, and finds nothing to do.
-pub(super) async fn migrate(client: &mut Client) -> Result<(), OpenError> {
+pub(super) async fn migrate(client: &mut Client) -> Result<(), PostgresOpenError> {
     match time::timeout(LONGEST, run_pending(client)).await {
         Ok(done) => done,
-        Err(_) => Err(OpenError::Database(Failure::overdue().into())),
+        Err(_) => Err(PostgresOpenError::Database(Failure::overdue().into())),
     }
 }
 
-async fn run_pending(client: &mut Client) -> Result<(), OpenError> {
+async fn run_pending(client: &mut Client) -> Result<(), PostgresOpenError> {
     // A database that needs nothing is not written to, so that one without room on its disk can be read.
     if migrate::pending(MIGRATIONS, &applied(client).await?)?.is_empty() {
         return Ok(());
@@ -101,7 +101,7 @@ async fn run_pending(client: &mut Client) -> Result<(), OpenError> {
     transaction.batch_execute(HISTORY).await.map_err(failed)?;
     let applied = applied_from(&transaction.query(APPLIED, &[]).await.map_err(failed)?)?;
     for migration in migrate::pending(MIGRATIONS, &applied)? {
-        let script_failed = |reason| OpenError::Migration { name: migration.name, reason };
+        let script_failed = |reason| PostgresOpenError::Migration { name: migration.name, reason };
         transaction.batch_execute(migration.sql).await.map_err(|error| script_failed(unavailable(error)))?;
         let version = i32::try_from(migration.version).expect("migrations have three digits");
         let checksum = migration.checksum();
@@ -111,16 +111,16 @@ async fn run_pending(client: &mut Client) -> Result<(), OpenError> {
 }
 
 /// Refuses a database that lacks migrations.
-pub(super) async fn require(client: &Client) -> Result<(), OpenError> {
+pub(super) async fn require(client: &Client) -> Result<(), PostgresOpenError> {
     Ok(migrate::require_all(MIGRATIONS, &applied(client).await?)?)
 }
 
 /// What the database has and lacks; changes nothing.
-pub(super) async fn status(client: &Client) -> Result<Vec<MigrationStatus>, OpenError> {
+pub(super) async fn status(client: &Client) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
     Ok(migrate::status(MIGRATIONS, &applied(client).await?))
 }
 
-async fn applied(client: &Client) -> Result<Vec<Applied>, OpenError> {
+async fn applied(client: &Client) -> Result<Vec<Applied>, PostgresOpenError> {
     let has_history: bool = client.query_one(HAS_HISTORY, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
     match has_history {
         true => applied_from(&client.query(APPLIED, &[]).await.map_err(failed)?),
@@ -128,7 +128,7 @@ async fn applied(client: &Client) -> Result<Vec<Applied>, OpenError> {
     }
 }
 
-fn applied_from(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>, OpenError> {
+fn applied_from(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>, PostgresOpenError> {
     let applied = rows.iter().map(|row| {
         let version = u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or_default();
         Ok(Applied { version, name: row.try_get(1)?, checksum: row.try_get(2)? })
@@ -136,15 +136,15 @@ fn applied_from(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>, OpenError>
     applied.collect::<Result<_, tokio_postgres::Error>>().map_err(failed)
 }
 
-fn failed(error: tokio_postgres::Error) -> OpenError {
-    OpenError::Database(unavailable(error))
+fn failed(error: tokio_postgres::Error) -> PostgresOpenError {
+    PostgresOpenError::Database(unavailable(error))
 }
 
 fn unavailable(error: tokio_postgres::Error) -> StoreError {
     Failure::from(error).into()
 }
 
-impl From<MigrationError> for OpenError {
+impl From<MigrationError> for PostgresOpenError {
     fn from(error: MigrationError) -> Self {
         Self::Schema(error)
     }

@@ -6,7 +6,7 @@ use std::{
 use amalgam_testkit::Database;
 
 use super::{
-    Options, Postgres,
+    Postgres, PostgresOptions,
     connection::Connection,
     sql::{For, Sql},
 };
@@ -80,8 +80,8 @@ fn with_connection(check: impl AsyncFnOnce(Connection)) {
     let database = Database::fresh().expect("AMALGAM_TEST_POSTGRES names a server");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        Postgres::open(database.url(), Options::default()).await.unwrap();
-        let (_, connector) = super::connector(database.url(), &Options::default()).await.unwrap();
+        Postgres::open(database.url(), PostgresOptions::default()).await.unwrap();
+        let (_, connector) = super::connector(database.url(), &PostgresOptions::default()).await.unwrap();
         check(connector.connect().await.unwrap()).await;
     });
 }

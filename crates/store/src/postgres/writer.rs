@@ -26,7 +26,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    Options, batch,
+    PostgresOptions, batch,
     connection::{Connection, Connector, Failure, FailureKind},
     job::Job,
 };
@@ -52,7 +52,7 @@ pub(super) struct Writers {
 impl Writers {
     /// Starts the tasks; they end with `tasks`.
     pub(super) fn start(
-        options: &Options,
+        options: &PostgresOptions,
         connector: &Connector,
         notifications: &Arc<Notifications>,
         tasks: &mut JoinSet<()>,

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 use tracing::warn;
 
 use super::{
-    FullDisk, OpenError, Options,
+    FullDisk, SqliteOpenError, SqliteOptions,
     failure::Failure,
     file, legacy_redo_log, schema,
     writer::{Writer, WriterConnection},
@@ -24,7 +24,7 @@ pub(super) struct Opened {
 }
 
 /// Opens what `writer` works on.
-pub(super) fn open(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
+pub(super) fn open(writer: &Writer, options: &SqliteOptions) -> Result<Opened, SqliteOpenError> {
     match fully(writer, options) {
         Err(error) if options.full_disk == FullDisk::Read && may_mean_no_room(&error) => {
             let Ok(opened) = to_read(writer, options) else { return Err(error) };
@@ -35,28 +35,29 @@ pub(super) fn open(writer: &Writer, options: &Options) -> Result<Opened, OpenErr
     }
 }
 
-fn fully(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
+fn fully(writer: &Writer, options: &SqliteOptions) -> Result<Opened, SqliteOpenError> {
     let path = &writer.path;
-    legacy_redo_log::apply(path).map_err(|source| OpenError::RedoLog { path: legacy_redo_log::path(path), source })?;
+    legacy_redo_log::apply(path)
+        .map_err(|source| SqliteOpenError::RedoLog { path: legacy_redo_log::path(path), source })?;
     schema::prepare(path, options.migrations)?;
-    let database = |source| OpenError::Database { path: path.clone(), source };
+    let database = |source| SqliteOpenError::Database { path: path.clone(), source };
     let checkpointer = file::open_checkpointer(path).map_err(database)?;
     let reader = |_| file::open_reader(path).map(Some);
     let readers = (0..options.readers.max(1)).map(reader).collect::<Result<_, _>>().map_err(database)?;
-    let writer = writer.open().map_err(|failure| OpenError::of(path, failure))?;
+    let writer = writer.open().map_err(|failure| SqliteOpenError::of(path, failure))?;
     Ok(Opened { writer, readers, checkpointer: Some(checkpointer) })
 }
 
-fn to_read(writer: &Writer, options: &Options) -> Result<Opened, OpenError> {
+fn to_read(writer: &Writer, options: &SqliteOptions) -> Result<Opened, SqliteOpenError> {
     let path = &writer.path;
-    let opened = writer.open_to_read().map_err(|failure| OpenError::of(path, failure))?;
+    let opened = writer.open_to_read().map_err(|failure| SqliteOpenError::of(path, failure))?;
     schema::require(path, opened.connection())?;
     writer.read_only.store(true, Ordering::Release);
     let readers = (0..options.readers.max(1)).map(|_| None).collect();
     Ok(Opened { writer: opened, readers, checkpointer: None })
 }
 
-impl OpenError {
+impl SqliteOpenError {
     /// Whether the file is damaged, or is no SQLite database at all.
     pub fn is_corrupt(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
@@ -76,17 +77,17 @@ impl OpenError {
 
 /// Whether a full disk, a quota or a limit of the process may be the reason. SQLite has one word for most of what a file
 /// system says; if the reason is another one, the database cannot be read either.
-fn may_mean_no_room(error: &OpenError) -> bool {
+fn may_mean_no_room(error: &SqliteOpenError) -> bool {
     match error {
-        OpenError::File { source, .. } => matches!(
+        SqliteOpenError::File { source, .. } => matches!(
             source.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         ),
-        OpenError::Database { source, .. } => matches!(
+        SqliteOpenError::Database { source, .. } => matches!(
             source.sqlite_error_code(),
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
         ),
         // What only the redo log has could not be read.
-        OpenError::RedoLog { .. } | OpenError::Schema { .. } => false,
+        SqliteOpenError::RedoLog { .. } | SqliteOpenError::Schema { .. } => false,
     }
 }

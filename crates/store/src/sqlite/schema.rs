@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
-use super::{Migrations, OpenError, file};
+use super::{Migrations, SqliteOpenError, file};
 use crate::migrate::{self, Applied, Migration, MigrationError, MigrationStatus};
 
 /// Every version of the schema, oldest first.
@@ -29,11 +29,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Brings the database at `path` up to date, or refuses it. SQLite gives up at once where two connections that read both
 /// want to be the one that changes the kind of log; so this begins anew until the other one is done.
-pub(super) fn prepare(path: &Path, migrations: Migrations) -> Result<(), OpenError> {
+pub(super) fn prepare(path: &Path, migrations: Migrations) -> Result<(), SqliteOpenError> {
     let begun = Instant::now();
     loop {
         match attempt(path, migrations) {
-            Err(OpenError::Database { source, .. }) if is_busy(&source) && begun.elapsed() < PATIENCE => {
+            Err(SqliteOpenError::Database { source, .. }) if is_busy(&source) && begun.elapsed() < PATIENCE => {
                 thread::sleep(PAUSE);
             }
             outcome => return outcome,
@@ -45,9 +45,9 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn attempt(path: &Path, migrations: Migrations) -> Result<(), OpenError> {
-    let database = |source| OpenError::Database { path: path.to_path_buf(), source };
-    let schema = |source| OpenError::Schema { path: path.to_path_buf(), source };
+fn attempt(path: &Path, migrations: Migrations) -> Result<(), SqliteOpenError> {
+    let database = |source| SqliteOpenError::Database { path: path.to_path_buf(), source };
+    let schema = |source| SqliteOpenError::Schema { path: path.to_path_buf(), source };
     let mut connection = file::open_writer(path, None).map_err(database)?;
     // A database that needs nothing is not written to, so that a newer one is refused without a trace.
     let applied = applied(&connection).map_err(database)?;
@@ -63,15 +63,17 @@ fn attempt(path: &Path, migrations: Migrations) -> Result<(), OpenError> {
 }
 
 /// Refuses the database at `path` if it lacks a migration.
-pub(super) fn require(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let applied = applied(connection).map_err(|source| OpenError::Database { path: path.to_path_buf(), source })?;
-    migrate::require_all(MIGRATIONS, &applied).map_err(|source| OpenError::Schema { path: path.to_path_buf(), source })
+pub(super) fn require(path: &Path, connection: &Connection) -> Result<(), SqliteOpenError> {
+    let applied =
+        applied(connection).map_err(|source| SqliteOpenError::Database { path: path.to_path_buf(), source })?;
+    migrate::require_all(MIGRATIONS, &applied)
+        .map_err(|source| SqliteOpenError::Schema { path: path.to_path_buf(), source })
 }
 
 /// What the database at `path` has and lacks.
-pub(super) fn status(path: &Path) -> Result<Vec<MigrationStatus>, OpenError> {
-    let database = |source| OpenError::Database { path: path.to_path_buf(), source };
-    let exists = path.try_exists().map_err(|source| OpenError::File { path: path.to_path_buf(), source })?;
+pub(super) fn status(path: &Path) -> Result<Vec<MigrationStatus>, SqliteOpenError> {
+    let database = |source| SqliteOpenError::Database { path: path.to_path_buf(), source };
+    let exists = path.try_exists().map_err(|source| SqliteOpenError::File { path: path.to_path_buf(), source })?;
     if !exists {
         return Ok(migrate::status(MIGRATIONS, &[]));
     }

@@ -8,7 +8,7 @@ use std::{
 use amalgam_core::{
     BANK_LABEL, BoxFuture, Decider, IdKind, Ids, Operator, Policy, Rights, Scope, Stem, Store, TenantState,
     store::{
-        Approval, BankKind, BankTool, Begin, ChainPosition, Ending, EventChunk, ProcessId, ToldStatus, ToolOutcome,
+        Approval, BankKind, BankTool, Begin, ChainPosition, Ending, EventChunk, ProcessId, ResponseState, ToolOutcome,
         ToolRun, Transcript, TurnWrite, Written,
     },
 };
@@ -134,9 +134,9 @@ impl Turn {
     }
 }
 
-pub(crate) fn told(status: Status) -> ToldStatus {
+pub(crate) fn told(status: Status) -> ResponseState {
     let ended_well = status == Status::Completed;
-    ToldStatus {
+    ResponseState {
         status,
         completed_at_ms: ended_well.then_some(NOW + 5),
         error: None,

@@ -11,7 +11,7 @@ mod write_ahead_log;
 use std::sync::Arc;
 
 use amalgam_core::BoxFuture;
-use amalgam_store::sqlite::{Options, Sqlite};
+use amalgam_store::sqlite::{Sqlite, SqliteOptions};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -25,7 +25,7 @@ mod contract {
 
 fn run(check: impl FnOnce(Engine) -> BoxFuture<'static, ()>) {
     let home = Home::new();
-    runtime().block_on(check(home.open(Options::default())));
+    runtime().block_on(check(home.open(SqliteOptions::default())));
 }
 
 fn runtime() -> Runtime {
@@ -44,7 +44,7 @@ impl Home {
         self.0.path().join("data").join("amalgam.db")
     }
 
-    fn open(&self, options: Options) -> Engine {
+    fn open(&self, options: SqliteOptions) -> Engine {
         Arc::new(Sqlite::open(self.path(), options).unwrap())
     }
 

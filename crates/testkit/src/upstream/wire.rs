@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::reply::{Framing, Opening, Reply, Step};
-use super::{Ending, Request};
+use super::{ReplyEnding, Request};
 
 /// The reading half of a connection with what arrived and was not consumed yet.
 pub(super) struct Incoming {
@@ -96,15 +96,15 @@ impl Incoming {
     }
 }
 
-/// Plays a reply. `Ending::PeerLeft` here means that a write failed.
-pub(super) async fn play(reply: &Reply, socket: &mut OwnedWriteHalf) -> Ending {
+/// Plays a reply. `ReplyEnding::PeerLeft` here means that a write failed.
+pub(super) async fn play(reply: &Reply, socket: &mut OwnedWriteHalf) -> ReplyEnding {
     match try_play(reply, socket).await {
         Ok(ending) => ending,
-        Err(_) => Ending::PeerLeft,
+        Err(_) => ReplyEnding::PeerLeft,
     }
 }
 
-async fn try_play(reply: &Reply, socket: &mut OwnedWriteHalf) -> io::Result<Ending> {
+async fn try_play(reply: &Reply, socket: &mut OwnedWriteHalf) -> io::Result<ReplyEnding> {
     tokio::time::sleep(reply.delay).await;
     if let Some(gate) = &reply.gate {
         gate.wait().await;
@@ -121,10 +121,10 @@ async fn try_play(reply: &Reply, socket: &mut OwnedWriteHalf) -> io::Result<Endi
             }
             Step::Stall(pause) => tokio::time::sleep(*pause).await,
             Step::Hold(gate) => gate.wait().await,
-            Step::Cut => return Ok(Ending::Cut),
+            Step::Cut => return Ok(ReplyEnding::Cut),
             Step::Reset => {
                 socket.as_ref().set_zero_linger()?;
-                return Ok(Ending::Cut);
+                return Ok(ReplyEnding::Cut);
             }
             Step::Hang => std::future::pending().await,
         }
@@ -132,12 +132,12 @@ async fn try_play(reply: &Reply, socket: &mut OwnedWriteHalf) -> io::Result<Endi
     match reply.framing {
         Framing::Chunked => {
             socket.write_all(b"0\r\n\r\n").await?;
-            Ok(Ending::Finished)
+            Ok(ReplyEnding::Finished)
         }
-        Framing::Length => Ok(Ending::Finished),
+        Framing::Length => Ok(ReplyEnding::Finished),
         Framing::UntilClose => {
             socket.shutdown().await?;
-            Ok(Ending::Finished)
+            Ok(ReplyEnding::Finished)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_testkit::{Client, Ending, Gate, Reply, Upstream, sse};
+use amalgam_testkit::{Client, Gate, Reply, ReplyEnding, Upstream, sse};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -134,7 +134,7 @@ async fn a_gate_holds_the_script_until_it_is_opened() {
 
     let rest: Vec<String> = stream.rest().await.into_iter().map(|event| event.data).collect();
     assert_eq!(rest, ["2", "[DONE]"]);
-    assert_eq!(upstream.wait_for_end(0).await, Ending::Finished);
+    assert_eq!(upstream.wait_for_end(0).await, ReplyEnding::Finished);
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn cut_and_reset_replies_stop_in_the_middle() {
     assert_eq!(raw_answer(&upstream).await, Ok(String::new()));
     assert_eq!(raw_answer(&upstream).await, Ok("SSH-2.0-OpenSSH\r\n".to_owned()));
     assert_eq!(raw_answer(&upstream).await, Err(std::io::ErrorKind::ConnectionReset));
-    assert_eq!(upstream.wait_for_end(0).await, Ending::Cut);
+    assert_eq!(upstream.wait_for_end(0).await, ReplyEnding::Cut);
 }
 
 #[tokio::test]

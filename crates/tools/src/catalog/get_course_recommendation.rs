@@ -6,7 +6,7 @@ use amalgam_core::{
     BoxFuture, Handler, ToolCall, ToolError, ToolOutput,
     assistant::{
         catalog::{GET_COURSE_RECOMMENDATION, ToolSeed},
-        recommendation::Wanted,
+        recommendation::CourseQuery,
     },
 };
 use amalgam_protocol::{Json, Raw, Writer};
@@ -28,7 +28,7 @@ impl Handler for Recommendation {
         Box::pin(async move {
             let query = call.arguments.get_str("query").unwrap_or_default();
             let number = |name| call.arguments.get(name).and_then(Raw::as_u64);
-            let wanted = Wanted::new(&query, number("page"), number("page_size"));
+            let wanted = CourseQuery::new(&query, number("page"), number("page_size"));
             let words = wanted.words();
             let found = self.ports.store.search_courses(call.scope, &words, wanted.offset(), wanted.limit()).await;
             let found = found.map_err(|error| ToolError::Broken { detail: error.to_string() })?;

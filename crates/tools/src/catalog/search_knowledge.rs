@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    BoxFuture, Handler, Lookup, ToolCall, ToolError, ToolOutput,
+    BoxFuture, Handler, RetrievalQuery, ToolCall, ToolError, ToolOutput,
     assistant::catalog::{SEARCH_KNOWLEDGE, ToolSeed},
     store::FoundChunk,
 };
@@ -45,7 +45,7 @@ impl Handler for SearchKnowledge {
                 return Err(ToolError::Refused(no_such_collection(name, &known)));
             }
             let limit = call.arguments.get("limit").and_then(Raw::as_u64).map_or(USUAL_LIMIT, |limit| limit as usize);
-            let lookup = Lookup {
+            let lookup = RetrievalQuery {
                 text: &text,
                 collections: &collections,
                 conditions: &[],

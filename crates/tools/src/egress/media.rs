@@ -1,14 +1,14 @@
 //! What kind of thing was fetched: by its own first bytes where they tell, else by the server's word.
 
-use amalgam_core::{Fetched, media};
+use amalgam_core::{FetchedFile, media};
 use bytes::Bytes;
 use http::{Response, header};
 
-pub(super) fn fetched(response: Response<Bytes>) -> Fetched {
+pub(super) fn fetched(response: Response<Bytes>) -> FetchedFile {
     let (parts, bytes) = response.into_parts();
     let named = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media::media_type(&bytes, named).unwrap_or_else(|| media::UNKNOWN.to_owned());
-    Fetched { media_type, bytes }
+    FetchedFile { media_type, bytes }
 }
 
 #[cfg(test)]

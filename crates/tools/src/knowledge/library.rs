@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use amalgam_core::{
-    BoxFuture, Fault, FaultKind, Found, Lookup, Retrieval, Scope,
+    BoxFuture, Fault, FaultKind, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     execute::request::Condition,
     store::{
         Collection, DocumentListing, DocumentRecord, FoundChunk, Imported, KnowledgeQuery, KnowledgeStore, NewDocument,
@@ -60,7 +60,11 @@ fn holds(condition: &Condition<'_>, chunk: &FoundChunk) -> bool {
 }
 
 impl Retrieval for Library {
-    fn find<'a>(&'a self, scope: &'a Scope, lookup: Lookup<'a>) -> BoxFuture<'a, Result<Found, Fault>> {
+    fn find<'a>(
+        &'a self,
+        scope: &'a Scope,
+        lookup: RetrievalQuery<'a>,
+    ) -> BoxFuture<'a, Result<RetrievalResult, Fault>> {
         Box::pin(async move {
             if self.broken {
                 return Err(Fault::new(FaultKind::Internal, "no").detail("no route to 10.0.0.7"));
@@ -80,7 +84,7 @@ impl Retrieval for Library {
                 .collect();
             chunks.sort_by(|one, other| other.score.total_cmp(&one.score));
             chunks.truncate(lookup.limit);
-            Ok(Found { chunks, warnings: Vec::new() })
+            Ok(RetrievalResult { chunks, warnings: Vec::new() })
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    ArgumentCheck, BANK_LABEL, BankFault, BoxFuture, Handler, Scope, ServerTool, ShownAs, ToolCall, ToolError,
+    ArgumentCheck, BANK_LABEL, BankFault, BoxFuture, CallDisplay, Handler, Scope, ServerTool, ToolCall, ToolError,
     ToolOutput,
     store::{BankKind, BankTool},
     wire_name,
@@ -12,32 +12,32 @@ use tracing::{debug, warn};
 
 use super::servers::{Address, Servers};
 use super::settings::{self, McpForm, Settings, Where};
-use super::{Registry, sealing, wrong};
+use super::{ToolRegistry, sealing, wrong};
 use crate::http::HttpTool;
 
-/// What was made of a row.
+/// What a row of the bank needs to be run.
 #[derive(Clone)]
-pub(super) struct Ready {
+pub(super) struct RunnableTool {
     pub(super) check: Arc<dyn ArgumentCheck>,
     pub(super) handler: Arc<dyn Handler>,
 }
 
-/// For whom a handler is made.
+/// The tenants that a handler is built for.
 #[derive(Clone, Copy)]
-enum For {
+enum Audience {
     Tenant(i64),
-    /// For every tenant that there is: a tool of the common bank, before it is kept.
-    Everybody,
+    /// All tenants: a tool of the common bank, checked before it is stored.
+    AllTenants,
 }
 
-impl Registry {
+impl ToolRegistry {
     /// The tool as a turn has it; nothing when nothing can run it, which the log says.
     pub(super) async fn server_tool(&self, scope: &Scope, tool: &BankTool) -> Option<ServerTool> {
-        let ready = match self.built.get(scope.tenant_id(), tool) {
+        let ready = match self.handlers.get(scope.tenant_id(), tool) {
             Some(ready) => ready,
             None => {
-                let ready = self.make_ready(scope, tool).await?;
-                self.built.keep(scope.tenant_id(), tool, ready.clone());
+                let ready = self.make_runnable(scope, tool).await?;
+                self.handlers.insert(scope.tenant_id(), tool, ready.clone());
                 ready
             }
         };
@@ -49,7 +49,7 @@ impl Registry {
             parameters: tool.parameters.clone(),
             guidance: tool.guidance.clone(),
             policy: tool.policy.clone(),
-            shown: ShownAs::McpCall,
+            shown: CallDisplay::McpCall,
             check: ready.check,
             handler: ready.handler,
         })
@@ -57,14 +57,14 @@ impl Registry {
 
     /// Whether the settings of a tool that is to be kept can be used.
     pub(super) fn check_settings(&self, scope: &Scope, tool: &BankTool) -> Result<(), BankFault> {
-        let whom = match tool.common {
-            true => For::Everybody,
-            false => For::Tenant(scope.tenant_id()),
+        let audience = match tool.common {
+            true => Audience::AllTenants,
+            false => Audience::Tenant(scope.tenant_id()),
         };
-        self.handler(scope, whom, tool).map(|_| ())
+        self.handler(scope, audience, tool).map(|_| ())
     }
 
-    async fn make_ready(&self, scope: &Scope, tool: &BankTool) -> Option<Ready> {
+    async fn make_runnable(&self, scope: &Scope, tool: &BankTool) -> Option<RunnableTool> {
         let (tenant_id, name) = (scope.tenant_id(), &tool.name);
         let check = match self.schemas.get(&tool.parameters).await {
             Ok(check) => check,
@@ -73,7 +73,7 @@ impl Registry {
                 return None;
             }
         };
-        let handler = match self.handler(scope, For::Tenant(tenant_id), tool) {
+        let handler = match self.handler(scope, Audience::Tenant(tenant_id), tool) {
             Ok(Some(handler)) => handler,
             Ok(None) => return None,
             // RNCC-30: what this program does not have is not offered.
@@ -87,11 +87,16 @@ impl Registry {
                 Arc::new(Unusable { detail: format!("{field}: {reason}") })
             }
         };
-        Some(Ready { check, handler })
+        Some(RunnableTool { check, handler })
     }
 
     /// What runs a tool; nothing for one that the client runs.
-    fn handler(&self, scope: &Scope, whom: For, tool: &BankTool) -> Result<Option<Arc<dyn Handler>>, BankFault> {
+    fn handler(
+        &self,
+        scope: &Scope,
+        audience: Audience,
+        tool: &BankTool,
+    ) -> Result<Option<Arc<dyn Handler>>, BankFault> {
         let context = sealing::context(scope, tool);
         let open = |sealed: &str| self.seal.open(&context, sealed);
         Ok(match settings::read(tool.kind, tool.settings.raw(), &open)? {
@@ -101,7 +106,7 @@ impl Registry {
                 let handler = HttpTool::new(&settings, Arc::clone(&self.egress), tool.policy.timeout);
                 Some(Arc::new(handler.map_err(in_settings)?))
             }
-            Settings::Mcp(form) => Some(self.mcp(scope, whom, tool, form)?),
+            Settings::Mcp(form) => Some(self.mcp(scope, audience, tool, form)?),
         })
     }
 
@@ -118,13 +123,19 @@ impl Registry {
         }
     }
 
-    fn mcp(&self, scope: &Scope, whom: For, tool: &BankTool, form: McpForm) -> Result<Arc<dyn Handler>, BankFault> {
+    fn mcp(
+        &self,
+        scope: &Scope,
+        audience: Audience,
+        tool: &BankTool,
+        form: McpForm,
+    ) -> Result<Arc<dyn Handler>, BankFault> {
         let name = form.tool.unwrap_or_else(|| tool.name.clone());
         match form.server {
             Where::Operators(server) => {
-                let known = self.operators.get(&server).filter(|operator| match whom {
-                    For::Tenant(tenant_id) => operator.serves(tenant_id),
-                    For::Everybody => true,
+                let known = self.operators.get(&server).filter(|operator| match audience {
+                    Audience::Tenant(tenant_id) => operator.serves(tenant_id),
+                    Audience::AllTenants => true,
                 });
                 let known =
                     known.ok_or_else(|| wrong("settings.server", "no MCP server of the operator's has this name"))?;

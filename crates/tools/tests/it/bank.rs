@@ -10,12 +10,12 @@ use std::{
 };
 
 use amalgam_core::{
-    Admin, AskedApproval, AskedServer, AskedTool, BoxFuture, Clock, Decider, Equipped, Fault, Policy, Scope, Seal,
-    SecretText, ServerTool, StoreError, ToolError, ToolOutput, Toolbox as _,
+    Admin, ApprovalRule, BoxFuture, Clock, Decider, Fault, McpServerRequest, Policy, ResolvedTool, Scope, Seal,
+    SecretText, ServerTool, StoreError, ToolError, ToolOutput, ToolProvider as _, ToolRequest,
     store::{Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
 };
 use amalgam_protocol::Json;
-use amalgam_tools::{Builtin, Egress, OperatorServer, Ports, Registry, RegistryParts, builtins};
+use amalgam_tools::{Builtin, Egress, OperatorServer, Ports, ToolRegistry, ToolRegistryParts, builtins};
 use serde_json::{Value, json};
 
 use crate::calls::{call_of, config, json_of, scope_of, value_of};
@@ -145,7 +145,7 @@ impl Clock for Hands {
 pub(crate) struct House {
     pub(crate) bank: Arc<Bank>,
     pub(crate) clock: Arc<Hands>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: ToolRegistry,
 }
 
 impl House {
@@ -159,7 +159,7 @@ impl House {
         let as_clock: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
         let mut known = builtins(&Ports { clock: Arc::clone(&as_clock), courses: None, knowledge: None });
         known.push(crash());
-        let registry = Registry::new(RegistryParts {
+        let registry = ToolRegistry::new(ToolRegistryParts {
             store: Arc::clone(&bank) as Arc<dyn BankStore>,
             seal: Arc::new(Turned),
             egress: Arc::new(egress),
@@ -180,25 +180,29 @@ impl House {
         self.bank.put(tenant_id, tool);
     }
 
-    pub(crate) async fn equip(&self, tenant_id: i64, asked: AskedTool) -> Result<Equipped, Fault> {
+    pub(crate) async fn equip(&self, tenant_id: i64, asked: ToolRequest) -> Result<ResolvedTool, Fault> {
         let equipped = self.registry.equip(&scope_of(tenant_id), vec![asked]).await?;
-        let [equipped] = <[Equipped; 1]>::try_from(equipped).unwrap();
+        let [equipped] = <[ResolvedTool; 1]>::try_from(equipped).unwrap();
         Ok(equipped)
     }
 
     /// The tool of the bank under this name, as a turn of the tenant has it.
     pub(crate) async fn tool(&self, tenant_id: i64, name: &str) -> Option<ServerTool> {
-        match self.equip(tenant_id, AskedTool::Named(name.into())).await.unwrap() {
-            Equipped::Server(tool) => Some(*tool),
-            Equipped::Unknown => None,
+        match self.equip(tenant_id, ToolRequest::Named(name.into())).await.unwrap() {
+            ResolvedTool::Server(tool) => Some(*tool),
+            ResolvedTool::Unknown => None,
             other => panic!("{other:?}"),
         }
     }
 
     /// The tools of a server: what is shown, and what may be called.
-    pub(crate) async fn listed(&self, tenant_id: i64, server: AskedServer) -> Result<(Value, Vec<ServerTool>), Fault> {
-        match self.equip(tenant_id, AskedTool::Mcp(server)).await? {
-            Equipped::Listed { shown, tools } => Ok((value_of(&shown), tools)),
+    pub(crate) async fn listed(
+        &self,
+        tenant_id: i64,
+        server: McpServerRequest,
+    ) -> Result<(Value, Vec<ServerTool>), Fault> {
+        match self.equip(tenant_id, ToolRequest::Mcp(server)).await? {
+            ResolvedTool::Listed { shown, tools } => Ok((value_of(&shown), tools)),
             other => panic!("{other:?}"),
         }
     }
@@ -236,18 +240,18 @@ pub(crate) fn tool(name: &str, kind: BankKind, settings: Value) -> BankTool {
     }
 }
 
-pub(crate) fn asked(label: &str, url: Option<String>) -> AskedServer {
-    AskedServer {
+pub(crate) fn asked(label: &str, url: Option<String>) -> McpServerRequest {
+    McpServerRequest {
         label: label.to_owned(),
         url,
         description: None,
         authorization: None,
         headers: Vec::new(),
         allowed: None,
-        approval: AskedApproval::Always,
+        approval: ApprovalRule::Always,
     }
 }
 
-pub(crate) fn authorized(server: AskedServer, token: &str) -> AskedServer {
-    AskedServer { authorization: Some(SecretText(token.to_owned())), ..server }
+pub(crate) fn authorized(server: McpServerRequest, token: &str) -> McpServerRequest {
+    McpServerRequest { authorization: Some(SecretText(token.to_owned())), ..server }
 }

@@ -5,9 +5,9 @@
 use std::time::{Duration, Instant};
 
 use ::http::{HeaderMap, HeaderValue, Method};
-use amalgam_core::{Fault, FaultKind, Fetch, Fetched};
+use amalgam_core::{Fault, FaultKind, Fetch, FetchedFile};
 use amalgam_testkit::{Reply, Upstream};
-use amalgam_tools::{Egress, EgressConfig, EgressError, Limits};
+use amalgam_tools::{Egress, EgressConfig, EgressError, EgressLimits};
 use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -23,11 +23,11 @@ fn allowed(upstream: &Upstream) -> Egress {
     Egress::new(config(&[upstream.address().to_string()]))
 }
 
-async fn fetch(egress: &Egress, url: &str) -> Result<Fetched, Fault> {
+async fn fetch(egress: &Egress, url: &str) -> Result<FetchedFile, Fault> {
     egress.fetch(url, 1000).await
 }
 
-fn refused_as(result: Result<Fetched, Fault>) -> (FaultKind, String) {
+fn refused_as(result: Result<FetchedFile, Fault>) -> (FaultKind, String) {
     let fault = result.unwrap_err();
     (fault.kind, fault.into_parts().code.unwrap().into_owned())
 }
@@ -36,7 +36,7 @@ fn refused_as(result: Result<Fetched, Fault>) -> (FaultKind, String) {
 async fn an_allowed_private_target_is_fetched_and_its_kind_told_by_its_bytes() {
     let upstream = Upstream::always(Reply::bytes("text/plain", PNG));
     let fetched = fetch(&allowed(&upstream), &format!("{}/a.png?b=c", upstream.url())).await.unwrap();
-    assert_eq!(fetched, Fetched { media_type: "image/png".into(), bytes: PNG.into() });
+    assert_eq!(fetched, FetchedFile { media_type: "image/png".into(), bytes: PNG.into() });
 
     let request = upstream.request(0);
     assert_eq!((request.method.as_str(), request.path.as_str()), ("GET", "/a.png?b=c"));
@@ -204,7 +204,7 @@ async fn a_request_carries_method_headers_and_body_but_not_the_headers_of_the_co
     headers.insert("host", HeaderValue::from_static("evil.example"));
     headers.insert("transfer-encoding", HeaderValue::from_static("chunked"));
     headers.insert("proxy-authorization", HeaderValue::from_static("secret"));
-    let limits = Limits { bytes: 1000, timeout: Duration::from_secs(5) };
+    let limits = EgressLimits { bytes: 1000, timeout: Duration::from_secs(5) };
     let body = Bytes::from_static(b"{}");
     let response = allowed(&upstream).request(Method::POST, &upstream.url(), headers, body, limits).await.unwrap();
 
@@ -222,7 +222,7 @@ async fn tls_asks_for_the_name_although_the_address_was_chosen_here_and_refuses_
     let port = listener.local_addr().unwrap().port();
     let egress = Egress::with_resolver(config(&[format!("files.internal:{port}")]), Script::new(&[&["127.0.0.1"]]));
     let url = format!("https://files.internal:{port}/");
-    let limits = Limits { bytes: 1000, timeout: Duration::from_secs(5) };
+    let limits = EgressLimits { bytes: 1000, timeout: Duration::from_secs(5) };
     let serving = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut hello = vec![0; 4096];

@@ -2,7 +2,9 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use amalgam_core::{AskedTool, BankFault, Equipped, Policy, ToolError, Toolbox as _, store::BankKind, store::BankTool};
+use amalgam_core::{
+    BankFault, Policy, ResolvedTool, ToolError, ToolProvider as _, ToolRequest, store::BankKind, store::BankTool,
+};
 use amalgam_testkit::{Reply, Upstream};
 use serde_json::{Value, json};
 
@@ -11,8 +13,8 @@ use crate::calls::{json_of, scope_of, value_of};
 
 const SECRET: &str = "sk-a-very-secret-value";
 
-fn named(name: &str) -> AskedTool {
-    AskedTool::Named(name.to_owned())
+fn named(name: &str) -> ToolRequest {
+    ToolRequest::Named(name.to_owned())
 }
 
 fn reaching(service: &Upstream) -> House {
@@ -67,7 +69,7 @@ async fn an_http_tool_sends_its_secret_and_hands_it_to_nobody() {
 async fn a_tool_that_the_client_runs_is_described_and_not_run() {
     let house = House::reaching(&[]);
     house.keep(1, tool("open_file", BankKind::Client, json!({}))).await;
-    let Equipped::Client { description, parameters, .. } = house.equip(1, named("open_file")).await.unwrap() else {
+    let ResolvedTool::Client { description, parameters, .. } = house.equip(1, named("open_file")).await.unwrap() else {
         panic!("not the client's")
     };
     assert_eq!(description.as_deref(), Some("What it is for."));
@@ -137,7 +139,7 @@ async fn the_bank_is_asked_once_for_all_tools_of_a_turn_and_not_at_all_without_a
     house.keep(1, tool("current_time", BankKind::Builtin, json!({}))).await;
     let asked = vec![named("current_time"), named("unknown"), named("current_time")];
     let equipped = house.registry.equip(&scope_of(1), asked).await.unwrap();
-    let [Equipped::Server(one), Equipped::Unknown, Equipped::Server(other)] = equipped.as_slice() else {
+    let [ResolvedTool::Server(one), ResolvedTool::Unknown, ResolvedTool::Server(other)] = equipped.as_slice() else {
         panic!("{equipped:?}")
     };
     assert!(std::sync::Arc::ptr_eq(&one.handler, &other.handler), "made once");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    AllowedNames, AskedApproval, AskedServer, Decider, Fault, FaultKind, Policy, SecretText, ServerTool,
+    AllowedNames, ApprovalRule, Decider, Fault, FaultKind, McpServerRequest, Policy, SecretText, ServerTool,
     store::BankKind, store::BankTool,
 };
 use amalgam_testkit::{Reply, Upstream};
@@ -42,7 +42,7 @@ fn reaching(server: &Upstream) -> House {
     House::reaching(&[server.address().to_string()])
 }
 
-fn at(server: &Upstream) -> AskedServer {
+fn at(server: &Upstream) -> McpServerRequest {
     asked("maps", Some(format!("{}/mcp", server.url())))
 }
 
@@ -114,19 +114,19 @@ async fn only_what_the_request_allows_is_offered_and_approval_is_asked_for_where
         (some(&[], true), &["find.city"]),
         (some(&["rename"], true), &[]),
     ] {
-        let (shown, tools) = house.listed(1, AskedServer { allowed, ..at(&server) }).await.unwrap();
+        let (shown, tools) = house.listed(1, McpServerRequest { allowed, ..at(&server) }).await.unwrap();
         assert_eq!(names(&tools), expected);
         assert_eq!(shown.as_array().unwrap().len(), expected.len(), "what may not be used is not shown");
     }
-    let never = AskedApproval::Some { always: None, never: some(&["rename"], false) };
-    let always = AskedApproval::Some { always: some(&["drop"], false), never: some(&[], false) };
+    let never = ApprovalRule::Some { always: None, never: some(&["rename"], false) };
+    let always = ApprovalRule::Some { always: some(&["drop"], false), never: some(&[], false) };
     for (approval, expected) in [
-        (AskedApproval::Always, &["find.city", "rename", "drop"][..]),
-        (AskedApproval::Never, &[]),
+        (ApprovalRule::Always, &["find.city", "rename", "drop"][..]),
+        (ApprovalRule::Never, &[]),
         (never, &["find.city", "drop"]),
         (always, &["drop"]),
     ] {
-        let (_, tools) = house.listed(1, AskedServer { approval, ..at(&server) }).await.unwrap();
+        let (_, tools) = house.listed(1, McpServerRequest { approval, ..at(&server) }).await.unwrap();
         let due: Vec<_> = tools.into_iter().filter(|tool| tool.policy.requires_approval.is_some()).collect();
         assert_eq!(names(&due), expected);
     }
@@ -140,7 +140,7 @@ async fn a_session_is_shared_neither_between_tenants_nor_between_credentials() {
         greet(&server, session, mixed());
     }
     let house = reaching(&server);
-    let with_header = |value: &str| AskedServer {
+    let with_header = |value: &str| McpServerRequest {
         headers: vec![("x-user".to_owned(), SecretText(value.to_owned()))],
         ..authorized(at(&server), "one")
     };
@@ -214,7 +214,7 @@ async fn headers_that_belong_to_others_are_refused_before_anything_is_sent() {
     let house = reaching(&canary);
     for name in ["Host", "Mcp-Session-Id", "Content-Type", "Transfer-Encoding", "a b", ""] {
         let headers = vec![(name.to_owned(), SecretText("hush".to_owned()))];
-        let asked = AskedServer { headers, ..at(&canary) };
+        let asked = McpServerRequest { headers, ..at(&canary) };
         assert_eq!(refused(house.listed(1, asked).await, canary.address().port()).0, FaultKind::Invalid, "{name}");
     }
     assert_eq!(canary.connections(), 0);
@@ -260,7 +260,7 @@ async fn the_operators_server_serves_its_tenants_and_takes_and_gives_no_credenti
     assert_eq!(same.replace("maps", "nobodys"), refused(house.listed(1, asked("nobodys", None)).await, port).1);
     assert_eq!(kind(house.listed(1, authorized(asked("maps", None), "hush")).await), FaultKind::Invalid);
     let headers = vec![("x".to_owned(), SecretText("hush".to_owned()))];
-    assert_eq!(kind(house.listed(1, AskedServer { headers, ..asked("maps", None) }).await), FaultKind::Invalid);
+    assert_eq!(kind(house.listed(1, McpServerRequest { headers, ..asked("maps", None) }).await), FaultKind::Invalid);
     assert_eq!(kind(house.listed(1, asked("absent", None)).await), FaultKind::ToolServer);
     // An address under the operator's label is the caller's, without the operator's credential or way out.
     let house = House { registry: operated(&server, None).registry, ..reaching(&foreign) };
@@ -325,16 +325,17 @@ async fn servers_of_one_request_are_asked_together_and_answered_in_their_order()
     let house = House::reaching(&[one.address().to_string(), other.address().to_string()]);
     house.keep(1, tool("current_time", BankKind::Builtin, json!({}))).await;
     let asked = vec![
-        amalgam_core::AskedTool::Mcp(AskedServer { label: "one".into(), ..at(&one) }),
-        amalgam_core::AskedTool::Named("current_time".into()),
-        amalgam_core::AskedTool::Mcp(AskedServer { label: "other".into(), ..at(&other) }),
+        amalgam_core::ToolRequest::Mcp(McpServerRequest { label: "one".into(), ..at(&one) }),
+        amalgam_core::ToolRequest::Named("current_time".into()),
+        amalgam_core::ToolRequest::Mcp(McpServerRequest { label: "other".into(), ..at(&other) }),
     ];
-    let equipped = amalgam_core::Toolbox::equip(&house.registry, &scope_of(1), asked).await.unwrap();
+    let equipped = amalgam_core::ToolProvider::equip(&house.registry, &scope_of(1), asked).await.unwrap();
     let shape = format!("{equipped:?}");
-    let [amalgam_core::Equipped::Listed { tools, .. }, amalgam_core::Equipped::Server(_), last] = equipped.as_slice()
+    let [amalgam_core::ResolvedTool::Listed { tools, .. }, amalgam_core::ResolvedTool::Server(_), last] =
+        equipped.as_slice()
     else {
         panic!("{shape}")
     };
     assert_eq!(tools[0].label, "one");
-    assert!(matches!(last, amalgam_core::Equipped::Listed { tools, .. } if tools.is_empty()));
+    assert!(matches!(last, amalgam_core::ResolvedTool::Listed { tools, .. } if tools.is_empty()));
 }

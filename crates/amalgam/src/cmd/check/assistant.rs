@@ -5,7 +5,7 @@ use std::sync::Arc;
 use amalgam_app::{TenantConfigs, assistant::with_default_model};
 use amalgam_core::{
     Operator, Seal, Store,
-    assistant::settings::{Fact, KEY_VARIABLE, Origin, Settings},
+    assistant::settings::{AgentSettings, Fact, KEY_VARIABLE, Origin},
     store::{AgentProfile, Within},
 };
 use anyhow::Context as _;
@@ -67,7 +67,7 @@ impl Assistant {
         match fact.origin {
             Origin::Settings if fact.key == "model" && self.model_in_file => "[assistant] model".to_owned(),
             Origin::Settings => {
-                let variable = Settings::KEYS.iter().find(|(known, _)| *known == fact.key);
+                let variable = AgentSettings::KEYS.iter().find(|(known, _)| *known == fact.key);
                 format!("variable {}", variable.map_or(KEY_VARIABLE, |(_, variable)| *variable))
             }
             other => other.name().to_owned(),

@@ -6,7 +6,7 @@
 use amalgam_app::TenantConfigs;
 use amalgam_core::{
     Operator, Scope, Seal, Store,
-    assistant::settings::Settings,
+    assistant::settings::AgentSettings,
     store::{BankOf, BankTool, Within},
 };
 use amalgam_protocol::Json;
@@ -171,7 +171,7 @@ fn of_tools(tools: usize) -> Option<String> {
 
 /// Makes sure that every tenant's key opens.
 async fn look_at_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<()> {
-    let nothing = Settings::default();
+    let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
     for tenant in tenants::all(&*desk.store).await? {
         let kept = configs.kept(Within::Named(Operator::of_this_process(), tenant.id)).await?;
@@ -187,7 +187,7 @@ async fn look_at_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<()> {
 
 /// Seals every tenant's key anew; how many that were. One that is changed meanwhile is sealed as it is then.
 async fn reseal_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<usize> {
-    let nothing = Settings::default();
+    let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
     let mut done = 0;
     for tenant in tenants::all(&*desk.store).await? {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use amalgam_core::{
-    Found, Lookup, Retrieval as _, Seal,
-    execute::request::{Condition, Operator},
+    Retrieval as _, RetrievalQuery, RetrievalResult, Seal,
+    execute::request::{ComparisonOperator, Condition},
     store::FoundChunk,
 };
 use clap::Args;
@@ -45,14 +45,14 @@ pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
     let scope = shelf.desk.administrator(shelf.tenant_id).await?;
     let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&shelf.desk.config)?);
     let names = wire_up::names(&shelf.desk.config, &seal, &SystemClock)?;
-    let lookup = Lookup {
+    let lookup = RetrievalQuery {
         text: &args.text,
         collections: &args.collections,
         conditions: &args.conditions,
         limit: usize::from(args.limit),
     };
     let found = wire_up::knowledge(&shelf.desk.store, &names).find(&scope, lookup).await;
-    let Found { chunks, warnings } = found.map_err(explained)?;
+    let RetrievalResult { chunks, warnings } = found.map_err(explained)?;
     match args.place.json {
         true => {
             let data: Vec<Value> = chunks.iter().map(as_json).collect();
@@ -74,7 +74,7 @@ fn condition(text: &str) -> Result<Condition<'static>, String> {
     let mut parts = text.trim().splitn(3, char::is_whitespace);
     let read = (|| {
         let (key, operator, value) = (parts.next()?, parts.next()?, parts.next()?.trim());
-        let operator = Operator::ALL.into_iter().find(|known| known.name() == operator)?;
+        let operator = ComparisonOperator::ALL.into_iter().find(|known| known.name() == operator)?;
         let filled = !key.is_empty() && !value.is_empty();
         filled.then(|| Condition { key: key.to_owned().into(), operator, values: vec![value.to_owned().into()] })
     })();
@@ -119,12 +119,15 @@ mod tests {
             let condition = condition(text).ok()?;
             Some((condition.key.into_owned(), condition.operator, condition.values.concat()))
         };
-        assert_eq!(read("language == rust"), Some(("language".to_owned(), Operator::Equals, "rust".to_owned())));
+        assert_eq!(
+            read("language == rust"),
+            Some(("language".to_owned(), ComparisonOperator::Equals, "rust".to_owned()))
+        );
         assert_eq!(
             read("path contains my docs/"),
-            Some(("path".to_owned(), Operator::Contains, "my docs/".to_owned()))
+            Some(("path".to_owned(), ComparisonOperator::Contains, "my docs/".to_owned()))
         );
-        assert_eq!(read("path does_not_contain x").map(|read| read.1), Some(Operator::DoesNotContain));
+        assert_eq!(read("path does_not_contain x").map(|read| read.1), Some(ComparisonOperator::DoesNotContain));
         for wrong in ["", "path", "path ==", "path == ", "path = x", "path like x"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

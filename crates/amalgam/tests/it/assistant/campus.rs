@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Answer, Client, Reply, Setup, Upstream};
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Reply, Setup, Upstream};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -175,12 +175,12 @@ pub(super) fn user_of(amalgam: &Amalgam, key: &str, user: &str) -> Client {
 }
 
 /// Sends a message.
-pub(super) async fn respond(client: &Client, body: &Value) -> Answer {
+pub(super) async fn respond(client: &Client, body: &Value) -> HttpAnswer {
     client.post_json(RESPOND, body).await
 }
 
 /// Sends a message with more headers.
-pub(super) async fn respond_with(client: &Client, headers: &[(&str, &str)], body: &Value) -> Answer {
+pub(super) async fn respond_with(client: &Client, headers: &[(&str, &str)], body: &Value) -> HttpAnswer {
     let headers: Vec<(&str, &str)> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
     client.request(Method::POST, RESPOND, &headers, Bytes::from(body.to_string())).await
 }

@@ -1,6 +1,6 @@
 //! The tables of the guide for front ends agree with the code. Its commands are run by `tests/clients`.
 
-use amalgam_core::assistant::settings::{KEY_VARIABLE, Settings};
+use amalgam_core::assistant::settings::{AgentSettings, KEY_VARIABLE};
 use serde_json::Value;
 
 use crate::support::document;
@@ -20,13 +20,13 @@ fn the_table_of_variables_has_every_setting_with_its_default() {
             (plain(cells[0]), plain(cells[1]))
         })
         .collect();
-    let shown: Value = serde_json::from_slice(Settings::defaults().shown().bytes()).expect("settings are JSON");
+    let shown: Value = serde_json::from_slice(AgentSettings::defaults().shown().bytes()).expect("settings are JSON");
     let default = |key: &str| match &shown[key] {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let settings = Settings::KEYS.iter().map(|(key, variable)| ((*variable).to_owned(), default(key)));
+    let settings = AgentSettings::KEYS.iter().map(|(key, variable)| ((*variable).to_owned(), default(key)));
     let expected: Vec<(String, String)> =
         [(KEY_VARIABLE.to_owned(), "none".to_owned())].into_iter().chain(settings).collect();
     assert_eq!(sorted(told), sorted(expected));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Answer, Client, Gate, Reply, Request};
+use amalgam_testkit::{Amalgam, Client, Gate, HttpAnswer, Reply, Request};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -53,7 +53,7 @@ async fn assert_thread(
     key: &str,
     user: &str,
     sent: &[String],
-    answers: &BTreeMap<String, Answer>,
+    answers: &BTreeMap<String, HttpAnswer>,
 ) {
     let client = campus.user(key, user);
     let sessions = client.get("/api/v2/ai-agent/sessions/").await.json();
@@ -118,7 +118,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-async fn send_all(messages: Vec<(Client, String)>) -> BTreeMap<String, Answer> {
+async fn send_all(messages: Vec<(Client, String)>) -> BTreeMap<String, HttpAnswer> {
     let mut callers = JoinSet::new();
     for (client, message) in messages {
         callers.spawn(async move {
@@ -256,7 +256,7 @@ async fn whoever_leaves_while_it_waits_gives_up_its_place_and_has_said_nothing()
 async fn in_the_middle_of_its_tools(
     campus: &Campus<'_>,
     amalgam: &Amalgam,
-) -> crate::support::Beside<Result<Answer, String>> {
+) -> crate::support::Beside<Result<HttpAnswer, String>> {
     let call = Script::new([Said::call("call_1", "get_course_detail", &["{\"course_id\":28}"])]);
     campus.upstream.enqueue_for("/responses", whole(&call, "resp_1"));
     campus.upstream.enqueue_for("/responses", Reply::hang());
@@ -266,7 +266,7 @@ async fn in_the_middle_of_its_tools(
 }
 
 /// Says something at a process that may go away.
-fn say_at(amalgam: &Amalgam, message: &str) -> crate::support::Beside<Result<Answer, String>> {
+fn say_at(amalgam: &Amalgam, message: &str) -> crate::support::Beside<Result<HttpAnswer, String>> {
     let client = user_of(amalgam, ALPHA, "ana");
     let body = json!({"agent": "course-assistant", "message": message}).to_string();
     beside(async move {

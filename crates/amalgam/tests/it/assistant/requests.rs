@@ -1,6 +1,6 @@
 //! What may be asked, what is refused, in which words and in which order.
 
-use amalgam_testkit::{Answer, Client, Setup, Upstream};
+use amalgam_testkit::{Client, HttpAnswer, Setup, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::campus::{ALPHA, BETA, Campus, MODEL, RESPOND, TENANTS, respond, said}
 use crate::support::{Script, stores};
 
 /// Status and body of an answer.
-fn told(answer: &Answer) -> (u16, Value) {
+fn told(answer: &HttpAnswer) -> (u16, Value) {
     assert_eq!(answer.header("content-type"), Some("application/json"), "{}", answer.text());
     (answer.status.as_u16(), answer.json())
 }

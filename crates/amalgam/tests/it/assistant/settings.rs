@@ -1,6 +1,6 @@
 //! Every setting has an effect, whoever sets it: the environment for all tenants, a tenant for itself.
 
-use amalgam_core::assistant::{prompt, safety_identifier, settings::Settings};
+use amalgam_core::assistant::{prompt, safety_identifier, settings::AgentSettings};
 use amalgam_testkit::{Request, Setup, Upstream};
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ async fn every_variable_of_the_environment_has_its_effect() {
         assert_eq!((&told["Text"], &told["RawResponseJson"]), (&json!("Done."), &Value::Null), "{told}");
         // Where every value comes from can be seen; secrets cannot.
         let shown = campus.admin(ALPHA).get("/admin/configs/1").await.json();
-        for (key, variable) in Settings::KEYS.iter().filter(|(key, _)| *key != "upstream") {
+        for (key, variable) in AgentSettings::KEYS.iter().filter(|(key, _)| *key != "upstream") {
             assert!(VARIABLES.iter().any(|(name, _)| name == variable), "{variable} is not tried here");
             assert_eq!(shown["resolved"][key]["origin"], "settings", "{key}: {}", shown["resolved"][key]);
         }

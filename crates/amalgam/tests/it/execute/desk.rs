@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use amalgam_testkit::{Answer, Client, Gate, Reply, Setup};
+use amalgam_testkit::{Client, Gate, HttpAnswer, Reply, Setup};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -195,12 +195,12 @@ pub(super) async fn opened(client: &Client, body: &Value) -> String {
 }
 
 /// Sends something to be executed.
-pub(super) async fn execute(client: &Client, body: &Value) -> Answer {
+pub(super) async fn execute(client: &Client, body: &Value) -> HttpAnswer {
     client.post_json(EXECUTE, body).await
 }
 
 /// The same with one more header.
-pub(super) async fn execute_with(client: &Client, header: (&str, &str), body: &Value) -> Answer {
+pub(super) async fn execute_with(client: &Client, header: (&str, &str), body: &Value) -> HttpAnswer {
     let headers = [("content-type", "application/json"), header];
     client.request(Method::POST, EXECUTE, &headers, Bytes::from(body.to_string())).await
 }
@@ -215,7 +215,7 @@ pub(super) async fn taken(client: &Client, body: &Value) -> Value {
 }
 
 /// The envelope of something that is refused, with its status, its code and the field and code of each fault.
-pub(super) fn refusal(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
+pub(super) fn refusal(answer: &HttpAnswer) -> (u16, String, Vec<(String, String)>) {
     let envelope = answer.json();
     assert_envelope(&envelope);
     assert_eq!(envelope["Kind"], "error", "{envelope}");

@@ -2,7 +2,7 @@
 
 #![expect(clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
 
-use amalgam_testkit::{Answer, Gate, Reply, check};
+use amalgam_testkit::{Gate, HttpAnswer, Reply, check};
 use serde_json::{Value, json};
 
 use super::desk::{
@@ -29,7 +29,7 @@ struct Told {
 }
 
 /// Reads a stream that came to its end, and fails unless it keeps every rule.
-fn read(answer: &Answer, session: &str, turn_id: &str) -> Told {
+fn read(answer: &HttpAnswer, session: &str, turn_id: &str) -> Told {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let objects: Vec<Value> = match answer.header("content-type") {
         Some(kind) if kind.starts_with("text/event-stream") => {

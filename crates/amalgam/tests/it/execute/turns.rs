@@ -216,7 +216,7 @@ async fn a_turn_that_failed_is_answered_as_failed_and_runs_anew_when_it_is_sent_
     }
 }
 
-fn taken_as_failed(answer: &amalgam_testkit::Answer) -> Value {
+fn taken_as_failed(answer: &amalgam_testkit::HttpAnswer) -> Value {
     let (status, _, _) = refusal(answer);
     assert_eq!(status, 200, "{}", answer.text());
     answer.json()

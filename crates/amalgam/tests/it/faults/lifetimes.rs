@@ -123,7 +123,7 @@ async fn beyond_its_room_the_server_refuses_at_once_and_stays_healthy() {
 
         gate.open();
         let rest = first.rest().await;
-        assert!(rest.last().is_some_and(amalgam_testkit::sse::Event::is_done), "the admitted one is not disturbed");
+        assert!(rest.last().is_some_and(amalgam_testkit::sse::SseEvent::is_done), "the admitted one is not disturbed");
         world.upstream(wire).enqueue(fine().reply(wire, Delivery::Whole));
         assert_eq!(ask(&world, wire, Delivery::Whole).await.status, 200, "the room is free again");
     }
@@ -260,8 +260,8 @@ async fn a_signal_lets_streams_end_and_turns_new_work_away() {
 
         gate.open();
         let rest = stream.rest().await;
-        assert!(rest.last().is_some_and(amalgam_testkit::sse::Event::is_done));
-        events.extend(rest.iter().filter(|event| !event.is_done()).map(amalgam_testkit::sse::Event::json));
+        assert!(rest.last().is_some_and(amalgam_testkit::sse::SseEvent::is_done));
+        events.extend(rest.iter().filter(|event| !event.is_done()).map(amalgam_testkit::sse::SseEvent::json));
         assert_eq!(check::stream(&events), Vec::<String>::new());
         assert_eq!(text_of(&last_response(&events)), "All is well.");
         let exit = world.amalgam.wait().await;

@@ -259,7 +259,7 @@ async fn silence_is_filled_with_signs_of_life_that_count_as_events() {
             events.push(stream.next_event().await.expect("the stream goes on").json());
         }
         gate.open();
-        events.extend(stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::Event::json));
+        events.extend(stream.rest().await.iter().filter(|event| !event.is_done()).map(sse::SseEvent::json));
         let problems = amalgam_testkit::check::stream(&events);
         assert!(problems.is_empty(), "{wire:?}: {problems:?}");
         assert_eq!(text_of(&last_response(&events)), "All is well.", "{wire:?}");

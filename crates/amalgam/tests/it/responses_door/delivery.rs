@@ -78,7 +78,7 @@ async fn a_delta_leaves_before_the_next_one_arrives() {
         assert_eq!(delta["delta"], "first", "{wire:?}: while the upstream holds back the rest");
         gate.open();
         let rest = stream.rest().await;
-        assert!(rest.last().is_some_and(sse::Event::is_done));
+        assert!(rest.last().is_some_and(sse::SseEvent::is_done));
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
 
-use amalgam_testkit::{Answer, Client, Reply, Setup, Upstream};
+use amalgam_testkit::{Client, HttpAnswer, Reply, Setup, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ pub(crate) fn setup() -> Setup {
 }
 
 /// A checked response out of an answer that went well.
-pub(crate) fn response_of(delivery: Delivery, answer: &Answer) -> Value {
+pub(crate) fn response_of(delivery: Delivery, answer: &HttpAnswer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     match delivery {
         Delivery::Whole => {
@@ -99,7 +99,7 @@ pub(crate) fn response_of(delivery: Delivery, answer: &Answer) -> Value {
 }
 
 /// `PUT /admin/tools/{name}`.
-pub(crate) async fn put_tool(client: &Client, name: &str, tool: &Value) -> Answer {
+pub(crate) async fn put_tool(client: &Client, name: &str, tool: &Value) -> HttpAnswer {
     let headers = [("content-type", "application/json")];
     client.request(Method::PUT, &format!("/admin/tools/{name}"), &headers, tool.to_string().into()).await
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use amalgam_testkit::{Answer, Client};
+use amalgam_testkit::{Client, HttpAnswer};
 use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
@@ -62,7 +62,7 @@ pub(crate) async fn standing(client: &Client, id: &str, status: &str) -> Value {
 }
 
 /// Asks for the end of a background response.
-pub(crate) async fn cancel(client: &Client, id: &str) -> Answer {
+pub(crate) async fn cancel(client: &Client, id: &str) -> HttpAnswer {
     client.request(Method::POST, &format!("/v1/responses/{id}/cancel"), &[], Bytes::new()).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_testkit::{Answer, check};
+use amalgam_testkit::{HttpAnswer, check};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ fn mutated(request: &Value, place: &str, value: Option<Value>) -> Value {
 }
 
 /// What is wrong with an answer to a request that may be wrong in any way.
-fn verdict(answer: &Answer) -> Vec<String> {
+fn verdict(answer: &HttpAnswer) -> Vec<String> {
     match answer.status.as_u16() {
         200 if answer.header("content-type") == Some("application/json") => check::response(&answer.json()),
         200 => check::body(&answer.body),

@@ -1,8 +1,8 @@
 //! `file_search` as a request writes it: which collections, how much, and filters as conditions.
 
 use amalgam_core::{
-    AskedSearch,
-    execute::request::{Condition, Operator},
+    FileSearchRequest,
+    execute::request::{ComparisonOperator, Condition},
 };
 use amalgam_protocol::{FileSearchTool, Raw, Shape, ShapeError};
 
@@ -19,7 +19,7 @@ const DEEPEST: usize = 8;
 const OF_UPSTREAMS: &str = "vs_";
 
 /// The search that a tool asks for; nothing where it is over stores that are not ours.
-pub(super) fn requested(tool: Raw<'_>, path: String, results: bool) -> Result<Option<AskedSearch>, ShapeError> {
+pub(super) fn requested(tool: Raw<'_>, path: String, results: bool) -> Result<Option<FileSearchRequest>, ShapeError> {
     let tool = FileSearchTool::of(tool)?;
     let names = &tool.vector_store_ids.0;
     let of_upstreams = names.iter().filter(|name| name.starts_with(OF_UPSTREAMS)).count();
@@ -49,7 +49,7 @@ pub(super) fn requested(tool: Raw<'_>, path: String, results: bool) -> Result<Op
         })?,
     };
     let collections = names.iter().map(|name| name.clone().into_owned()).collect();
-    Ok(Some(AskedSearch { path, collections, conditions, limit, least_score, results }))
+    Ok(Some(FileSearchRequest { path, collections, conditions, limit, least_score, results }))
 }
 
 /// Adds what a filter asks for: all of it has to hold.
@@ -112,8 +112,8 @@ fn not_one_key() -> ShapeError {
 
 fn comparison(filter: Raw<'_>, kind: &str) -> Result<Condition<'static>, ShapeError> {
     let operator = match kind {
-        "eq" | "in" => Operator::Equals,
-        "ne" | "nin" => Operator::Differs,
+        "eq" | "in" => ComparisonOperator::Equals,
+        "ne" | "nin" => ComparisonOperator::Differs,
         "gt" | "gte" | "lt" | "lte" => {
             let message =
                 format!("`{kind}` is not supported: what is known about documents is text, which has no order");

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn asked_for(tool: &Value) -> Result<Option<AskedSearch>, String> {
+fn asked_for(tool: &Value) -> Result<Option<FileSearchRequest>, String> {
     let text = tool.to_string();
     requested(Raw::parse(text.as_bytes()).unwrap(), "tools[0]".to_owned(), false)
         .map_err(|error| format!("{}: {error}", error.path))

@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use amalgam_core::{AskedTool, Equipped, Fault, Loss, ServerTool, ShownAs, file_search::FILE_SEARCH, wire_name};
+use amalgam_core::{
+    CallDisplay, Fault, Loss, ResolvedTool, ServerTool, ToolRequest, file_search::FILE_SEARCH, wire_name,
+};
 use amalgam_protocol::{Json, Tool, ToolChoice, ToolKind, Writer};
 
 use super::super::request::OfferedTools;
@@ -50,29 +52,29 @@ impl<'a> Offers<'a> {
     }
 
     /// Says what the tool at `index` turned out to be.
-    pub(super) fn equip(&mut self, index: usize, asked: &AskedTool, equipped: Equipped, which: OfferedTools) {
+    pub(super) fn equip(&mut self, index: usize, asked: &ToolRequest, equipped: ResolvedTool, which: OfferedTools) {
         let offer = match (asked, equipped) {
-            (AskedTool::Named(name), Equipped::Unknown | Equipped::Client { .. })
+            (ToolRequest::Named(name), ResolvedTool::Unknown | ResolvedTool::Client { .. })
                 if which == OfferedTools::ServerRun =>
             {
                 self.leave_out(name)
             }
-            (AskedTool::Named(name), Equipped::Unknown) if which == OfferedTools::Known => self.leave_out(name),
-            (_, Equipped::Unknown) => return,
-            (AskedTool::Named(name), Equipped::Client { description, parameters, guidance }) => {
+            (ToolRequest::Named(name), ResolvedTool::Unknown) if which == OfferedTools::Known => self.leave_out(name),
+            (_, ResolvedTool::Unknown) => return,
+            (ToolRequest::Named(name), ResolvedTool::Client { description, parameters, guidance }) => {
                 self.of_bank = true;
                 self.guidance.extend(guidance.map(|guidance| (name.clone(), guidance)));
                 Offer::Ours(vec![function(name, description.as_deref(), &parameters)])
             }
-            (AskedTool::Mcp(_) | AskedTool::FileSearch(_), Equipped::Client { .. }) => return,
-            (asked, Equipped::Server(tool)) => {
-                if let AskedTool::Named(name) = asked {
+            (ToolRequest::Mcp(_) | ToolRequest::FileSearch(_), ResolvedTool::Client { .. }) => return,
+            (asked, ResolvedTool::Server(tool)) => {
+                if let ToolRequest::Named(name) = asked {
                     self.of_client.remove(name);
                 }
                 Offer::Ours(self.add(index, *tool).into_iter().collect())
             }
-            (asked, Equipped::Listed { shown, tools }) => {
-                if let AskedTool::Mcp(server) = asked {
+            (asked, ResolvedTool::Listed { shown, tools }) => {
+                if let ToolRequest::Mcp(server) = asked {
                     self.listings.push((server.label.clone(), shown));
                 }
                 Offer::Ours(tools.into_iter().filter_map(|tool| self.add(index, tool)).collect())
@@ -190,7 +192,9 @@ impl<'a> Offers<'a> {
             ToolChoice::Mcp { server_label, name, .. } => {
                 tool.label == **server_label && name.as_ref().is_none_or(|name| tool.own_name == **name)
             }
-            ToolChoice::Hosted(kind, _) => **kind == *FILE_SEARCH && matches!(tool.shown, ShownAs::FileSearch { .. }),
+            ToolChoice::Hosted(kind, _) => {
+                **kind == *FILE_SEARCH && matches!(tool.shown, CallDisplay::FileSearch { .. })
+            }
             _ => false,
         };
         let mut names: Vec<&str> =

@@ -1,7 +1,7 @@
 //! The tools that a request wants the server to run, read from the request alone.
 
 use amalgam_core::{
-    AllowedNames, AskedApproval, AskedServer, AskedTool, Fault, SecretText, ServerTool, TenantState,
+    AllowedNames, ApprovalRule, Fault, McpServerRequest, SecretText, ServerTool, TenantState, ToolRequest,
     file_search::FILE_SEARCH_RESULTS, is_house_label, store::Approval,
 };
 use amalgam_protocol::{CreateResponse, HostedTool, Json, McpTool, Raw, Shape, ShapeError, ToolKind, Writer};
@@ -11,7 +11,7 @@ use super::file_search;
 /// Tools that may be the server's to run, each with its place in the request.
 #[derive(Default)]
 pub(crate) struct RequestedTools {
-    pub(super) tools: Vec<(usize, AskedTool)>,
+    pub(super) tools: Vec<(usize, ToolRequest)>,
     /// Tools that are not offered to the model, by their places.
     pub(super) left_out: Vec<usize>,
     /// Tools of the wire's own, which the request does not name.
@@ -31,7 +31,7 @@ pub(crate) fn requested(request: &CreateResponse<'_>, state: TenantState) -> Res
             ToolKind::Function(function)
                 if function.description.is_none() && function.parameters.is_none_or(Raw::is_null) =>
             {
-                requested.tools.push((index, AskedTool::Named(function.name.clone().into_owned())));
+                requested.tools.push((index, ToolRequest::Named(function.name.clone().into_owned())));
             }
             ToolKind::Hosted(HostedTool::Mcp, _) if state == TenantState::Stateless && names_no_server(tool.raw) => {
                 requested.left_out.push(index);
@@ -45,14 +45,14 @@ pub(crate) fn requested(request: &CreateResponse<'_>, state: TenantState) -> Res
                 }
                 let server = server(&mcp).map_err(named)?;
                 requested.has_secrets |= server.authorization.is_some() || !server.headers.is_empty();
-                requested.tools.push((index, AskedTool::Mcp(server)));
+                requested.tools.push((index, ToolRequest::Mcp(server)));
             }
             ToolKind::Hosted(HostedTool::FileSearch, _) => {
                 let named = |fault: ShapeError| fault.at(index).under("tools");
                 let results = request.include.iter().any(|name| name == FILE_SEARCH_RESULTS);
                 let path = format!("tools[{index}]");
                 if let Some(search) = file_search::requested(tool.raw, path, results).map_err(named)? {
-                    requested.tools.push((index, AskedTool::FileSearch(search)));
+                    requested.tools.push((index, ToolRequest::FileSearch(search)));
                 }
             }
             _ => {}
@@ -96,7 +96,7 @@ fn names_no_server(tool: Raw<'_>) -> bool {
     !named("server_label") && !named("connector_id")
 }
 
-fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
+fn server(mcp: &McpTool<'_>) -> Result<McpServerRequest, ShapeError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if mcp.server_label.is_empty() || mcp.server_label.len() > 64 || !mcp.server_label.chars().all(plain) {
         return Err(ShapeError::value("server_label", "must be 1 to 64 letters, digits, `_`, `-` or `.`"));
@@ -107,7 +107,7 @@ fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
     }
     let text =
         |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned);
-    Ok(AskedServer {
+    Ok(McpServerRequest {
         label: mcp.server_label.clone().into_owned(),
         url: text(&mcp.server_url),
         description: text(&mcp.server_description),
@@ -119,7 +119,7 @@ fn server(mcp: &McpTool<'_>) -> Result<AskedServer, ShapeError> {
         },
         approval: match mcp.require_approval.filter(|approval| !approval.is_null()) {
             Some(approval) => approval_of(approval).map_err(|error| error.under("require_approval"))?,
-            None => AskedApproval::Always,
+            None => ApprovalRule::Always,
         },
     })
 }
@@ -171,10 +171,10 @@ fn names(raw: Raw<'_>) -> Result<AllowedNames, ShapeError> {
     }
 }
 
-fn approval_of(raw: Raw<'_>) -> Result<AskedApproval, ShapeError> {
+fn approval_of(raw: Raw<'_>) -> Result<ApprovalRule, ShapeError> {
     match raw.as_str().map(|word| word.decode()).as_deref() {
-        Some("always") => return Ok(AskedApproval::Always),
-        Some("never") => return Ok(AskedApproval::Never),
+        Some("always") => return Ok(ApprovalRule::Always),
+        Some("never") => return Ok(ApprovalRule::Never),
         Some(_) => return Err(ShapeError::value("", "must be `always`, `never` or an object")),
         None => {}
     }
@@ -185,7 +185,7 @@ fn approval_of(raw: Raw<'_>) -> Result<AskedApproval, ShapeError> {
         Some(filter) => names(filter).map(Some).map_err(|error| error.under(name)),
         None => Ok(None),
     };
-    Ok(AskedApproval::Some { always: filter("always")?, never: filter("never")? })
+    Ok(ApprovalRule::Some { always: filter("always")?, never: filter("never")? })
 }
 
 #[cfg(test)]

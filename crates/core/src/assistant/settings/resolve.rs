@@ -5,9 +5,9 @@ use std::time::Duration;
 use amalgam_protocol::{Json, Writer};
 
 use super::{
-    DEFAULT_EXPOSE_RAW_RESPONSES, DEFAULT_HISTORY_MAX_CHARS, DEFAULT_HISTORY_MAX_MESSAGES, DEFAULT_MAX_INPUT_CHARS,
-    DEFAULT_MAX_TOOL_ITERATIONS, DEFAULT_METADATA_MAX_BYTES, DEFAULT_MODEL, DEFAULT_PARALLEL_TOOL_CALLS,
-    DEFAULT_PROMPT_VERSION, DEFAULT_REQUEST_TIMEOUT, DEFAULT_TRUNCATION, Settings,
+    AgentSettings, DEFAULT_EXPOSE_RAW_RESPONSES, DEFAULT_HISTORY_MAX_CHARS, DEFAULT_HISTORY_MAX_MESSAGES,
+    DEFAULT_MAX_INPUT_CHARS, DEFAULT_MAX_TOOL_ITERATIONS, DEFAULT_METADATA_MAX_BYTES, DEFAULT_MODEL,
+    DEFAULT_PARALLEL_TOOL_CALLS, DEFAULT_PROMPT_VERSION, DEFAULT_REQUEST_TIMEOUT, DEFAULT_TRUNCATION,
     value::{Truncation, Value},
 };
 use crate::{store::AgentProfile, tool::SecretText};
@@ -42,7 +42,7 @@ impl Origin {
 
 /// A value, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sourced<T> {
+pub struct SettingValue<T> {
     /// What counts.
     pub value: T,
     /// Who has said so.
@@ -51,43 +51,43 @@ pub struct Sourced<T> {
 
 /// Everything that counts for one turn.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Resolved {
+pub struct EffectiveSettings {
     /// The key for the upstream.
-    pub api_key: Sourced<Option<SecretText>>,
+    pub api_key: SettingValue<Option<SecretText>>,
     /// The model that is asked.
-    pub model: Sourced<String>,
+    pub model: SettingValue<String>,
     /// The upstream that it is asked from; by the model's name where there is none.
-    pub upstream: Sourced<Option<String>>,
+    pub upstream: SettingValue<Option<String>>,
     /// The tenant's part of the prompt; empty where there is none.
-    pub system_prompt: Sourced<String>,
+    pub system_prompt: SettingValue<String>,
     /// What is shown as the version of the prompt.
-    pub prompt_version: Sourced<String>,
+    pub prompt_version: SettingValue<String>,
     /// Left to the model where there is none.
-    pub temperature: Sourced<Option<f64>>,
+    pub temperature: SettingValue<Option<f64>>,
     /// Left to the model where there is none.
-    pub top_p: Sourced<Option<f64>>,
+    pub top_p: SettingValue<Option<f64>>,
     /// Left to the model where there is none.
-    pub max_output_tokens: Sourced<Option<u64>>,
+    pub max_output_tokens: SettingValue<Option<u64>>,
     /// What happens to a history that is too long for the model.
-    pub truncation: Sourced<Truncation>,
+    pub truncation: SettingValue<Truncation>,
     /// How long one call of the model may take.
-    pub request_timeout: Sourced<Duration>,
+    pub request_timeout: SettingValue<Duration>,
     /// Whether the model may call several tools at once.
-    pub parallel_tool_calls: Sourced<bool>,
+    pub parallel_tool_calls: SettingValue<bool>,
     /// How often tools run and the model is asked again.
-    pub max_tool_iterations: Sourced<u64>,
+    pub max_tool_iterations: SettingValue<u64>,
     /// The longest message of a user, in characters.
-    pub max_input_chars: Sourced<u64>,
+    pub max_input_chars: SettingValue<u64>,
     /// How many earlier messages the model is reminded of.
-    pub history_max_messages: Sourced<u64>,
+    pub history_max_messages: SettingValue<u64>,
     /// How many characters these may have altogether.
-    pub history_max_chars: Sourced<u64>,
+    pub history_max_chars: SettingValue<u64>,
     /// The largest metadata of a request, in bytes.
-    pub metadata_max_bytes: Sourced<u64>,
+    pub metadata_max_bytes: SettingValue<u64>,
     /// Whether answers of the strict contract show the response itself. C-12
-    pub expose_raw_responses: Sourced<bool>,
+    pub expose_raw_responses: SettingValue<bool>,
     /// What users are hashed with; no identifier is sent where there is none.
-    pub safety_salt: Sourced<Option<SecretText>>,
+    pub safety_salt: SettingValue<Option<SecretText>>,
 }
 
 /// One line of what counts, for people.
@@ -105,18 +105,18 @@ pub struct Fact {
 ///
 /// `config` carries the tenant's key, opened, where it has one.
 pub fn resolve(
-    defaults: &Settings,
-    settings: &Settings,
-    config: &Settings,
+    defaults: &AgentSettings,
+    settings: &AgentSettings,
+    config: &AgentSettings,
     profile: Option<&AgentProfile>,
-) -> Resolved {
+) -> EffectiveSettings {
     let layers = [(config, Origin::Config), (settings, Origin::Settings), (defaults, Origin::Default)];
     let model = profile.and_then(|profile| profile.model.clone()).filter(|model| !model.trim().is_empty());
     let model = match model {
-        Some(value) => Sourced { value, origin: Origin::Profile },
+        Some(value) => SettingValue { value, origin: Origin::Profile },
         None => first(layers, |from| &from.model, DEFAULT_MODEL.to_owned()),
     };
-    Resolved {
+    EffectiveSettings {
         api_key: maybe(layers, |from| &from.api_key),
         model,
         upstream: maybe(layers, |from| &from.upstream),
@@ -138,28 +138,31 @@ pub fn resolve(
     }
 }
 
-type Layers<'a> = [(&'a Settings, Origin); 3];
+type Layers<'a> = [(&'a AgentSettings, Origin); 3];
 
 /// The first value that is set.
-fn maybe<'a, T: Clone + 'a>(layers: Layers<'a>, field: impl Fn(&'a Settings) -> &'a Option<T>) -> Sourced<Option<T>> {
+fn maybe<'a, T: Clone + 'a>(
+    layers: Layers<'a>,
+    field: impl Fn(&'a AgentSettings) -> &'a Option<T>,
+) -> SettingValue<Option<T>> {
     let set = layers.into_iter().find_map(|(from, origin)| Some((field(from).clone()?, origin)));
     match set {
-        Some((value, origin)) => Sourced { value: Some(value), origin },
-        None => Sourced { value: None, origin: Origin::Default },
+        Some((value, origin)) => SettingValue { value: Some(value), origin },
+        None => SettingValue { value: None, origin: Origin::Default },
     }
 }
 
 /// The first value that is set, or what is built in.
 fn first<'a, T: Clone + 'a>(
     layers: Layers<'a>,
-    field: impl Fn(&'a Settings) -> &'a Option<T>,
+    field: impl Fn(&'a AgentSettings) -> &'a Option<T>,
     built_in: T,
-) -> Sourced<T> {
-    let Sourced { value, origin } = maybe(layers, field);
-    Sourced { value: value.unwrap_or(built_in), origin }
+) -> SettingValue<T> {
+    let SettingValue { value, origin } = maybe(layers, field);
+    SettingValue { value: value.unwrap_or(built_in), origin }
 }
 
-impl Resolved {
+impl EffectiveSettings {
     /// Every value with its origin, in the order in which settings are documented.
     pub fn facts(&self) -> Vec<Fact> {
         vec![
@@ -197,11 +200,11 @@ impl Resolved {
     }
 }
 
-fn fact<T: Value>(key: &'static str, sourced: &Sourced<T>) -> Fact {
+fn fact<T: Value>(key: &'static str, sourced: &SettingValue<T>) -> Fact {
     told(key, sourced.origin, |writer| sourced.value.show(writer))
 }
 
-fn optional<T: Value>(key: &'static str, sourced: &Sourced<Option<T>>) -> Fact {
+fn optional<T: Value>(key: &'static str, sourced: &SettingValue<Option<T>>) -> Fact {
     told(key, sourced.origin, |writer| match &sourced.value {
         Some(value) => value.show(writer),
         None => writer.null(),

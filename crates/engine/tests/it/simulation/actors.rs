@@ -7,8 +7,8 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, CallMap, Decider, Entry, Fault, Handler, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Note,
-    OnError, Payload, Policy, Prepared, ServerTool, ToolCall, ToolError, ToolOutput,
+    AnswerContext, BoxFuture, CallMap, Decider, Entry, Fault, Handler, Model, ModelError, ModelEvent, ModelRequest,
+    ModelStream, OnError, Payload, Policy, PreparedRequest, ServerTool, ToolCall, ToolError, ToolOutput,
 };
 use futures_util::stream;
 use rand::RngExt;
@@ -26,7 +26,7 @@ pub(super) struct Speaker {
 }
 
 impl Model for Speaker {
-    fn prepare(&self, request: &ModelRequest<'_>) -> Result<Prepared, Fault> {
+    fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         let mut state = self.world.state();
         for problem in unpaired(&request.history.entries) {
             state.complain(format!("the model was asked with {problem}"));
@@ -38,16 +38,16 @@ impl Model for Speaker {
             cost: (0, 0),
             finish: None,
         });
-        Ok(Prepared {
+        Ok(PreparedRequest {
             body: b"asked".to_vec().into(),
             losses: Vec::new(),
             delivery: request.delivery,
             calls: CallMap::default(),
-            note: Note::default(),
+            answer_context: AnswerContext::default(),
         })
     }
 
-    fn ask<'a>(&'a self, _: &'a Prepared) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
+    fn ask<'a>(&'a self, _: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         Box::pin(async move {
             let round = self.world.state().asks.len() - 1;
             self.world.step(format!("model: asked for answer {round}")).await;
@@ -76,14 +76,14 @@ impl Speech {
                 Said::Cut => return Some((Err(ModelError::CutShort), self)),
                 Said::Event(event) => {
                     self.world.step(format!("model: {event:?}")).await;
-                    self.note(&event);
+                    self.answer_context(&event);
                     return Some((Ok(vec![event]), self));
                 }
             }
         }
     }
 
-    fn note(&self, event: &ModelEvent) {
+    fn answer_context(&self, event: &ModelEvent) {
         let mut state = self.world.state();
         let Some(seen) = state.asks.get_mut(self.round) else { return };
         match event {

@@ -6,8 +6,8 @@ use amalgam_core::{
     Admin, BoxFuture, Operator, Scope, Store, StoreError, no_items,
     store::{
         Answer, Approval, Begin, Buried, Cancelled, ChainPosition, Claim, EventTail, Keyed, Lineage, ProcessId,
-        ProcessStore, Pruned, QueuedTurn, Reset, ResponseStore, Retention, Stored, StoredResponse, ToldStatus, ToolRun,
-        TurnRecord, TurnStore, TurnWrite, Written,
+        ProcessStore, Pruned, QueuedTurn, Reset, ResponseState, ResponseStore, Retention, Stored, StoredResponse,
+        ToolRun, TurnRecord, TurnStore, TurnWrite, Written,
     },
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, Status};
@@ -39,7 +39,7 @@ pub(super) struct KeptTurn {
     id: String,
     begin: Begin,
     owner: Option<ProcessId>,
-    pub(super) told: ToldStatus,
+    pub(super) told: ResponseState,
     pub(super) output: Json,
     pub(super) tools: BTreeMap<u32, ToolRun>,
     pub(super) approvals: Vec<Approval>,
@@ -108,7 +108,7 @@ impl Shelf {
 
 impl KeptTurn {
     fn new(id: String, process: ProcessId, begin: Begin) -> Self {
-        let told = ToldStatus {
+        let told = ResponseState {
             status: begin.status,
             completed_at_ms: None,
             error: None,

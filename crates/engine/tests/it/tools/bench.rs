@@ -7,7 +7,7 @@ use amalgam_core::{
     store::{StoredResponse, TurnRecord},
 };
 use amalgam_engine::{Admission, Engine, Run, ToolLimits};
-use amalgam_store::sqlite::{Options, Sqlite};
+use amalgam_store::sqlite::{Sqlite, SqliteOptions};
 use amalgam_testkit::{check, sse};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -37,7 +37,8 @@ impl Bench {
 
     pub(super) fn with(limits: ToolLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(folder.path().join("a.db"), Options::default()).unwrap());
+        let store: Arc<dyn Store> =
+            Arc::new(Sqlite::open(folder.path().join("a.db"), SqliteOptions::default()).unwrap());
         let engine = engine_with(Arc::clone(&store), Admission::new(8), 1, limits);
         Self { store, engine, folder }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use amalgam_app::{TenantConfigs, assistant::with_default_model};
 use amalgam_core::{
     Fault, Scope, SecretText,
-    assistant::settings::{SettingFault, Settings},
+    assistant::settings::{AgentSettings, SettingFault},
     store::Within,
 };
 use amalgam_protocol::{Json, Raw, Writer};
@@ -138,7 +138,7 @@ impl KeyChange {
 
 /// The names of all settings.
 fn known() -> Vec<&'static str> {
-    ["api_key"].into_iter().chain(Settings::KEYS.iter().map(|(key, _)| *key)).collect()
+    ["api_key"].into_iter().chain(AgentSettings::KEYS.iter().map(|(key, _)| *key)).collect()
 }
 
 /// Invalid settings as a fault: `param` names the first, the message all of them.
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn faults_name_the_field_and_what_would_be_right() {
-        let mut settings = Settings::default();
+        let mut settings = AgentSettings::default();
         let wrong = Raw::parse(br#"{"temperature": 3, "max_input_chars": "many"}"#).unwrap();
         let fault = refusal(settings.change(wrong).unwrap_err());
         assert_eq!(fault.param.as_deref(), Some("temperature"));

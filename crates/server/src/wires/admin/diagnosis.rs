@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use amalgam_app::{TenantConfigs, assistant::with_default_model};
 use amalgam_core::{
-    Fault, Operator, OwnTerms, Scope,
-    assistant::settings::{Origin, Resolved},
+    Fault, ModelSelection, Operator, Scope,
+    assistant::settings::{EffectiveSettings, Origin},
     store::{AgentProfile, BankOf, BankTool, Within},
 };
 use axum::{Extension, extract::State, response::Response};
@@ -172,14 +172,14 @@ async fn inspect_model(
     app: &App,
     tenant: &Scope,
     profile: Option<&AgentProfile>,
-) -> Result<(Resolved, KeyFinding, bool), Fault> {
+) -> Result<(EffectiveSettings, KeyFinding, bool), Fault> {
     let configs = TenantConfigs { store: &*app.store, settings: &app.assistant.settings, now_ms: app.clock.now_ms() };
     let kept = configs.kept(Within::Own(admin(tenant)?)).await?;
     let resolved = configs.resolve(&kept, profile.filter(|profile| profile.active));
     let resolved = with_default_model(&*app.catalog, resolved).await;
     let opened = kept.opened(&*app.seal, &tenant.seal_context());
     let own_key = opened.as_ref().and_then(|settings| settings.api_key.as_ref());
-    let terms = OwnTerms {
+    let terms = ModelSelection {
         name: &resolved.model.value,
         upstream: resolved.upstream.value.as_deref(),
         key: own_key,

@@ -10,7 +10,7 @@ mod view;
 use std::collections::HashSet;
 
 use amalgam_core::{
-    Admin, BankFault, Fault, FaultKind, Operator, Scope, Store, Toolbox,
+    Admin, BankFault, Fault, FaultKind, Operator, Scope, Store, ToolProvider,
     store::{BankOf, BankTool},
 };
 use amalgam_protocol::Json;
@@ -47,7 +47,7 @@ pub struct ToolBank<'a> {
     /// Stores the tools.
     pub store: &'a dyn Store,
     /// Validates and runs the tools.
-    pub toolbox: &'a dyn Toolbox,
+    pub toolbox: &'a dyn ToolProvider,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }

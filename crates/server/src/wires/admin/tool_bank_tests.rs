@@ -3,8 +3,8 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    ArgumentCheck, AskedTool, BoxFuture, BuiltinWords, Decider, Equipped, Handler, OnError, Policy, Rights, ServerTool,
-    ShownAs, TenantState, ToolCall, ToolError, ToolOutput, store::BankKind,
+    ArgumentCheck, BoxFuture, BuiltinDescription, CallDisplay, Decider, Handler, OnError, Policy, ResolvedTool, Rights,
+    ServerTool, TenantState, ToolCall, ToolError, ToolOutput, ToolRequest, store::BankKind,
 };
 use amalgam_protocol::Raw;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ enum Doing {
 #[derive(Clone)]
 struct Told(Option<Doing>);
 
-impl Toolbox for Told {
-    fn equip<'a>(&'a self, _: &'a Scope, _: Vec<AskedTool>) -> BoxFuture<'a, Result<Vec<Equipped>, Fault>> {
+impl ToolProvider for Told {
+    fn equip<'a>(&'a self, _: &'a Scope, _: Vec<ToolRequest>) -> BoxFuture<'a, Result<Vec<ResolvedTool>, Fault>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
@@ -46,7 +46,7 @@ impl Toolbox for Told {
             parameters: tool.parameters.clone(),
             guidance: None,
             policy: tool.policy.clone(),
-            shown: ShownAs::McpCall,
+            shown: CallDisplay::McpCall,
             check: Arc::new(WantsX),
             handler: Arc::new(doing),
         });
@@ -61,8 +61,8 @@ impl Toolbox for Told {
         tool.settings.clone()
     }
 
-    fn builtin(&self, name: &str) -> Option<BuiltinWords> {
-        (name == "echo").then(|| BuiltinWords {
+    fn builtin(&self, name: &str) -> Option<BuiltinDescription> {
+        (name == "echo").then(|| BuiltinDescription {
             description: "Says it again.".to_owned(),
             parameters: json_of(r#"{"type":"object"}"#),
             guidance: Some("Use it twice.".to_owned()),

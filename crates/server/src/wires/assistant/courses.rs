@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{Scope, assistant::recommendation::Wanted};
+use amalgam_core::{Scope, assistant::recommendation::CourseQuery};
 use amalgam_protocol::Writer;
 use axum::{Extension, extract::State, response::Response};
 
@@ -18,7 +18,8 @@ pub(super) async fn recommend(
     Extension(scope): Extension<Scope>,
     query: Query,
 ) -> Result<Response, AssistantError> {
-    let wanted = Wanted::new(query.get("q").unwrap_or_default(), query.number("page")?, query.number("page_size")?);
+    let wanted =
+        CourseQuery::new(query.get("q").unwrap_or_default(), query.number("page")?, query.number("page_size")?);
     let found = app.store.search_courses(&scope, &wanted.words(), wanted.offset(), wanted.limit()).await?;
     let mut writer = Writer::default();
     wanted.write(&mut writer, &app.assistant.public_url, &found);

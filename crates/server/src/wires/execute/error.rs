@@ -4,7 +4,7 @@ use amalgam_app::execute::SubmissionError;
 use amalgam_core::{
     Fault, StoreError,
     execute::{
-        envelope::{AgentExecuteResponse, Casing, Identity, RawResponses},
+        envelope::{AgentExecuteResponse, Casing, ExecuteIdentity, RawResponses},
         request::{FieldFault, RequestFaults},
         results::Difference,
     },
@@ -23,7 +23,7 @@ pub(in crate::wires) struct ExecuteError {
     errors: Vec<FieldError>,
     retry_after: Option<u64>,
     closes: bool,
-    identity: Box<Identity>,
+    identity: Box<ExecuteIdentity>,
     casing: Casing,
 }
 
@@ -62,7 +62,7 @@ impl ExecuteError {
     }
 
     /// Says whose refusal it is, as far as that is known.
-    pub(super) fn of(mut self, identity: Identity) -> Self {
+    pub(super) fn of(mut self, identity: ExecuteIdentity) -> Self {
         *self.identity = identity;
         self
     }

@@ -12,7 +12,7 @@ use amalgam_app::{
 use amalgam_core::{
     Delivery, Fault, FaultKind, Scope,
     execute::{
-        envelope::Identity,
+        envelope::ExecuteIdentity,
         request::{self, ExecuteRequest},
     },
     store::{AgentStep, StepState},
@@ -155,7 +155,7 @@ async fn take(
     scope: &Scope,
     body: &Bytes,
     accepts: Option<Format>,
-) -> Result<(Identity, Submission, Option<Format>), ExecuteError> {
+) -> Result<(ExecuteIdentity, Submission, Option<Format>), ExecuteError> {
     let document = Json::parse_document(body, app.limits.json_depth).map_err(Fault::from)?;
     let raw = document.raw();
     let identity = identity_of(raw, app.execute.bounds.name_bytes);
@@ -178,10 +178,10 @@ async fn take(
 }
 
 /// The same with what its session knows, if it is one of the caller's. R004-03
-async fn known_identity(app: &App, scope: &Scope, identity: Identity) -> Identity {
+async fn known_identity(app: &App, scope: &Scope, identity: ExecuteIdentity) -> ExecuteIdentity {
     match is_id(&identity.conversation_id) {
         true => match app.store.agent_session(scope, &identity.conversation_id).await {
-            Ok(Some(session)) => Identity { agent_context_id: session.profile, mode: session.mode, ..identity },
+            Ok(Some(session)) => ExecuteIdentity { agent_context_id: session.profile, mode: session.mode, ..identity },
             Ok(None) | Err(_) => identity,
         },
         false => identity,
@@ -189,16 +189,16 @@ async fn known_identity(app: &App, scope: &Scope, identity: Identity) -> Identit
 }
 
 /// Whose request it says it is, for the answer to one that is not taken.
-fn identity_of(raw: Raw<'_>, longest: usize) -> Identity {
+fn identity_of(raw: Raw<'_>, longest: usize) -> ExecuteIdentity {
     let text = |pascal: &str, camel: &str| {
         let text = raw.get_str(pascal).or_else(|| raw.get_str(camel))?;
         // What can be no name is not repeated.
         Some(text.into_owned()).filter(|text| text.len() <= longest)
     };
-    Identity {
+    ExecuteIdentity {
         conversation_id: text("SessionId", "sessionId").unwrap_or_default(),
         turn_id: text("TurnId", "turnId"),
-        ..Identity::default()
+        ..ExecuteIdentity::default()
     }
 }
 
@@ -242,7 +242,7 @@ async fn known(
                 return Ok(replayed(named(&name, response)));
             }
             if over {
-                let frames = stream::iter([EventBatch::from_frames(tail.response.all_words())]);
+                let frames = stream::iter([EventBatch::from_frames(tail.response.all_frames())]);
                 let name = step.clone();
                 let response = format.response(events(app, scope, frames, step, format, after));
                 return Ok(replayed(named(&name, response)));

@@ -14,7 +14,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{
     AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, HostedItem,
-    HostedTool, Item, ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, Settings, ToolKind,
+    HostedTool, Item, ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, ResponseSettings, ToolKind,
     UpdateConversation, Usage, Writer,
 };
 
@@ -287,7 +287,7 @@ fn emitted(end: fn(&mut Emitter)) -> (Vec<Value>, Value) {
     let mut emitter = Emitter::new(Start {
         response_id: Ids::seeded(1).response(1_760_000_000_000),
         created_at: 1_760_000_000,
-        settings: Settings::new(&request, Effective { model: "demo", stored: false, background: false }),
+        settings: ResponseSettings::new(&request, Effective { model: "demo", stored: false, background: false }),
         delivery: Delivery::Stream,
         ids: Ids::seeded(2),
         call_ids: false,

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Scope,
-    execute::request::{Condition, Operator},
+    execute::request::{ComparisonOperator, Condition},
     knowledge::{cut, language_of, question},
     store::{
         Collection, DocumentListing, DocumentRecord, FoundChunk, Imported, KnowledgeQuery, NewChunk, NewDocument,
@@ -44,7 +44,7 @@ async fn put(store: &Engine, scope: &Scope, collection: &str, documents: &[NewDo
     store.put_documents(of(scope), collection, "here", None, documents.to_vec(), NOW).await.unwrap().unwrap()
 }
 
-fn condition<'a>(key: &'a str, operator: Operator, values: &[&'a str]) -> Condition<'a> {
+fn condition<'a>(key: &'a str, operator: ComparisonOperator, values: &[&'a str]) -> Condition<'a> {
     Condition { key: key.into(), operator, values: values.iter().map(|value| (*value).into()).collect() }
 }
 
@@ -184,7 +184,7 @@ pub(crate) async fn conditions_say_which_documents_are_searched(store: Engine) {
     ];
     put(&store, &anna, "code", &documents).await;
     put(&store, &anna, "other", &[attributed("src/d.rs", "needle", &[("repo", "one")])]).await;
-    use Operator::{Contains, Differs, DoesNotContain, Equals};
+    use ComparisonOperator::{Contains, Differs, DoesNotContain, Equals};
     for (conditions, expected) in [
         (vec![condition("repo", Equals, &["one"])], &["docs/a.md", "src/a.rs", "src/d.rs"][..]),
         (vec![condition("Repo", Equals, &["one", "two"])], &["docs/a.md", "src/a.rs", "src/b.rs", "src/d.rs"]),
@@ -523,7 +523,7 @@ pub(crate) async fn frequent_words_are_found_where_they_say_most(store: Engine) 
     assert_eq!(found(&store, &anna, "common").await[0], "zz/best.txt:1");
     assert_eq!(found(&store, &anna, "common unique").await[0], "zz/best.txt:11");
     assert_eq!(found(&store, &anna, "common").await.len(), 50);
-    let small = condition("repo", Operator::Equals, &["small"]);
+    let small = condition("repo", ComparisonOperator::Equals, &["small"]);
     assert_eq!(places(search(&store, &anna, "common", &[small]).await), ["zz/small.txt:1"]);
     // Where there is nothing else to tell pieces apart, any of them will do.
     assert_eq!(found(&store, &anna, "twin").await.len(), 50);

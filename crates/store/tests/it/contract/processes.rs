@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use amalgam_core::{
     Rights, TenantState,
-    store::{Answer, Begin, Buried, Claim, Keyed, ProcessId, ToldStatus, TurnWrite, Written},
+    store::{Answer, Begin, Buried, Claim, Keyed, ProcessId, ResponseState, TurnWrite, Written},
 };
 use amalgam_protocol::{ErrorObject, Status};
 use tokio::task::JoinSet;
@@ -63,7 +63,7 @@ pub(crate) async fn what_a_dead_process_left_is_ended(store: Engine) {
     for dead in [&running, &started] {
         let response = store.response(&anna(), &dead.id).await.unwrap().unwrap();
         let error = ErrorObject::read(json(ERROR).raw());
-        assert_eq!(response.status, ToldStatus { error: Some(error), ..told(Status::Failed) });
+        assert_eq!(response.status, ResponseState { error: Some(error), ..told(Status::Failed) });
         assert_eq!(response.output, json("[]"));
     }
     let statuses = [status(&store, &ended).await, status(&store, &other).await, status(&store, &taken).await];

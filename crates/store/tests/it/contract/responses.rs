@@ -1,7 +1,7 @@
 //! Responses: written step by step, read, cancelled, deleted.
 
 use amalgam_core::store::{
-    Base, Begin, Cancelled, Ending, Retention, StoredResponse, ToldStatus, Transcript, TurnWrite, Within, Written,
+    Base, Begin, Cancelled, Ending, ResponseState, Retention, StoredResponse, Transcript, TurnWrite, Within, Written,
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, ReportedUsage, Status, Usage};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use crate::given::*;
 pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
     let turn = Turn::new("hi");
     let end = Ending {
-        told: ToldStatus {
+        told: ResponseState {
             status: Status::Incomplete,
             completed_at_ms: Some(NOW + 9),
             error: Some(ErrorObject {
@@ -421,7 +421,7 @@ pub(crate) async fn calls_and_words_of_a_turn_that_was_cancelled_from_outside_ar
     assert_eq!(requests_of(&store, &turn).await, [call(0)]);
     // right A4: what had been said stays with the response.
     let told = told(Status::Completed);
-    let status = ToldStatus { usage: told.usage, provenance: told.provenance, ..cancelled.status.clone() };
+    let status = ResponseState { usage: told.usage, provenance: told.provenance, ..cancelled.status.clone() };
     let completed = StoredResponse { status, output: turn.output.clone(), ..cancelled };
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap().unwrap(), completed);
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use amalgam_core::StoreError;
-use amalgam_store::postgres::Options;
+use amalgam_store::postgres::PostgresOptions;
 use tokio::task::JoinSet;
 
 use super::given::{Fresh, WAITING, runtime};
@@ -28,7 +28,7 @@ fn writes_beyond_the_line_are_refused_at_once() {
     // S16
     let database = Fresh::make();
     runtime().block_on(async {
-        let store = database.store_with(Options { writers: 1, queue: 4, ..Options::default() }).await;
+        let store = database.store_with(PostgresOptions { writers: 1, queue: 4, ..PostgresOptions::default() }).await;
         keep(&store, &anna(), Turn::new("warm").whole(None)).await;
         let aside = database.aside().await;
         aside.run(LOCK).await;
@@ -59,7 +59,8 @@ fn bytes_that_wait_are_bounded_and_a_large_write_still_goes_through() {
     // S16
     let database = Fresh::make();
     runtime().block_on(async {
-        let store = database.store_with(Options { writers: 1, queue_bytes: 4000, ..Options::default() }).await;
+        let store =
+            database.store_with(PostgresOptions { writers: 1, queue_bytes: 4000, ..PostgresOptions::default() }).await;
         keep(&store, &anna(), Turn::new(&"x".repeat(100_000)).whole(None)).await;
         let aside = database.aside().await;
         aside.run(LOCK).await;
@@ -77,7 +78,8 @@ fn bytes_that_wait_are_bounded_and_a_large_write_still_goes_through() {
 fn whoever_waits_too_long_for_a_connection_is_told() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let options = Options { connections: 1, wait: Duration::from_millis(200), ..Options::default() };
+        let options =
+            PostgresOptions { connections: 1, wait: Duration::from_millis(200), ..PostgresOptions::default() };
         let store = database.store_with(options).await;
         let aside = database.aside().await;
         aside.run(LOCK).await;
@@ -100,7 +102,7 @@ fn whoever_waits_too_long_for_a_connection_is_told() {
 fn a_statement_that_takes_too_long_ends_and_leaves_nothing() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let options = Options { statement: Duration::from_millis(300), ..Options::default() };
+        let options = PostgresOptions { statement: Duration::from_millis(300), ..PostgresOptions::default() };
         let store = database.store_with(options).await;
         let aside = database.aside().await;
         aside.run(LOCK).await;
@@ -122,7 +124,7 @@ fn a_statement_that_takes_too_long_ends_and_leaves_nothing() {
 fn callers_who_leave_do_not_use_connections_up() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let store = database.store_with(Options { connections: 2, ..Options::default() }).await;
+        let store = database.store_with(PostgresOptions { connections: 2, ..PostgresOptions::default() }).await;
         let aside = database.aside().await;
         for _ in 0..5 {
             aside.run(LOCK).await;

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use amalgam_store::postgres::{Options, Postgres};
+use amalgam_store::postgres::{Postgres, PostgresOptions};
 use amalgam_testkit::Database;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -16,14 +16,14 @@ use super::proxy::Proxy;
 use crate::given::Engine;
 
 /// A machine that tests has more to do than to serve.
-pub(super) fn patient() -> Options {
+pub(super) fn patient() -> PostgresOptions {
     let long = Duration::from_secs(60);
-    Options { wait: long, statement: long, deadline: long, ..Options::default() }
+    PostgresOptions { wait: long, statement: long, deadline: long, ..PostgresOptions::default() }
 }
 
 /// Gives up soon, though not before a busy machine has made a connection.
-pub(super) fn impatient() -> Options {
-    Options { wait: Duration::from_secs(1), deadline: Duration::from_secs(2), ..Options::default() }
+pub(super) fn impatient() -> PostgresOptions {
+    PostgresOptions { wait: Duration::from_secs(1), deadline: Duration::from_secs(2), ..PostgresOptions::default() }
 }
 
 /// A database that goes with its handle.
@@ -42,12 +42,12 @@ impl Fresh {
         self.store_with(patient()).await
     }
 
-    pub(super) async fn store_with(&self, options: Options) -> Engine {
+    pub(super) async fn store_with(&self, options: PostgresOptions) -> Engine {
         Arc::new(Postgres::open(self.url(), options).await.unwrap())
     }
 
     /// A store whose way to the server leads through something that loses what it is told to lose.
-    pub(super) async fn store_behind_a_proxy(&self, options: Options) -> (Proxy, Engine) {
+    pub(super) async fn store_behind_a_proxy(&self, options: PostgresOptions) -> (Proxy, Engine) {
         let proxy = Proxy::to(self.url()).await;
         let store = Postgres::open(proxy.url(), options).await.unwrap();
         (proxy, Arc::new(store))

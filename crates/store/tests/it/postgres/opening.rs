@@ -3,7 +3,7 @@
 use amalgam_core::Store as _;
 use amalgam_store::{
     migrate::{MigrationProblem, MigrationStatus},
-    postgres::{Migrations, OpenError, Options, Postgres},
+    postgres::{Migrations, Postgres, PostgresOpenError, PostgresOptions},
 };
 
 use super::given::{Fresh, runtime};
@@ -12,7 +12,7 @@ use crate::{
     given::{HERE, anna, ask, asked, line, line_of, say},
 };
 
-fn full(error: &OpenError) -> String {
+fn full(error: &PostgresOpenError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -30,12 +30,12 @@ fn processes_that_start_together_migrate_once() {
         let mut starting = tokio::task::JoinSet::new();
         for _ in 0..6 {
             let url = database.url().to_owned();
-            starting.spawn(async move { Postgres::open(&url, Options::default()).await.map(drop) });
+            starting.spawn(async move { Postgres::open(&url, PostgresOptions::default()).await.map(drop) });
         }
         for started in starting.join_all().await {
             started.unwrap();
         }
-        let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
+        let status = Postgres::status(database.url(), &PostgresOptions::default()).await.unwrap();
         assert!(!status.is_empty() && status.iter().all(|migration| migration.applied), "{status:?}");
         let aside = database.aside().await;
         assert_eq!(aside.count("SELECT count(*) FROM amalgam_migrations").await, status.len() as i64);
@@ -47,9 +47,9 @@ fn processes_that_start_together_migrate_once() {
 fn a_database_without_tables_is_told_and_left_alone() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
+        let status = Postgres::status(database.url(), &PostgresOptions::default()).await.unwrap();
         assert!(!status.is_empty() && status.iter().all(|migration| !migration.applied), "{status:?}");
-        let require = Options { migrations: Migrations::Require, ..Options::default() };
+        let require = PostgresOptions { migrations: Migrations::Require, ..PostgresOptions::default() };
         let error = Postgres::open(database.url(), require).await.err().unwrap();
         assert!(full(&error).contains("run `amalgam migrate`"), "{}", full(&error));
         let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
@@ -73,7 +73,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
             ALTER TABLE responses DROP COLUMN upstream, DROP COLUMN raw_answer, DROP COLUMN provenance;
             DELETE FROM amalgam_migrations WHERE version >= 2";
         database.aside().await.run(before).await;
-        let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
+        let status = Postgres::status(database.url(), &PostgresOptions::default()).await.unwrap();
         let lacking = status.iter().find(|known| !known.applied).map(|first| (first.version, first.name.as_str()));
         assert_eq!(lacking, Some((2, "V002__tools")));
 
@@ -93,9 +93,9 @@ fn a_newer_database_is_refused_with_both_versions() {
         drop(database.store().await);
         let later = "INSERT INTO amalgam_migrations (version, name, checksum) VALUES (999, 'V999__later', 'x')";
         database.aside().await.run(later).await;
-        let error = Postgres::open(database.url(), Options::default()).await.err().unwrap();
+        let error = Postgres::open(database.url(), PostgresOptions::default()).await.err().unwrap();
         assert!(full(&error).contains("999, this binary knows only"), "{}", full(&error));
-        let status = Postgres::status(database.url(), &Options::default()).await.unwrap();
+        let status = Postgres::status(database.url(), &PostgresOptions::default()).await.unwrap();
         let newest = MigrationStatus {
             version: 999,
             name: "V999__later".into(),
@@ -114,14 +114,14 @@ fn a_server_that_does_not_flush_is_warned_of() {
     runtime().block_on(async {
         let aside = database.aside().await;
         let fsync: String = aside.client.query_one("SHOW fsync", &[]).await.unwrap().get(0);
-        let store = Postgres::open(database.url(), Options::default()).await.unwrap();
+        let store = Postgres::open(database.url(), PostgresOptions::default()).await.unwrap();
         let warned = |store: &Postgres, name: &str| store.warnings().iter().any(|warning| warning.contains(name));
         assert_eq!(warned(&store, "fsync = off"), fsync == "off");
         assert!(!warned(&store, "synchronous_commit"), "{:?}", store.warnings());
 
         let name: String = aside.client.query_one("SELECT current_database()", &[]).await.unwrap().get(0);
         aside.run(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).await;
-        let store = Postgres::open(database.url(), Options::default()).await.unwrap();
+        let store = Postgres::open(database.url(), PostgresOptions::default()).await.unwrap();
         assert!(warned(&store, "synchronous_commit = off"), "{:?}", store.warnings());
         store.ping().await.unwrap();
     });
@@ -135,7 +135,7 @@ fn a_wrong_password_is_refused_and_not_repeated() {
     runtime().block_on(async {
         let (_, rest) = database.url().split_once('@').unwrap();
         let url = format!("postgres://amalgam:s3cret-p4ss@{rest}");
-        let error = Postgres::open(&url, Options::default()).await.err().unwrap();
+        let error = Postgres::open(&url, PostgresOptions::default()).await.err().unwrap();
         let text = format!("{} {error:?}", full(&error));
         assert!(text.contains("password authentication failed"), "{text}");
         assert!(!text.contains("s3cret"), "{text}");
@@ -151,10 +151,10 @@ fn a_server_that_is_not_there_is_refused_at_once_and_not_waited_for() {
         let begun = std::time::Instant::now();
         let url = format!("postgres://ann:s3cret@127.0.0.1:{port}/x");
         // Somebody who listens and never answers.
-        let error = Postgres::open(&url, Options::default()).await.err().unwrap();
+        let error = Postgres::open(&url, PostgresOptions::default()).await.err().unwrap();
         assert!(full(&error).contains("does not answer"), "{}", full(&error));
         drop(listener);
-        let error = Postgres::open(&url, Options::default()).await.err().unwrap();
+        let error = Postgres::open(&url, PostgresOptions::default()).await.err().unwrap();
         assert!(full(&error).contains("refused") && !full(&error).contains("s3cret"), "{}", full(&error));
         assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     });

@@ -12,7 +12,7 @@ use amalgam_core::{
     StoreError,
     store::{TurnWrite, Written},
 };
-use amalgam_store::postgres::{Options, Postgres};
+use amalgam_store::postgres::{Postgres, PostgresOptions};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
@@ -73,7 +73,7 @@ fn a_server_that_goes_down_and_comes_back_loses_nothing_acknowledged() {
     // P1, S16; recovery within 5 s without a restart of ours.
     let cluster = Cluster::start();
     runtime().block_on(async {
-        let store: Engine = Arc::new(Postgres::open(cluster.url(), Options::default()).await.unwrap());
+        let store: Engine = Arc::new(Postgres::open(cluster.url(), PostgresOptions::default()).await.unwrap());
         let log = Arc::new(Log::default());
         let mut writing = JoinSet::new();
         (0..8).for_each(|_| write_on(&store, &log, &mut writing));
@@ -148,7 +148,7 @@ fn sessions_that_the_server_ends_are_replaced_and_no_write_is_lost_or_doubled() 
 fn a_session_that_is_ended_while_it_is_set_up_is_made_anew() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let (proxy, store) = database.store_behind_a_proxy(Options { writers: 1, ..patient() }).await;
+        let (proxy, store) = database.store_behind_a_proxy(PostgresOptions { writers: 1, ..patient() }).await;
         let aside = database.aside().await;
         let listens = "SELECT count(*) FROM pg_stat_activity
             WHERE datname = current_database() AND application_name = 'amalgam' AND query LIKE 'LISTEN%'";
@@ -200,7 +200,7 @@ async fn write_through(proxy: &Proxy, loses: Loses, store: &Engine, write: TurnW
 fn a_commit_whose_answer_is_lost_is_looked_up_and_not_repeated() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let (proxy, store) = database.store_behind_a_proxy(Options { writers: 1, ..patient() }).await;
+        let (proxy, store) = database.store_behind_a_proxy(PostgresOptions { writers: 1, ..patient() }).await;
         let aside = database.aside().await;
         for loses in [Loses::AnswersToCommits, Loses::Commits, Loses::Requests] {
             aside.run("TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals").await;
@@ -231,7 +231,7 @@ fn a_commit_whose_answer_is_lost_is_looked_up_and_not_repeated() {
 fn a_write_that_comes_again_after_an_unknown_outcome_is_known() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let (proxy, store) = database.store_behind_a_proxy(Options { writers: 1, ..impatient() }).await;
+        let (proxy, store) = database.store_behind_a_proxy(PostgresOptions { writers: 1, ..impatient() }).await;
         let aside = database.aside().await;
         let turn = Turn::new("one");
         keep(&store, &anna(), turn.beginning(turn.begin())).await;
@@ -259,7 +259,7 @@ fn a_write_that_comes_again_after_an_unknown_outcome_is_known() {
 fn turns_that_were_taken_without_an_answer_are_handed_out_later() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let (proxy, store) = database.store_behind_a_proxy(Options { writers: 1, ..impatient() }).await;
+        let (proxy, store) = database.store_behind_a_proxy(PostgresOptions { writers: 1, ..impatient() }).await;
         let aside = database.aside().await;
         assert_eq!(store.take_queued(operator(), HERE, 5).await.unwrap(), []);
         let turn = Turn::new("one");

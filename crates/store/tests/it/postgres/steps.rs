@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::store::{FileRecord, StepState, TakenStep};
-use amalgam_store::postgres::{Options, Postgres};
+use amalgam_store::postgres::{Postgres, PostgresOptions};
 use bytes::Bytes;
 use tokio::{task::JoinSet, time::timeout};
 
@@ -37,7 +37,7 @@ fn a_step_whose_taking_was_not_answered_is_still_the_callers() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let options = Options { connections: 1, ..Options::default() };
+        let options = PostgresOptions { connections: 1, ..PostgresOptions::default() };
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         begun(&store).await;
@@ -95,7 +95,7 @@ fn a_file_whose_keeping_was_not_answered_is_kept_once() {
     let database = Fresh::make();
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
-        let options = Options { connections: 1, ..Options::default() };
+        let options = PostgresOptions { connections: 1, ..PostgresOptions::default() };
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         let file = |id: &str| FileRecord {

@@ -6,7 +6,7 @@ use amalgam_core::{
     BoxFuture,
     store::{Written, session_topic},
 };
-use amalgam_store::postgres::{Options, Postgres};
+use amalgam_store::postgres::{Postgres, PostgresOptions};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
@@ -99,7 +99,7 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
     runtime().block_on(async {
         let proxy = Proxy::to(database.url()).await;
         // One of each, so that everything is prepared once it was used.
-        let options = Options { writers: 1, connections: 1, ..Options::default() };
+        let options = PostgresOptions { writers: 1, connections: 1, ..PostgresOptions::default() };
         let store: Engine = Arc::new(Postgres::open(proxy.url(), options).await.unwrap());
         let aside = database.aside().await;
         talk(&store, &anna(), None, HERE, "warm").await;
@@ -136,7 +136,7 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
 fn a_place_that_nobody_was_told_of_goes_with_the_next_sign_of_life() {
     let database = Fresh::make();
     runtime().block_on(async {
-        let (proxy, store) = database.store_behind_a_proxy(Options { connections: 1, ..impatient() }).await;
+        let (proxy, store) = database.store_behind_a_proxy(PostgresOptions { connections: 1, ..impatient() }).await;
         let (aside, anna) = (database.aside().await, anna());
         let kept = store.join_queue(&anna, None, HERE, NOW).await.unwrap();
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use amalgam_store::sqlite::{Options, Sqlite};
+use amalgam_store::sqlite::{Sqlite, SqliteOptions};
 use tokio::task::JoinSet;
 
 use super::{Home, runtime};
@@ -18,7 +18,7 @@ const ROUNDS: usize = 5;
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let home = Home::new();
-    drop(home.open(Options::default()));
+    drop(home.open(SqliteOptions::default()));
     let mut acknowledged = Vec::new();
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -42,7 +42,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             line.strip_prefix("kept ").filter(|id| amalgam_core::Stem::of(id).is_some()).map(str::to_owned)
         }));
 
-        let store = home.open(Options::default());
+        let store = home.open(SqliteOptions::default());
         runtime().block_on(async {
             for id in &acknowledged {
                 let lineage = store.lineage(&anna(), id).await.unwrap();
@@ -63,7 +63,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
 fn writes_until_it_is_killed() {
     #[expect(clippy::disallowed_methods, reason = "the test above says where the database is")]
     let Some(path) = std::env::var_os(DATABASE) else { return };
-    let store: Engine = Arc::new(Sqlite::open(path, Options::default()).unwrap());
+    let store: Engine = Arc::new(Sqlite::open(path, SqliteOptions::default()).unwrap());
     let output = Arc::new(Mutex::new(std::io::stdout()));
     runtime().block_on(async {
         let mut writers = JoinSet::new();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use amalgam_core::{StoreError, store::Written};
-use amalgam_store::sqlite::Options;
+use amalgam_store::sqlite::SqliteOptions;
 use rusqlite::TransactionBehavior;
 
 use super::{Home, runtime};
@@ -16,7 +16,7 @@ use crate::given::*;
 fn a_full_disk_refuses_whole_writes_and_recovers() {
     // S16
     let home = Home::new();
-    let store = home.open(Options { max_bytes: Some(1 << 20), ..Options::default() });
+    let store = home.open(SqliteOptions { max_bytes: Some(1 << 20), ..SqliteOptions::default() });
     runtime().block_on(async {
         let (mut kept, refused) = write_until_full(&store).await;
         // Nothing of it is there, everything acknowledged is, and reads go on.
@@ -57,7 +57,7 @@ pub(super) async fn write_until_full(store: &Engine) -> (Vec<Turn>, Turn) {
 #[test]
 fn a_write_that_cannot_be_does_not_harm_those_beside_it() {
     let home = Home::new();
-    let store = home.open(Options { max_bytes: Some(2 << 20), ..Options::default() });
+    let store = home.open(SqliteOptions { max_bytes: Some(2 << 20), ..SqliteOptions::default() });
     runtime().block_on(async {
         // A group forms while the file is locked: a call is in the queue as soon as it is made, and all of them are made
         // before the lock is gone.
@@ -94,7 +94,7 @@ fn a_write_that_cannot_be_does_not_harm_those_beside_it() {
 #[test]
 fn a_lock_of_another_process_passes() {
     let home = Home::new();
-    let store = home.open(Options { queue: 4, ..Options::default() });
+    let store = home.open(SqliteOptions { queue: 4, ..SqliteOptions::default() });
     runtime().block_on(async {
         let anna = anna();
         let first = say(&store, &anna, None, "hi").await;
@@ -138,7 +138,7 @@ fn a_lock_of_another_process_passes() {
 #[test]
 fn whoever_leaves_takes_nothing_with_them() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime().block_on(async {
         let anna = anna();
         let left: Vec<Turn> = (0..50).map(|number| Turn::new(&format!("{number}"))).collect();
@@ -160,7 +160,7 @@ fn whoever_leaves_takes_nothing_with_them() {
 #[test]
 fn a_damaged_file_is_told_and_never_answered_from() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let runtime = runtime();
     let turn = runtime.block_on(say(&store, &anna(), None, "hi"));
     home.look().execute("UPDATE responses SET status = 'odd'", []).unwrap();

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use amalgam_store::{
     migrate::{MigrationError, MigrationProblem, MigrationStatus},
-    sqlite::{LockError, Migrations, OpenError, Options, Sqlite},
+    sqlite::{LockError, Migrations, Sqlite, SqliteOpenError, SqliteOptions},
 };
 
 use super::{Home, runtime};
@@ -13,7 +13,7 @@ use crate::{contract::sessions::talk, given::*};
 #[test]
 fn files_are_for_their_owner_alone() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime().block_on(say(&store, &anna(), None, "hi"));
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(home.path().parent().unwrap()), 0o700);
@@ -26,19 +26,19 @@ fn files_are_for_their_owner_alone() {
 fn what_was_written_is_there_after_opening_again() {
     let home = Home::new();
     let runtime = runtime();
-    let turn = runtime.block_on(say(&home.open(Options::default()), &anna(), None, "hi"));
-    let store = home.open(Options { migrations: Migrations::Require, ..Options::default() });
+    let turn = runtime.block_on(say(&home.open(SqliteOptions::default()), &anna(), None, "hi"));
+    let store = home.open(SqliteOptions { migrations: Migrations::Require, ..SqliteOptions::default() });
     assert_eq!(runtime.block_on(line(&store, &anna(), &turn.id)), line_of(&[&turn]));
 }
 
 #[test]
 fn a_database_that_is_newer_than_the_binary_is_refused_and_left_alone() {
     let home = Home::new();
-    drop(home.open(Options::default()));
+    drop(home.open(SqliteOptions::default()));
     home.look().execute("INSERT INTO migrations VALUES (999, 'V999__later', '?')", []).unwrap();
     let before = std::fs::read(home.path()).unwrap();
-    let Err(OpenError::Schema { source: MigrationError::Newer { database: 999, binary }, .. }) =
-        Sqlite::open(home.path(), Options::default())
+    let Err(SqliteOpenError::Schema { source: MigrationError::Newer { database: 999, binary }, .. }) =
+        Sqlite::open(home.path(), SqliteOptions::default())
     else {
         panic!("it was not refused for being newer");
     };
@@ -62,11 +62,12 @@ fn the_status_names_what_is_pending_and_changes_nothing() {
     let pending = Sqlite::status(home.path()).unwrap();
     assert!(!pending.is_empty() && pending.iter().all(|migration| !migration.applied), "{pending:?}");
     assert!(!home.path().exists());
-    let refused = Sqlite::open(home.path(), Options { migrations: Migrations::Require, ..Options::default() });
-    let Err(OpenError::Schema { source: MigrationError::Pending { database: 0, .. }, .. }) = refused else {
+    let refused =
+        Sqlite::open(home.path(), SqliteOptions { migrations: Migrations::Require, ..SqliteOptions::default() });
+    let Err(SqliteOpenError::Schema { source: MigrationError::Pending { database: 0, .. }, .. }) = refused else {
         panic!("a database without a schema was taken: {refused:?}");
     };
-    drop(home.open(Options::default()));
+    drop(home.open(SqliteOptions::default()));
     let done = Sqlite::status(home.path()).unwrap();
     assert!(done.len() == pending.len() && done.iter().all(|migration| migration.applied), "{done:?}");
 }
@@ -95,7 +96,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
     let home = Home::new();
     let runtime = runtime();
     let (turn, next, fork, on) = runtime.block_on(async {
-        let store = home.open(Options::default());
+        let store = home.open(SqliteOptions::default());
         let turn = say(&store, &anna(), None, "hi").await;
         let next = say(&store, &anna(), Some(&turn), "next").await;
         let fork = say(&store, &anna(), Some(&turn), "fork").await;
@@ -117,7 +118,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
     let lacking: Vec<_> = Sqlite::status(home.path()).unwrap().into_iter().filter(|known| !known.applied).collect();
     assert_eq!(lacking.first().map(|first| (first.version, first.name.as_str())), Some((2, "V002__tools")));
 
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime.block_on(async {
         assert_eq!(line(&store, &anna(), &next.id).await, line_of(&[&turn, &next]));
         assert_eq!(line(&store, &anna(), &on.id).await, line_of(&[&turn, &fork, &on]));
@@ -137,12 +138,12 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
 fn a_run_that_is_full_is_continued_in_another() {
     let home = Home::new();
     let runtime = runtime();
-    let full = runtime.block_on(say(&home.open(Options::default()), &anna(), None, "full"));
+    let full = runtime.block_on(say(&home.open(SqliteOptions::default()), &anna(), None, "full"));
     // Its items move to the last place of their run; the first one is somebody else's.
     let moved = "UPDATE items SET place = (2 << 20) - 1; UPDATE responses SET place = (2 << 20) - 1;
         INSERT INTO items (place, tenant_id, user_id, response_id, input) VALUES (1 << 20, 1, 'anna', 'resp_first', '[]')";
     home.look().execute_batch(moved).unwrap();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime.block_on(async {
         let next = say(&store, &anna(), Some(&full), "next").await;
         let on = say(&store, &anna(), Some(&next), "on").await;
@@ -158,7 +159,7 @@ fn a_run_that_is_full_is_continued_in_another() {
 fn many_processes_may_open_a_new_database_at_once() {
     let home = Home::new();
     std::thread::scope(|scope| {
-        let opening: Vec<_> = (0..6).map(|_| scope.spawn(|| home.open(Options::default()))).collect();
+        let opening: Vec<_> = (0..6).map(|_| scope.spawn(|| home.open(SqliteOptions::default()))).collect();
         let stores: Vec<Engine> = opening.into_iter().map(|thread| thread.join().unwrap()).collect();
         let runtime = runtime();
         let turn = runtime.block_on(say(&stores[0], &anna(), None, "hi"));
@@ -173,14 +174,14 @@ fn a_file_that_is_no_database_is_refused() {
     let home = Home::new();
     std::fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     std::fs::write(home.path(), "this is a text of mine, and not a database at all".repeat(100)).unwrap();
-    assert!(matches!(Sqlite::open(home.path(), Options::default()), Err(OpenError::Database { .. })));
+    assert!(matches!(Sqlite::open(home.path(), SqliteOptions::default()), Err(SqliteOpenError::Database { .. })));
     assert!(std::fs::read_to_string(home.path()).unwrap().starts_with("this is a text of mine"));
 }
 
 #[test]
 fn one_server_at_a_time_serves_from_a_database() {
     let home = Home::new();
-    let open = || Sqlite::open(home.path(), Options::default()).unwrap();
+    let open = || Sqlite::open(home.path(), SqliteOptions::default()).unwrap();
     let (first, second) = (open(), open());
     first.lock_for_serving().unwrap();
     first.lock_for_serving().unwrap();
@@ -192,7 +193,7 @@ fn one_server_at_a_time_serves_from_a_database() {
 #[test]
 fn items_go_when_nobody_builds_on_them_any_more() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime().block_on(async {
         let a = say(&store, &anna(), None, "a").await;
         let b = say(&store, &anna(), Some(&a), "b").await;
@@ -216,7 +217,7 @@ fn items_go_when_nobody_builds_on_them_any_more() {
 fn calls_go_when_nobody_builds_on_them_any_more() {
     use amalgam_core::store::{Base, Transcript, TurnWrite};
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime().block_on(async {
         let mut turns: Vec<Turn> = Vec::new();
         for number in 0..4 {

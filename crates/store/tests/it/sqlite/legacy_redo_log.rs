@@ -4,7 +4,7 @@
 
 use std::{error::Error as _, fs, fs::OpenOptions, io::Write as _, path::PathBuf, thread};
 
-use amalgam_store::sqlite::{OpenError, Options, RedoLogError, Sqlite};
+use amalgam_store::sqlite::{RedoLogError, Sqlite, SqliteOpenError, SqliteOptions};
 
 use super::{Home, runtime};
 use crate::given::*;
@@ -50,8 +50,8 @@ fn refused(home: &Home, change: impl FnOnce(&mut Vec<u8>)) -> RedoLogError {
     let mut bytes = fs::read(log(home)).unwrap();
     change(&mut bytes);
     fs::write(log(home), &bytes).unwrap();
-    let opened = Sqlite::open(home.path(), Options::default());
-    let Err(OpenError::RedoLog { path, source }) = opened else { panic!("it was opened: {opened:?}") };
+    let opened = Sqlite::open(home.path(), SqliteOptions::default());
+    let Err(SqliteOpenError::RedoLog { path, source }) = opened else { panic!("it was opened: {opened:?}") };
     assert_eq!(path, log(home));
     assert_eq!(fs::read(log(home)).unwrap(), bytes, "the log was changed");
     assert_eq!(home.count("responses"), responses("database").len() as i64, "a part was applied");
@@ -65,14 +65,14 @@ fn a_redo_log_of_an_older_server_is_applied_once_and_removed() {
     assert_eq!((settled.len(), late.len()), (11, 6));
     let runtime = runtime();
     for round in 0..3 {
-        let store = home.open(Options::default());
+        let store = home.open(SqliteOptions::default());
         assert!(!log(&home).exists(), "round {round}");
         let all = [&settled[..], &late].concat();
         assert_eq!(runtime.block_on(are_whole(&store, &all)), [true; 17], "round {round}");
         assert_eq!((home.count("responses"), home.count("transcripts"), home.count("stream_events")), (17, 1, 1));
     }
     // It is not made again by what is written later.
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime.block_on(say(&store, &anna(), None, "hi"));
     assert!(!log(&home).exists());
 }
@@ -80,18 +80,18 @@ fn a_redo_log_of_an_older_server_is_applied_once_and_removed() {
 #[test]
 fn what_the_log_had_is_in_the_database_and_its_write_ahead_log_before_the_log_is_removed() {
     let home = crashed();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let after = home.copy_files();
     drop(store);
-    assert_eq!(runtime().block_on(are_whole(&after.open(Options::default()), &responses("log"))), [true; 6]);
+    assert_eq!(runtime().block_on(are_whole(&after.open(SqliteOptions::default()), &responses("log"))), [true; 6]);
 }
 
 #[test]
 fn a_log_that_the_database_has_already_is_removed() {
     let home = crashed();
-    drop(home.open(Options::default()));
+    drop(home.open(SqliteOptions::default()));
     fs::copy(fixture("amalgam.db-redo"), log(&home)).unwrap();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     assert!(!log(&home).exists());
     assert_eq!(home.count("responses"), 17);
     runtime().block_on(say(&store, &anna(), None, "hi"));
@@ -102,7 +102,7 @@ fn an_empty_log_is_removed() {
     // After an orderly end of an older server.
     let home = crashed();
     fs::write(log(&home), "").unwrap();
-    drop(home.open(Options::default()));
+    drop(home.open(SqliteOptions::default()));
     assert!(!log(&home).exists());
     assert_eq!(home.count("responses"), 11);
 }
@@ -111,7 +111,7 @@ fn an_empty_log_is_removed() {
 fn processes_that_start_at_once_apply_a_log_once() {
     let home = crashed();
     thread::scope(|scope| {
-        let opening: Vec<_> = (0..4).map(|_| scope.spawn(|| home.open(Options::default()))).collect();
+        let opening: Vec<_> = (0..4).map(|_| scope.spawn(|| home.open(SqliteOptions::default()))).collect();
         for store in opening {
             let store = store.join().unwrap();
             assert_eq!(runtime().block_on(are_whole(&store, &responses("log"))), [true; 6]);
@@ -125,7 +125,7 @@ fn a_log_that_an_older_server_uses_is_left_alone() {
     let home = crashed();
     let held = OpenOptions::new().write(true).open(log(&home)).unwrap();
     held.lock().unwrap();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     assert!(log(&home).exists());
     assert_eq!(runtime().block_on(are_whole(&store, &responses("database"))), [true; 11]);
 }
@@ -140,14 +140,14 @@ fn a_damaged_batch_keeps_the_store_from_opening_and_says_what_to_do() {
         assert!(error.to_string().contains("restore the file from a copy, or move it away"), "{error}");
         // The first advice helps.
         fs::copy(fixture("amalgam.db-redo"), log(&home)).unwrap();
-        drop(home.open(Options::default()));
+        drop(home.open(SqliteOptions::default()));
         assert_eq!(home.count("responses"), 17);
     }
     // And so does the second.
     let home = crashed();
     refused(&home, |log| log[3 * BLOCK_BYTES..4 * BLOCK_BYTES].fill(0));
     fs::rename(log(&home), home.path().with_file_name("moved")).unwrap();
-    assert_eq!(runtime().block_on(are_whole(&home.open(Options::default()), &responses("database"))), [true; 11]);
+    assert_eq!(runtime().block_on(are_whole(&home.open(SqliteOptions::default()), &responses("database"))), [true; 11]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_last_batch_that_was_not_written_in_full_was_not_acknowledged() {
     let bytes = fs::read(log(&home)).unwrap();
     let torn = &bytes[..7 * BLOCK_BYTES + 100];
     OpenOptions::new().write(true).truncate(true).open(log(&home)).unwrap().write_all(torn).unwrap();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let late = runtime().block_on(are_whole(&store, &responses("log")));
     assert_eq!(late, [true, true, true, true, true, false]);
     assert!(!log(&home).exists());
@@ -181,8 +181,8 @@ fn the_log_of_another_database_is_refused() {
     let home = Home::new();
     fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     fs::copy(fixture("amalgam.db-redo"), log(&home)).unwrap();
-    let opened = Sqlite::open(home.path(), Options::default());
-    assert!(matches!(&opened, Err(OpenError::RedoLog { source: RedoLogError::Foreign, .. })), "{opened:?}");
+    let opened = Sqlite::open(home.path(), SqliteOptions::default());
+    assert!(matches!(&opened, Err(SqliteOpenError::RedoLog { source: RedoLogError::Foreign, .. })), "{opened:?}");
 }
 
 #[test]

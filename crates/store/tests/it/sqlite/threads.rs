@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_store::sqlite::Options;
+use amalgam_store::sqlite::SqliteOptions;
 
 use super::{Home, runtime};
 use crate::{
@@ -23,7 +23,7 @@ fn worked() -> Duration {
 #[test]
 fn a_turn_in_a_long_thread_is_no_more_work_than_in_a_short_one() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime().block_on(async {
         let anna = anna();
         let mut threads = Vec::new();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use amalgam_core::StoreError;
-use amalgam_store::sqlite::Options;
+use amalgam_store::sqlite::SqliteOptions;
 use rusqlite::{Connection, backup::Backup};
 use tokio::task::JoinSet;
 use tracing::{Event, Level, Metadata, Subscriber, span};
@@ -52,7 +52,7 @@ async fn write_turns(store: &Engine, count: usize) -> Vec<Turn> {
 #[test]
 fn other_connections_see_every_acknowledged_turn_at_once() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let other = home.look();
     runtime().block_on(async {
         for number in 1..=50 {
@@ -66,7 +66,7 @@ fn other_connections_see_every_acknowledged_turn_at_once() {
 #[test]
 fn backups_of_every_kind_have_every_acknowledged_turn() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let runtime = runtime();
     let kept = runtime.block_on(write_turns(&store, 40));
 
@@ -85,7 +85,7 @@ fn backups_of_every_kind_have_every_acknowledged_turn() {
     // The two files, as after a crash; the index of the log is not needed.
     let copied = home.copy_files();
     for (copy, kind) in [(vacuumed, "VACUUM INTO"), (backed_up, ".backup"), (copied, "copies of the files")] {
-        runtime.block_on(expect_all(&copy.open(Options::default()), &kept));
+        runtime.block_on(expect_all(&copy.open(SqliteOptions::default()), &kept));
         let counts = ["responses", "transcripts", "stream_events"].map(|table| copy.count(table));
         assert_eq!(counts, [40, 10, 10], "{kind}");
     }
@@ -95,7 +95,7 @@ fn backups_of_every_kind_have_every_acknowledged_turn() {
 fn what_was_acknowledged_survives_whatever_follows_it_in_the_log() {
     // P1, S6: at a power cut the log has every flushed commit, and then perhaps some of what was not flushed.
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let runtime = runtime();
     let wal = home.path().with_file_name("amalgam.db-wal");
     let before = fs::read(&wal).unwrap().len();
@@ -109,7 +109,7 @@ fn what_was_acknowledged_survives_whatever_follows_it_in_the_log() {
         let after = home.copy_files();
         let wal = after.path().with_file_name("amalgam.db-wal");
         fs::OpenOptions::new().write(true).open(wal).unwrap().set_len(length as u64).unwrap();
-        runtime.block_on(expect_all(&after.open(Options::default()), &kept));
+        runtime.block_on(expect_all(&after.open(SqliteOptions::default()), &kept));
         assert_eq!(after.count("responses"), if length == written { 21 } else { 20 });
     }
 }
@@ -117,20 +117,20 @@ fn what_was_acknowledged_survives_whatever_follows_it_in_the_log() {
 #[test]
 fn an_orderly_end_leaves_everything_in_the_database_file() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let kept = runtime().block_on(write_turns(&store, 8));
     drop(store);
     let mut files: Vec<_> =
         home.path().parent().unwrap().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     files.sort();
     assert_eq!(files, ["amalgam.db"]);
-    runtime().block_on(expect_all(&home.open(Options::default()), &kept));
+    runtime().block_on(expect_all(&home.open(SqliteOptions::default()), &kept));
 }
 
 #[test]
 fn a_step_that_fails_takes_nothing_with_it_that_was_acknowledged() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     runtime().block_on(async {
         let mut kept = Vec::new();
         for number in 0..30 {
@@ -151,8 +151,8 @@ fn a_step_that_fails_takes_nothing_with_it_that_was_acknowledged() {
 #[test]
 fn a_command_reads_and_writes_beside_a_busy_server() {
     let home = Home::new();
-    let server = home.open(Options::default());
-    let command = home.open(Options::default());
+    let server = home.open(SqliteOptions::default());
+    let command = home.open(SqliteOptions::default());
     runtime().block_on(async {
         let busy = Arc::new(AtomicBool::new(true));
         let mut writers = JoinSet::new();
@@ -182,7 +182,7 @@ fn a_command_reads_and_writes_beside_a_busy_server() {
 #[test]
 fn turns_are_acknowledged_while_another_process_reads() {
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let reader = home.look();
     reader.execute_batch("BEGIN; SELECT COUNT(*) FROM responses").unwrap();
     runtime().block_on(async {
@@ -195,7 +195,7 @@ fn turns_are_acknowledged_while_another_process_reads() {
 fn the_log_is_cut_again_when_a_reader_of_another_process_has_left() {
     const KEPT: u64 = 33 << 20;
     let home = Home::new();
-    let store = home.open(Options::default());
+    let store = home.open(SqliteOptions::default());
     let length = || home.path().with_file_name("amalgam.db-wal").metadata().unwrap().len();
     let runtime = runtime();
     let write = |count: usize| {
@@ -246,7 +246,7 @@ fn the_log_stays_short_and_no_warning_is_logged_under_sustained_writes_and_reads
     let warnings = Arc::new(AtomicUsize::new(0));
     tracing::subscriber::set_global_default(Warnings(Arc::clone(&warnings))).unwrap();
     let home = Home::new();
-    let store = home.open(Options { readers: 8, ..Options::default() });
+    let store = home.open(SqliteOptions { readers: 8, ..SqliteOptions::default() });
     let log = home.path().with_file_name("amalgam.db-wal");
     let (written, longest) = runtime().block_on(async {
         let known = say(&store, &anna(), None, &"k".repeat(200_000)).await;

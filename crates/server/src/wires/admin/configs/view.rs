@@ -1,10 +1,10 @@
-//! A tenant's settings as administrators see them, and the schemas for reading and changing them. [`Settings`] is the only
+//! A tenant's settings as administrators see them, and the schemas for reading and changing them. [`AgentSettings`] is the only
 //! place that names the settings and their limits.
 
 use std::borrow::Cow;
 
 use amalgam_app::StoredConfig;
-use amalgam_core::assistant::settings::{Origin, Resolved, SettingDomain, Settings};
+use amalgam_core::assistant::settings::{AgentSettings, EffectiveSettings, Origin, SettingDomain};
 use amalgam_protocol::{Json, Writer};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
@@ -33,7 +33,7 @@ pub(in crate::wires::admin) struct AgentConfig {
 struct ShownSettings(Json);
 
 impl AgentConfig {
-    pub(super) fn of(tenant_id: i64, kept: &StoredConfig, resolved: &Resolved) -> Self {
+    pub(super) fn of(tenant_id: i64, kept: &StoredConfig, resolved: &EffectiveSettings) -> Self {
         let mut writer = Writer::default();
         resolved.write(&mut writer);
         Self {
@@ -64,12 +64,12 @@ impl JsonSchema for ShownSettings {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<&str> = Settings::KEYS.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = AgentSettings::KEYS.iter().map(|(name, _)| *name).collect();
         json_schema!({"type": "object", "required": names, "properties": settings(&["null"])})
     }
 }
 
-/// What `PATCH` takes. [`Settings`] reads it.
+/// What `PATCH` takes. [`AgentSettings`] reads it.
 pub(in crate::wires::admin) struct ChangeConfig;
 
 impl JsonSchema for ChangeConfig {
@@ -107,7 +107,7 @@ fn settings(others: &[&str]) -> Map<String, Value> {
             json!({"enum": words.iter().copied().map(Some).chain([None]).collect::<Vec<_>>()})
         }
     };
-    let described = Settings::described().into_iter().map(|setting| {
+    let described = AgentSettings::described().into_iter().map(|setting| {
         let mut shape = shape(setting.domain);
         shape["description"] = json!(setting.description);
         (setting.name.to_owned(), shape)
@@ -133,7 +133,7 @@ fn resolved_shape(_: &mut SchemaGenerator) -> Schema {
             "origin": {"enum": Origin::ALL.map(Origin::name)},
         },
     });
-    let names = || std::iter::once("api_key").chain(Settings::KEYS.iter().map(|(name, _)| *name));
+    let names = || std::iter::once("api_key").chain(AgentSettings::KEYS.iter().map(|(name, _)| *name));
     let properties: Map<String, Value> = names().map(|name| (name.to_owned(), sourced.clone())).collect();
     json_schema!({
         "type": "object",

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Fault,
-    execute::{modes, request::Operator},
+    execute::{modes, request::ComparisonOperator},
     no_items,
     store::Mode,
 };
@@ -53,7 +53,7 @@ pub(in crate::wires::admin) struct PutMode {
 pub(in crate::wires::admin) struct ScopeCondition {
     /// The attribute to compare: `path`, `language`, `repo`, or a custom key.
     key: String,
-    #[schemars(extend("enum" = Operator::ALL.map(Operator::name)))]
+    #[schemars(extend("enum" = ComparisonOperator::ALL.map(ComparisonOperator::name)))]
     operator: String,
     /// For `==` and `contains` one match is enough; for the other operators none may match.
     #[schemars(length(min = 1))]

@@ -5,7 +5,7 @@
 use std::{borrow::Cow, fmt, time::Duration};
 
 use amalgam_core::{
-    BuiltinWords, Decider, Fault, OnError, Policy, Toolbox, duration_from_text,
+    BuiltinDescription, Decider, Fault, OnError, Policy, ToolProvider, duration_from_text,
     store::{BankKind, BankTool},
 };
 use amalgam_protocol::{Json, Raw};
@@ -77,7 +77,7 @@ pub(super) fn read(
     body: &Bytes,
     name: Option<&str>,
     bank_scope: BankScope,
-    toolbox: &dyn Toolbox,
+    toolbox: &dyn ToolProvider,
 ) -> Result<BankTool, Fault> {
     let put: PutTool = request::parse(body)?;
     let name = self::name(put.name, name)?;
@@ -145,7 +145,7 @@ fn name(said: Option<Line<64>>, in_path: Option<&str>) -> Result<String, Fault> 
     }
 }
 
-fn builtin(toolbox: &dyn Toolbox, name: &str, settings: &Json) -> Result<BuiltinWords, Fault> {
+fn builtin(toolbox: &dyn ToolProvider, name: &str, settings: &Json) -> Result<BuiltinDescription, Fault> {
     let function = settings.raw().get_str("function");
     toolbox
         .builtin(function.as_deref().unwrap_or(name))

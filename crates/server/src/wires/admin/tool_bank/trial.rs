@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use amalgam_core::{
-    Fault, FaultKind, FaultParts, IdKind, Ids, Scope, ServerTool, ToolCall, ToolError, ToolOutput, Toolbox,
+    Fault, FaultKind, FaultParts, IdKind, Ids, Scope, ServerTool, ToolCall, ToolError, ToolOutput, ToolProvider,
     store::{BankKind, BankTool},
     turn,
 };
@@ -64,7 +64,7 @@ impl Trial {
 }
 
 pub(super) async fn run(
-    toolbox: &dyn Toolbox,
+    toolbox: &dyn ToolProvider,
     scope: &Scope,
     tool: &BankTool,
     arguments: &Json,
@@ -76,13 +76,13 @@ pub(super) async fn run(
     let result = match toolbox.prepare(scope, tool).await {
         Ok(Some(ready)) => call(scope, &ready, arguments).await,
         Ok(None) => Err(TrialError {
-            code: turn::Mishap::UnknownTool.name(),
+            code: turn::ToolFailure::UnknownTool.name(),
             message: "nothing here can run this tool".to_owned(),
             detail: None,
         }),
         Err(fault) if fault.kind == FaultKind::ToolServer => {
             let FaultParts { message, detail, .. } = fault.into_parts();
-            Err(TrialError { code: turn::Mishap::Broken.name(), message: message.into_owned(), detail })
+            Err(TrialError { code: turn::ToolFailure::Broken.name(), message: message.into_owned(), detail })
         }
         Err(fault) => return Err(fault),
     };
@@ -92,7 +92,7 @@ pub(super) async fn run(
 
 async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json, TrialError> {
     if let Err(message) = tool.check.check(arguments.raw()) {
-        return Err(TrialError { code: turn::Mishap::InvalidArguments.name(), message, detail: None });
+        return Err(TrialError { code: turn::ToolFailure::InvalidArguments.name(), message, detail: None });
     }
     let id = Ids::Unguessable.make(IdKind::Trial);
     let call = ToolCall { scope, call_id: &id, key: &id, arguments: arguments.raw() };
@@ -109,11 +109,11 @@ async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json
 fn mishap(error: ToolError) -> TrialError {
     let message = error.to_string();
     let (kind, detail) = match error {
-        ToolError::Refused(_) => (turn::Mishap::Refused, None),
-        ToolError::Broken { detail } => (turn::Mishap::Broken, Some(detail)),
-        ToolError::Unsupported(_) => (turn::Mishap::Broken, None),
-        ToolError::TimedOut => (turn::Mishap::TimedOut, None),
-        ToolError::TooLarge => (turn::Mishap::TooLarge, None),
+        ToolError::Refused(_) => (turn::ToolFailure::Refused, None),
+        ToolError::Broken { detail } => (turn::ToolFailure::Broken, Some(detail)),
+        ToolError::Unsupported(_) => (turn::ToolFailure::Broken, None),
+        ToolError::TimedOut => (turn::ToolFailure::TimedOut, None),
+        ToolError::TooLarge => (turn::ToolFailure::TooLarge, None),
     };
     TrialError { code: kind.name(), message, detail }
 }

@@ -3,14 +3,14 @@
 use std::{collections::HashSet, time::Duration};
 
 use amalgam_core::{
-    AskedServer, BankFault, Decider, Equipped, Fault, FaultKind, Policy, Scope, ServerTool, ShownAs, ToolError,
-    wire_name,
+    BankFault, CallDisplay, Decider, Fault, FaultKind, McpServerRequest, Policy, ResolvedTool, Scope, ServerTool,
+    ToolError, wire_name,
 };
 use amalgam_protocol::{Json, Writer};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::Registry;
+use super::ToolRegistry;
 use super::servers::Address;
 use crate::{
     headers::HeaderText,
@@ -22,9 +22,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 const PARAM: &str = "tools";
 
-impl Registry {
+impl ToolRegistry {
     /// The tools of a server that a request names.
-    pub(super) async fn list(&self, scope: &Scope, asked: &AskedServer) -> Result<Equipped, Fault> {
+    pub(super) async fn list(&self, scope: &Scope, asked: &McpServerRequest) -> Result<ResolvedTool, Fault> {
         let (server, call_timeout) = self.server(scope, asked)?;
         let listed = timeout(PATIENCE, server.tools(scope)).await.unwrap_or(Err(ToolError::TimedOut));
         let listed = listed.map_err(|error| unlisted(&asked.label, error))?;
@@ -57,7 +57,7 @@ impl Registry {
                             requires_approval: approval.then_some(Decider::Caller),
                             ..Policy::default()
                         },
-                        shown: ShownAs::McpCall,
+                        shown: CallDisplay::McpCall,
                         check,
                         handler: server.handler(&tool.name),
                     });
@@ -65,11 +65,11 @@ impl Registry {
                 }
             }
         }
-        Ok(Equipped::Listed { shown: list_of(&shown), tools })
+        Ok(ResolvedTool::Listed { shown: list_of(&shown), tools })
     }
 
     /// The server that is meant, and how long one of its calls may take.
-    fn server(&self, scope: &Scope, asked: &AskedServer) -> Result<(McpServer, Duration), Fault> {
+    fn server(&self, scope: &Scope, asked: &McpServerRequest) -> Result<(McpServer, Duration), Fault> {
         let label = told(&asked.label);
         let Some(url) = &asked.url else {
             let known = self.operators.get(&asked.label).filter(|operator| operator.serves(scope.tenant_id()));

@@ -8,15 +8,15 @@ use std::{
 use bytes::Bytes;
 
 /// Removes what must not be kept.
-type Clean = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
+type Redact = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 
 /// What a transport notes while it carries one call. Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
-pub struct Tap(Arc<Mutex<State>>);
+pub struct CallRecorder(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    heard: Vec<u8>,
+    recorded: Vec<u8>,
     /// A body that came in one piece.
     whole: Option<Bytes>,
     last: Option<Bytes>,
@@ -24,12 +24,12 @@ struct State {
     keeps_last: bool,
     cut: bool,
     retries: u32,
-    clean: Option<Clean>,
+    redact: Option<Redact>,
 }
 
-/// What was heard.
+/// What was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct CallRecording {
     /// The answer's body, as far as it came and is kept.
     pub body: Bytes,
     /// Whether it was longer.
@@ -42,15 +42,15 @@ pub struct Heard {
     pub last: Option<Bytes>,
 }
 
-impl Tap {
+impl CallRecorder {
     /// The most bytes of a stream that are kept, and of any answer in a transcript.
     pub const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
-    /// A tap that keeps the event that ends a stream apart, however long the stream is.
+    /// A recorder that keeps the event that ends a stream apart, however long the stream is.
     pub fn keeping_last() -> Self {
-        let tap = Self::default();
-        tap.state().keeps_last = true;
-        tap
+        let recorder = Self::default();
+        recorder.state().keeps_last = true;
+        recorder
     }
 
     /// Whether the event that ends a stream is wanted.
@@ -75,40 +75,40 @@ impl Tap {
     /// The body of an answer that is no success.
     pub fn refused(&self, status: u16, body: &[u8]) {
         self.state().status = Some(status);
-        self.hear(body);
+        self.record(body);
     }
 
     /// More of the answer's body.
-    pub fn hear(&self, piece: &[u8]) {
+    pub fn record(&self, piece: &[u8]) {
         let mut state = self.state();
-        let room = Self::KEPT_BYTES - state.heard.len();
+        let room = Self::KEPT_BYTES - state.recorded.len();
         state.cut |= piece.len() > room;
-        state.heard.extend_from_slice(piece.get(..room).unwrap_or(piece));
+        state.recorded.extend_from_slice(piece.get(..room).unwrap_or(piece));
     }
 
-    /// The call is made once more; what was heard of the answer before does not count.
-    pub fn again(&self) {
+    /// The call is made once more; what was recorded of the answer before does not count.
+    pub fn restart(&self) {
         let mut state = self.state();
         state.retries += 1;
-        state.heard.clear();
+        state.recorded.clear();
         state.cut = false;
         (state.whole, state.last, state.status) = (None, None, None);
     }
 
-    /// Everything that is heard goes through `clean` before anybody sees it.
-    pub fn clean_with(&self, clean: Clean) {
-        self.state().clean = Some(clean);
+    /// Everything that is recorded goes through `clean` before anybody sees it.
+    pub fn redact_with(&self, redact: Redact) {
+        self.state().redact = Some(redact);
     }
 
-    /// What was heard so far; listening is over.
-    pub fn take(&self) -> Heard {
-        let State { heard, whole, last, status, clean, cut, retries, .. } = std::mem::take(&mut *self.state());
-        let cleaned = |bytes: Bytes| match &clean {
-            Some(clean) => clean(bytes),
+    /// What was recorded so far; listening is over.
+    pub fn take(&self) -> CallRecording {
+        let State { recorded, whole, last, status, redact, cut, retries, .. } = std::mem::take(&mut *self.state());
+        let redacted = |bytes: Bytes| match &redact {
+            Some(redact) => redact(bytes),
             None => bytes,
         };
-        let body = cleaned(whole.unwrap_or_else(|| heard.into()));
-        Heard { body, cut, retries, status, last: last.map(cleaned) }
+        let body = redacted(whole.unwrap_or_else(|| recorded.into()));
+        CallRecording { body, cut, retries, status, last: last.map(redacted) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,9 +116,9 @@ impl Tap {
     }
 }
 
-impl fmt::Debug for Tap {
+impl fmt::Debug for CallRecorder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Tap")
+        formatter.write_str("CallRecorder")
     }
 }
 
@@ -128,31 +128,35 @@ mod tests {
 
     #[test]
     fn a_long_answer_is_cut_and_says_so() {
-        let tap = Tap::default();
-        tap.hear(&vec![b'x'; Tap::KEPT_BYTES - 1]);
-        tap.hear(b"yz");
-        tap.hear(b"more");
-        let heard = tap.take();
-        assert_eq!((heard.body.len(), heard.cut, heard.body.last()), (Tap::KEPT_BYTES, true, Some(&b'y')));
+        let recorder = CallRecorder::default();
+        recorder.record(&vec![b'x'; CallRecorder::KEPT_BYTES - 1]);
+        recorder.record(b"yz");
+        recorder.record(b"more");
+        let recorded = recorder.take();
+        assert_eq!(
+            (recorded.body.len(), recorded.cut, recorded.body.last()),
+            (CallRecorder::KEPT_BYTES, true, Some(&b'y'))
+        );
     }
 
     #[test]
     fn another_try_forgets_the_answer_before_and_is_counted() {
-        let tap = Tap::default();
-        tap.hear(b"refused");
-        tap.again();
-        tap.hear(b"fine");
+        let recorder = CallRecorder::default();
+        recorder.record(b"refused");
+        recorder.restart();
+        recorder.record(b"fine");
         let body = Bytes::from_static(b"fine");
-        assert_eq!(tap.take(), Heard { body, cut: false, retries: 1, status: None, last: None });
+        assert_eq!(recorder.take(), CallRecording { body, cut: false, retries: 1, status: None, last: None });
     }
 
     // P12
     #[test]
     fn nobody_sees_what_was_to_be_removed() {
-        let tap = Tap::default();
-        tap.clean_with(Arc::new(|heard| String::from_utf8_lossy(&heard).replace("sk-1", "[redacted]").into()));
-        tap.hear(b"wrong key sk-");
-        tap.hear(b"1!");
-        assert_eq!(tap.take().body, Bytes::from_static(b"wrong key [redacted]!"));
+        let recorder = CallRecorder::default();
+        recorder
+            .redact_with(Arc::new(|recorded| String::from_utf8_lossy(&recorded).replace("sk-1", "[redacted]").into()));
+        recorder.record(b"wrong key sk-");
+        recorder.record(b"1!");
+        assert_eq!(recorder.take().body, Bytes::from_static(b"wrong key [redacted]!"));
     }
 }

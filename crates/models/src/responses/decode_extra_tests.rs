@@ -9,7 +9,7 @@ fn streaming() -> Emitter {
     let mut emitter = Emitter::new(Start {
         response_id: "resp_1".to_owned(),
         created_at: 0,
-        settings: Settings::new(&CreateResponse::default(), effective),
+        settings: ResponseSettings::new(&CreateResponse::default(), effective),
         delivery: Delivery::Stream,
         ids: Ids::seeded(1),
         call_ids: false,
@@ -133,7 +133,7 @@ fn values_that_nobody_knows_stay_as_they_were_written() {
     let mut events = Vec::new();
     decoder().whole(body.into(), &mut events).unwrap();
     let fields = events.iter().find_map(|event| match event {
-        ModelEvent::Beyond(Beyond::Call { fields, .. }) => Some(fields.raw().text().to_owned()),
+        ModelEvent::Extra(ItemExtra::Call { fields, .. }) => Some(fields.raw().text().to_owned()),
         _ => None,
     });
     assert_eq!(fields.as_deref(), Some(r#"{"extra_content":{ "a" : 1.50e2, "b":"\u00e9" }}"#));

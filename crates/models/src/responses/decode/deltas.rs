@@ -7,31 +7,33 @@ use bytes::Bytes;
 use crate::template::Template;
 
 use super::{
-    super::open::{Kind, OpenItem, Voice},
+    super::open::{DeltaKind, Kind, OpenItem},
     Decoder, LastDelta, new_reasoning,
 };
 
 impl Decoder {
-    pub(super) fn delta(&mut self, voice: Voice, event: &Event<'_>, frame: &Frame, events: &mut Vec<ModelEvent>) {
+    pub(super) fn delta(&mut self, kind: DeltaKind, event: &Event<'_>, frame: &Frame, events: &mut Vec<ModelEvent>) {
         let whole = &frame.data;
         let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
         let logprobs = self.logprobs(event.raw, whole);
-        let item = self.voiced(voice, event);
-        item.say(voice, event.part_index, Literal::within(whole, delta), logprobs, events);
+        let item = self.voiced(kind, event);
+        item.say(kind, event.part_index, Literal::within(whole, delta), logprobs, events);
         let key = item.key;
-        self.last = match self.note.wants_logprobs {
+        self.last = match self.answer_context.wants_logprobs {
             true => None,
             false => {
-                Template::of(frame, delta).map(|template| LastDelta { template, key, voice, part: event.part_index })
+                Template::of(frame, delta).map(|template| LastDelta { template, key, kind, part: event.part_index })
             }
         };
     }
 
     /// The message or the thoughts that something is said in.
-    pub(super) fn voiced(&mut self, voice: Voice, event: &Event<'_>) -> &mut OpenItem {
-        match voice {
-            Voice::Text | Voice::Refusal => self.item(event, Kind::is_message, || Kind::Message(Default::default())),
-            Voice::Summary | Voice::Thought => self.item(event, Kind::is_reasoning, new_reasoning),
+    pub(super) fn voiced(&mut self, kind: DeltaKind, event: &Event<'_>) -> &mut OpenItem {
+        match kind {
+            DeltaKind::Text | DeltaKind::Refusal => {
+                self.item(event, Kind::is_message, || Kind::Message(Default::default()))
+            }
+            DeltaKind::Summary | DeltaKind::Reasoning => self.item(event, Kind::is_reasoning, new_reasoning),
         }
     }
 
@@ -41,14 +43,14 @@ impl Decoder {
         let Some(item) = self.open.iter_mut().find(|item| item.key == last.key) else { return false };
         let Some(delta) = last.template.fill(frame) else { return false };
         if !delta.is_empty() {
-            item.say(last.voice, last.part, delta, None, events);
+            item.say(last.kind, last.part, delta, None, events);
         }
         true
     }
 
     /// Only where the client asked for them: the walk costs more than the rest of a delta.
     pub(super) fn logprobs(&self, raw: Raw<'_>, whole: &Bytes) -> Option<Json> {
-        if !self.note.wants_logprobs {
+        if !self.answer_context.wants_logprobs {
             return None;
         }
         let list = raw.get("logprobs").filter(|list| list.elements().next().is_some())?;
@@ -57,7 +59,7 @@ impl Decoder {
 
     pub(super) fn done(
         &mut self,
-        voice: Voice,
+        kind: DeltaKind,
         field: &str,
         event: &Event<'_>,
         whole: &Bytes,
@@ -65,8 +67,8 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
         let logprobs = self.logprobs(event.raw, whole);
-        let item = self.voiced(voice, event);
-        let settled = item.complete(voice, event.part_index, full, logprobs, whole, events);
+        let item = self.voiced(kind, event);
+        let settled = item.complete(kind, event.part_index, full, logprobs, whole, events);
         self.settle(settled)
     }
 
@@ -78,12 +80,12 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let Some(part) = event.part else { return Ok(()) };
         let Some(position) = self.find(event, |kind| kind.is_message() || kind.is_reasoning()) else { return Ok(()) };
-        let logprobs = self.note.wants_logprobs;
+        let logprobs = self.answer_context.wants_logprobs;
         let open = &mut self.open[position];
         let usual = match event.kind {
-            Some(EventKind::SummaryPartDone) => Voice::Summary,
-            _ if open.kind.is_reasoning() => Voice::Thought,
-            _ => Voice::Text,
+            Some(EventKind::SummaryPartDone) => DeltaKind::Summary,
+            _ if open.kind.is_reasoning() => DeltaKind::Reasoning,
+            _ => DeltaKind::Text,
         };
         let settled = open.complete_part(usual, event.part_index, part, logprobs, whole, events);
         self.settle(settled)

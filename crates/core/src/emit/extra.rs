@@ -3,26 +3,26 @@
 use amalgam_protocol::{EventKind, Json, Writer};
 
 use super::{Emitter, Open};
-use crate::model::{Beyond, Saying};
+use crate::model::{ItemExtra, PartOwner};
 
 impl Emitter {
-    pub(super) fn beyond(&mut self, beyond: Beyond) {
-        match beyond {
-            Beyond::Item { of: Saying::Message, fields } => {
+    pub(super) fn extra(&mut self, extra: ItemExtra) {
+        match extra {
+            ItemExtra::Item { of: PartOwner::Message, fields } => {
                 if let Some(Open::Message(message)) = &mut self.open {
                     message.fields = Some(fields);
                 }
             }
             // Thoughts of which nothing may be shown can still have fields.
-            Beyond::Item { of: Saying::Reasoning, fields } => {
+            ItemExtra::Item { of: PartOwner::Reasoning, fields } => {
                 self.ensure_reasoning();
                 if let Some(Open::Reasoning(reasoning)) = &mut self.open {
                     reasoning.fields = Some(fields);
                 }
             }
-            Beyond::Call { key, fields } => {
+            ItemExtra::Call { key, fields } => {
                 let waiting = self.waiting.iter_mut().find(|call| call.key == key);
-                let over = self.late.calls.iter().rfind(|(called, _)| *called == key);
+                let over = self.positions.calls.iter().rfind(|(called, _)| *called == key);
                 match (&mut self.open, waiting, over.and_then(|(_, index)| self.output.get_mut(*index))) {
                     (Some(Open::Call(call)), ..) if call.key == key => call.fields = Some(fields),
                     (_, Some(call), _) => call.fields = Some(fields),
@@ -31,19 +31,19 @@ impl Emitter {
                     (_, None, None) => {}
                 }
             }
-            Beyond::Part { of, index, fields } => self.part_fields(of, index, fields),
-            Beyond::Whole { of: Saying::Message, part } => self.whole_part(part),
-            Beyond::Whole { of: Saying::Reasoning, part } => self.whole_thought(part),
+            ItemExtra::Part { of, index, fields } => self.part_fields(of, index, fields),
+            ItemExtra::Whole { of: PartOwner::Message, part } => self.whole_part(part),
+            ItemExtra::Whole { of: PartOwner::Reasoning, part } => self.whole_reasoning_part(part),
         }
     }
 
     /// Fields of the open part, or of one that is over: the item still tells them then.
-    fn part_fields(&mut self, of: Saying, index: usize, fields: Json) {
+    fn part_fields(&mut self, of: PartOwner, index: usize, fields: Json) {
         let (parts, open) = match (&mut self.open, of) {
-            (Some(Open::Message(message)), Saying::Message) => {
+            (Some(Open::Message(message)), PartOwner::Message) => {
                 (&mut message.parts, message.part.as_mut().map(|part| &mut part.fields))
             }
-            (Some(Open::Reasoning(reasoning)), Saying::Reasoning) => {
+            (Some(Open::Reasoning(reasoning)), PartOwner::Reasoning) => {
                 (&mut reasoning.summaries, reasoning.current.as_ref().map(|_| &mut reasoning.part_fields))
             }
             _ => return,
@@ -71,7 +71,7 @@ impl Emitter {
         self.open = Some(Open::Message(message));
     }
 
-    fn whole_thought(&mut self, part: Json) {
+    fn whole_reasoning_part(&mut self, part: Json) {
         self.ensure_reasoning();
         self.close_summary();
         let place = self.place();

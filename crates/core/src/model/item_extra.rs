@@ -4,11 +4,11 @@ use amalgam_protocol::Json;
 
 /// Fields and parts that nobody here knows.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Beyond {
+pub enum ItemExtra {
     /// Fields of the message or of the thoughts that are being said, as an object. The last one counts.
     Item {
         /// Which of the two.
-        of: Saying,
+        of: PartOwner,
         /// The fields.
         fields: Json,
     },
@@ -22,7 +22,7 @@ pub enum Beyond {
     /// Fields of a part that was begun, as an object.
     Part {
         /// A part of what.
-        of: Saying,
+        of: PartOwner,
         /// Its place among the parts.
         index: usize,
         /// The fields.
@@ -31,7 +31,7 @@ pub enum Beyond {
     /// A part of a kind that passes along as it is; what follows is another part.
     Whole {
         /// A part of what.
-        of: Saying,
+        of: PartOwner,
         /// The part.
         part: Json,
     },
@@ -39,7 +39,7 @@ pub enum Beyond {
 
 /// What has parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Saying {
+pub enum PartOwner {
     /// A message.
     Message,
     /// Thoughts.

@@ -4,7 +4,7 @@ use amalgam_protocol::{EventKind, Json, Literal};
 
 use super::{
     Emitter, Open,
-    beyond::with_fields,
+    extra::with_fields,
     items::{OpenMessage, OpenPart, OpenReasoning, summary_part},
 };
 use crate::{ids::IdKind, model::Delivery};

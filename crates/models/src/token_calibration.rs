@@ -26,7 +26,7 @@ const FLATTEST: f64 = 0.5;
 
 /// What was learned of the models of one upstream.
 #[derive(Debug, Default)]
-pub(crate) struct Learned(Mutex<HashMap<String, Known>>);
+pub(crate) struct TokenCalibration(Mutex<HashMap<String, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -51,7 +51,7 @@ struct Line {
     base: f64,
 }
 
-impl Learned {
+impl TokenCalibration {
     /// The upstream has reported how many tokens a prompt had.
     pub(crate) fn report(&self, model: &str, prompt: &Bytes, tokens: u64) {
         if tokens == 0 || prompt.len() > PROMPT_BYTES {
@@ -147,9 +147,9 @@ mod tests {
         tokens::of_prompt(&prompt).text
     }
 
-    fn near(learned: &Learned, words: usize, theirs: u64) -> bool {
+    fn near(calibration: &TokenCalibration, words: usize, theirs: u64) -> bool {
         let prompt = prompt(words);
-        let count = learned.prompt("m", tokens::of_prompt(&prompt)).text as f64;
+        let count = calibration.prompt("m", tokens::of_prompt(&prompt)).text as f64;
         (count - theirs as f64).abs() <= theirs as f64 / 10.0
     }
 
@@ -157,44 +157,44 @@ mod tests {
     fn the_first_reported_count_makes_the_next_one_of_ours_right() {
         for factor in [0.6, 1.4, 3.0] {
             let theirs = |words: usize| (ours(&prompt(words)) as f64 * factor) as u64;
-            let learned = Learned::default();
-            assert_eq!(learned.prompt("m", TokenCount { text: 10, media: 7 }), TokenCount { text: 10, media: 7 });
-            learned.report("m", &prompt(500), theirs(500));
+            let calibration = TokenCalibration::default();
+            assert_eq!(calibration.prompt("m", TokenCount { text: 10, media: 7 }), TokenCount { text: 10, media: 7 });
+            calibration.report("m", &prompt(500), theirs(500));
             for words in [100, 500, 5000] {
-                assert!(near(&learned, words, theirs(words)), "{factor} {words}");
+                assert!(near(&calibration, words, theirs(words)), "{factor} {words}");
             }
-            assert_eq!(learned.text("other", 10), 10);
+            assert_eq!(calibration.text("other", 10), 10);
         }
     }
 
     #[test]
     fn words_around_a_prompt_are_told_apart_from_its_tokens() {
         let theirs = |words: usize| (ours(&prompt(words)) as f64 * 1.3) as u64 + 40;
-        let learned = Learned::default();
-        learned.report("m", &prompt(5), theirs(5));
-        assert!(near(&learned, 6, theirs(6)));
-        learned.report("m", &prompt(2000), theirs(2000));
+        let calibration = TokenCalibration::default();
+        calibration.report("m", &prompt(5), theirs(5));
+        assert!(near(&calibration, 6, theirs(6)));
+        calibration.report("m", &prompt(2000), theirs(2000));
         for words in [5, 50, 1000, 8000] {
-            assert!(near(&learned, words, theirs(words)), "{words}");
+            assert!(near(&calibration, words, theirs(words)), "{words}");
         }
     }
 
     #[test]
     fn a_report_that_leaves_out_most_of_the_prompt_teaches_nothing() {
-        let learned = Learned::default();
+        let calibration = TokenCalibration::default();
         let long = tokens::of_prompt(&prompt(500));
-        learned.report("m", &prompt(500), 11);
-        assert_eq!(learned.prompt("m", long).text, long.text);
+        calibration.report("m", &prompt(500), 11);
+        assert_eq!(calibration.prompt("m", long).text, long.text);
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let learned = Learned::default();
+        let calibration = TokenCalibration::default();
         for number in 0..3 * MODELS {
-            learned.report(&format!("m{number}"), &prompt(1), 9);
+            calibration.report(&format!("m{number}"), &prompt(1), 9);
         }
-        assert!(learned.models().len() <= MODELS);
-        learned.report("long", &prompt(PROMPT_BYTES), 9);
-        assert!(!learned.models().contains_key("long"));
+        assert!(calibration.models().len() <= MODELS);
+        calibration.report("long", &prompt(PROMPT_BYTES), 9);
+        assert!(!calibration.models().contains_key("long"));
     }
 }

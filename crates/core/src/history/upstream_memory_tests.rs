@@ -18,12 +18,12 @@ fn items(items: Value) -> Vec<Json> {
 
 /// What an upstream knows that was asked this and answered that.
 fn memory(request: &Value, answer: Value) -> Option<UpstreamMemory> {
-    let said = with(request, |history| SaidSoFar::of(history, Remembers::Items))?;
+    let said = with(request, |history| ConversationDigest::of(history, UpstreamRetention::Items))?;
     Some(said.answered(&items(answer))?.memory("up".to_owned(), "model".to_owned(), "resp_up".to_owned()))
 }
 
 fn known(memory: &UpstreamMemory, request: &Value) -> Option<usize> {
-    with(request, |history| memory.known(history, Remembers::Items))
+    with(request, |history| memory.known(history, UpstreamRetention::Items))
 }
 
 fn message(text: &str) -> Value {
@@ -110,12 +110,13 @@ fn an_answer_with_calls_that_ran_here_is_not_the_upstreams() {
 #[test]
 fn an_upstream_that_keeps_instructions_too_is_told_anew_when_they_change() {
     let ask = |instructions: &str| json!({"input": "Hi", "instructions": instructions});
-    let said = with(&ask("Be brief."), |history| SaidSoFar::of(history, Remembers::Everything)).unwrap();
+    let said =
+        with(&ask("Be brief."), |history| ConversationDigest::of(history, UpstreamRetention::Everything)).unwrap();
     let answered = said.answered(&items(json!([message("Hello")]))).unwrap();
     let memory = answered.memory("up".to_owned(), "model".to_owned(), "resp_up".to_owned());
     for (instructions, expected) in [("Be brief.", Some(2)), ("Be long.", None)] {
         let request = json!({"input": [user("Hi"), message("Hello"), user("And?")], "instructions": instructions});
-        assert_eq!(with(&request, |history| memory.known(history, Remembers::Everything)), expected);
+        assert_eq!(with(&request, |history| memory.known(history, UpstreamRetention::Everything)), expected);
     }
-    assert!(with(&ask(""), |history| SaidSoFar::of(history, Remembers::Nothing)).is_none());
+    assert!(with(&ask(""), |history| ConversationDigest::of(history, UpstreamRetention::Nothing)).is_none());
 }

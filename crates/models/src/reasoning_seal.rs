@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{Note, Seal};
+use amalgam_core::{AnswerContext, Seal};
 use amalgam_protocol::{Part, Raw, Reasoning, Writer};
 
 /// Why such thoughts are a loss.
-pub(crate) const THOUGHTS_OF_OTHERS: &str =
+pub(crate) const FOREIGN_REASONING: &str =
     "thoughts of another upstream, model or tenant cannot be read; a summary is sent as text where there is one";
 
 /// The summary of thoughts as the model itself might have said it; nothing where there is none.
-pub(crate) fn told_thoughts(reasoning: &Reasoning<'_>) -> Option<String> {
+pub(crate) fn reasoning_summary(reasoning: &Reasoning<'_>) -> Option<String> {
     let texts: Vec<_> = reasoning.summary.0.iter().filter_map(Part::text).map(|text| text.decode()).collect();
     let summary = texts.join("\n\n");
     (!summary.trim().is_empty()).then(|| format!("[Summary of earlier reasoning]\n{summary}"))
@@ -41,7 +41,7 @@ impl Owner<'_> {
         self.seal.seal(self.context, writer.bytes())
     }
 
-    /// The object that was sealed, if it belongs to this owner. Earlier versions did not note the model.
+    /// The object that was sealed, if it belongs to this owner. Earlier versions did not record the model.
     pub(crate) fn open(&self, sealed: &str) -> Option<Vec<u8>> {
         let plain = self.seal.open(self.context, sealed)?;
         let raw = Raw::parse(&plain).ok()?;
@@ -61,13 +61,13 @@ pub(crate) struct Sealing {
 }
 
 impl Sealing {
-    /// Takes from the note of a request whether sealing is wanted, and for whom.
-    pub(crate) fn new(note: &Note, upstream: &str, seal: Arc<dyn Seal>) -> Self {
+    /// Reads from the context of a request whether reasoning is sealed, and for which owner.
+    pub(crate) fn new(answer_context: &AnswerContext, upstream: &str, seal: Arc<dyn Seal>) -> Self {
         Self {
-            wanted: note.wants_sealed_reasoning,
+            wanted: answer_context.wants_sealed_reasoning,
             upstream: upstream.to_owned(),
-            model: note.model.clone(),
-            context: note.seal_context.clone(),
+            model: answer_context.model.clone(),
+            context: answer_context.seal_context.clone(),
             seal,
         }
     }

@@ -12,7 +12,7 @@ use crate::file_search::{Marker, Source};
 
 /// What may be cited, and the text that may yet become a citation.
 #[derive(Debug, Default)]
-pub(super) struct Citing {
+pub(super) struct Citations {
     /// By the id in the marker.
     sources: HashMap<String, Source>,
     held: String,
@@ -25,7 +25,7 @@ enum Piece {
     Citation(Source),
 }
 
-impl Citing {
+impl Citations {
     /// Takes text in, and gives what is clear by now.
     fn take(&mut self, text: &str) -> Vec<Piece> {
         self.held.push_str(text);
@@ -67,46 +67,47 @@ impl Emitter {
     pub(super) fn may_cite(&mut self, output: Raw<'_>) {
         let sources = Source::all(output);
         if !sources.is_empty() {
-            let citing = self.citing.get_or_insert_default();
-            citing.sources.extend(sources.into_iter().map(|source| (source.id.clone(), source)));
+            let citations = self.citations.get_or_insert_default();
+            citations.sources.extend(sources.into_iter().map(|source| (source.id.clone(), source)));
         }
     }
 
     /// Text of a model, with its citations.
     pub(super) fn text(&mut self, delta: &Literal, logprobs: Option<&Json>) {
-        let Some(citing) = &mut self.citing else { return self.say(delta, logprobs) };
+        let Some(citations) = &mut self.citations else { return self.say(delta, logprobs) };
         let text = delta.decode();
-        if citing.held.is_empty() && !text.contains('[') {
+        if citations.held.is_empty() && !text.contains('[') {
             return self.say(delta, logprobs);
         }
-        citing.logprobs.extend(logprobs.into_iter().flat_map(|list| list.raw().elements()).map(Json::from));
-        let pieces = citing.take(&text);
+        citations.logprobs.extend(logprobs.into_iter().flat_map(|list| list.raw().elements()).map(Json::from));
+        let pieces = citations.take(&text);
         // Out of the way: what is said opens and closes parts, and a part that closes says what is kept back.
-        let held = std::mem::take(&mut citing.held);
+        let held = std::mem::take(&mut citations.held);
         for piece in pieces {
             match piece {
                 Piece::Text(text) => self.say_late(&text),
                 Piece::Citation(source) => self.cite(&source),
             }
         }
-        if let Some(citing) = &mut self.citing {
-            citing.held = held;
+        if let Some(citations) = &mut self.citations {
+            citations.held = held;
         }
     }
 
     /// Says what was kept back: it is no marker, or never became one.
     pub(super) fn release(&mut self) {
-        if let Some(citing) = &mut self.citing
-            && !citing.held.is_empty()
+        if let Some(citations) = &mut self.citations
+            && !citations.held.is_empty()
         {
-            let held = std::mem::take(&mut citing.held);
+            let held = std::mem::take(&mut citations.held);
             self.say_late(&held);
         }
     }
 
     /// Says text whose tokens were heard before.
     fn say_late(&mut self, text: &str) {
-        let logprobs = self.citing.as_mut().map(|citing| std::mem::take(&mut citing.logprobs)).unwrap_or_default();
+        let logprobs =
+            self.citations.as_mut().map(|citations| std::mem::take(&mut citations.logprobs)).unwrap_or_default();
         let list = (!logprobs.is_empty()).then(|| {
             let mut writer = Writer::default();
             writer.array(|writer| logprobs.iter().for_each(|one| writer.valid(one.bytes())));
@@ -126,5 +127,5 @@ impl Emitter {
 }
 
 #[cfg(test)]
-#[path = "citing_tests.rs"]
+#[path = "citations_tests.rs"]
 mod tests;

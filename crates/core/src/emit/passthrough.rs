@@ -7,7 +7,7 @@ use crate::model::Delivery;
 
 /// Items that stand in the output, by their keys, and their places there.
 #[derive(Debug, Default)]
-pub(super) struct Late {
+pub(super) struct OutputPositions {
     /// Calls that are over.
     pub(super) calls: Vec<(u64, usize)>,
     /// Items that were begun and not ended when another one began.
@@ -23,7 +23,7 @@ impl Emitter {
 
     pub(super) fn progress(&mut self, key: Option<u64>, event: &Json) {
         let own = matches!((&self.open, key), (Some(Open::Passing { key: open, .. }), Some(key)) if *open == key);
-        let left = key.and_then(|key| self.late.begun.iter().find(|(begun, _)| *begun == key));
+        let left = key.and_then(|key| self.positions.begun.iter().find(|(begun, _)| *begun == key));
         let output_index = left.map_or(self.output.len(), |(_, index)| *index) as u64;
         if self.delivery == Delivery::Whole || (key.is_some() && !own && left.is_none()) {
             return;
@@ -49,8 +49,8 @@ impl Emitter {
     }
 
     pub(super) fn end_passing(&mut self, key: u64, item: Json) {
-        if let Some(left) = self.late.begun.iter().position(|(begun, _)| *begun == key) {
-            let (_, index) = self.late.begun.remove(left);
+        if let Some(left) = self.positions.begun.iter().position(|(begun, _)| *begun == key) {
+            let (_, index) = self.positions.begun.remove(left);
             self.end_at(index, &item);
             if let Some(place) = self.output.get_mut(index) {
                 *place = item;
@@ -69,13 +69,13 @@ impl Emitter {
 
     /// Something else begins while the item is not over: it keeps its place, and its end is told when it comes.
     pub(super) fn leave_passing(&mut self, key: u64, item: Json) {
-        self.late.begun.push((key, self.output.len()));
+        self.positions.begun.push((key, self.output.len()));
         self.output.push(item);
     }
 
     /// Nothing more is said of anything: what was not ended ends with what it has.
     pub(super) fn end_late(&mut self) {
-        for (_, index) in std::mem::take(&mut self.late).begun {
+        for (_, index) in std::mem::take(&mut self.positions).begun {
             if let Some(item) = self.output.get(index).cloned() {
                 self.end_at(index, &item);
             }

@@ -1,9 +1,9 @@
 //! What an item has beyond what we take apart: unknown fields and unknown parts go on as they are.
 
-use amalgam_core::{Beyond, ModelEvent, Saying};
+use amalgam_core::{ItemExtra, ModelEvent, PartOwner};
 use amalgam_protocol::{Item, Json, Raw, Writer};
 
-use super::{Kind, OpenItem, Parts, Said, Voice};
+use super::{DeltaKind, Kind, OpenItem, PartText, Parts};
 
 /// Fields that are told by events, or made anew.
 const MESSAGE: &[&str] = &["type", "id", "status", "role", "content"];
@@ -11,13 +11,13 @@ const REASONING: &[&str] = &["type", "id", "status", "summary", "content", "encr
 const CALL: &[&str] = &["type", "id", "status", "call_id", "name", "namespace", "arguments", "input"];
 const TEXT: &[&str] = &["type", "text", "annotations", "logprobs"];
 const REFUSAL: &[&str] = &["type", "refusal"];
-const THOUGHT: &[&str] = &["type", "text"];
+const REASONING_TEXT: &[&str] = &["type", "text"];
 
-impl Voice {
-    fn saying(self) -> Saying {
+impl DeltaKind {
+    fn saying(self) -> PartOwner {
         match self {
-            Self::Text | Self::Refusal => Saying::Message,
-            Self::Summary | Self::Thought => Saying::Reasoning,
+            Self::Text | Self::Refusal => PartOwner::Message,
+            Self::Summary | Self::Reasoning => PartOwner::Reasoning,
         }
     }
 
@@ -25,7 +25,7 @@ impl Voice {
         match self {
             Self::Text => TEXT,
             Self::Refusal => REFUSAL,
-            Self::Summary | Self::Thought => THOUGHT,
+            Self::Summary | Self::Reasoning => REASONING_TEXT,
         }
     }
 }
@@ -43,48 +43,48 @@ impl OpenItem {
         let phase = || item.get("phase").is_some_and(|phase| phase.is_null() || phase.as_str().is_some());
         let told = |name: &str| known.contains(&name) || (name == "phase" && (self.phased || !phase()));
         let Some(fields) = beyond(item, told) else { return };
-        events.push(ModelEvent::Beyond(match &self.kind {
-            Kind::Message(_) => Beyond::Item { of: Saying::Message, fields },
-            Kind::Reasoning { .. } => Beyond::Item { of: Saying::Reasoning, fields },
-            Kind::Call { .. } | Kind::Passing => Beyond::Call { key: self.key, fields },
+        events.push(ModelEvent::Extra(match &self.kind {
+            Kind::Message(_) => ItemExtra::Item { of: PartOwner::Message, fields },
+            Kind::Reasoning { .. } => ItemExtra::Item { of: PartOwner::Reasoning, fields },
+            Kind::Call { .. } | Kind::Passing => ItemExtra::Call { key: self.key, fields },
         }));
     }
 
     /// The fields of a part that is complete, as far as no event tells them.
     pub(super) fn part_fields(
         &mut self,
-        voice: Voice,
+        kind: DeltaKind,
         index: Option<u64>,
         part: Raw<'_>,
         events: &mut Vec<ModelEvent>,
     ) {
-        let Some(fields) = beyond(part, |name| voice.fields().contains(&name)) else { return };
-        let before = match (&self.kind, voice) {
+        let Some(fields) = beyond(part, |name| kind.fields().contains(&name)) else { return };
+        let before = match (&self.kind, kind) {
             // Thoughts come behind their summary.
-            (Kind::Reasoning { summary, .. }, Voice::Thought) => summary.list.len(),
+            (Kind::Reasoning { summary, .. }, DeltaKind::Reasoning) => summary.list.len(),
             _ => 0,
         };
-        let Some(parts) = self.parts(voice) else { return };
+        let Some(parts) = self.parts(kind) else { return };
         let wanted = index.or(parts.current).unwrap_or(0);
         let Some(position) = parts.list.iter().position(|(known, _)| *known == wanted) else {
             // Nothing was said of it, and there is nothing to say.
-            return self.pass_part(voice, index, whole_part(voice, part), events);
+            return self.pass_part(kind, index, whole_part(kind, part), events);
         };
         let told = parts.list.get_mut(position).map(|(_, said)| std::mem::replace(&mut said.passed, true));
         if told == Some(false) {
-            events.push(ModelEvent::Beyond(Beyond::Part { of: voice.saying(), index: before + position, fields }));
+            events.push(ModelEvent::Extra(ItemExtra::Part { of: kind.saying(), index: before + position, fields }));
         }
     }
 
     /// A part that goes on as it is, once.
-    pub(super) fn pass_part(&mut self, voice: Voice, index: Option<u64>, part: Json, events: &mut Vec<ModelEvent>) {
-        let Some(parts) = self.parts(voice) else { return };
+    pub(super) fn pass_part(&mut self, kind: DeltaKind, index: Option<u64>, part: Json, events: &mut Vec<ModelEvent>) {
+        let Some(parts) = self.parts(kind) else { return };
         let index =
             index.unwrap_or_else(|| parts.list.iter().map(|(known, _)| known.saturating_add(1)).max().unwrap_or(0));
         if is_readable(&part) && parts.list.iter().all(|(known, _)| *known != index) {
-            parts.list.push((index, Said { passed: true, ..Said::default() }));
+            parts.list.push((index, PartText { passed: true, ..PartText::default() }));
             parts.current = Some(index);
-            events.push(ModelEvent::Beyond(Beyond::Whole { of: voice.saying(), part }));
+            events.push(ModelEvent::Extra(ItemExtra::Whole { of: kind.saying(), part }));
         }
     }
 }
@@ -98,8 +98,8 @@ impl Parts {
 }
 
 /// A part without text, with the lists that clients look for in a text.
-fn whole_part(voice: Voice, part: Raw<'_>) -> Json {
-    let lists: &[&'static str] = if voice == Voice::Text { &["annotations", "logprobs"] } else { &[] };
+fn whole_part(kind: DeltaKind, part: Raw<'_>) -> Json {
+    let lists: &[&'static str] = if kind == DeltaKind::Text { &["annotations", "logprobs"] } else { &[] };
     let mut writer = Writer::default();
     writer.object(|writer| {
         part.fields().for_each(|(key, value)| writer.key_text(&key.decode()).raw(value));

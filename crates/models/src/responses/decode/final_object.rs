@@ -12,7 +12,7 @@ use super::super::open::{Kind, OpenItem, same_words};
 
 /// An item that was told of: enough to know it again.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenItem {
     index: Option<u64>,
     id: Option<String>,
     kind: Discriminant<Kind>,
@@ -20,7 +20,7 @@ pub(super) struct Seen {
     content: Option<Json>,
 }
 
-impl Seen {
+impl SeenItem {
     pub(super) fn of(open: &OpenItem) -> Self {
         Self { index: open.index, id: open.id.clone(), kind: discriminant(&open.kind), content: None }
     }
@@ -60,7 +60,7 @@ fn text_of(content: Raw<'_>) -> String {
 /// For every item that was seen its place in the final object: by id, else by place. Some servers have neither, or make
 /// ids anew for the final object; what is left over of one kind is then taken for the same, in its order: an item that is
 /// told twice is worse than one that is not told.
-pub(super) fn find_again(seen: &[Seen], output: &[Raw<'_>]) -> Vec<Option<usize>> {
+pub(super) fn find_again(seen: &[SeenItem], output: &[Raw<'_>]) -> Vec<Option<usize>> {
     if seen.is_empty() {
         return Vec::new();
     }
@@ -68,11 +68,11 @@ pub(super) fn find_again(seen: &[Seen], output: &[Raw<'_>]) -> Vec<Option<usize>
     let ids: HashMap<_, _> =
         output.iter().enumerate().filter_map(|(place, item)| Some((item.get_str("id")?, place))).collect();
     let mut is_free = vec![true; output.len()];
-    let mut take = |seen: &Seen, place: usize| {
+    let mut take = |seen: &SeenItem, place: usize| {
         let fits = kinds.get(place) == Some(&seen.kind);
         is_free.get_mut(place).is_some_and(|free| fits && std::mem::take(free)).then_some(place)
     };
-    let by_id = |seen: &Seen| ids.get(seen.id.as_deref()?).copied();
+    let by_id = |seen: &SeenItem| ids.get(seen.id.as_deref()?).copied();
     let mut found: Vec<_> = seen.iter().map(|seen| take(seen, by_id(seen)?)).collect();
     for (found, seen) in found.iter_mut().zip(seen) {
         let by_place = || usize::try_from(seen.index?).ok();

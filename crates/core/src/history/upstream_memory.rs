@@ -11,7 +11,7 @@ use super::{
     Entry, History,
     normalise::{call_of, is_ours},
 };
-use crate::{hex::hex, items::read_items, model::Remembers};
+use crate::{hex::hex, items::read_items, model::UpstreamRetention};
 
 /// An answer that an upstream has kept, and what it knows with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +30,12 @@ pub struct UpstreamMemory {
 
 impl UpstreamMemory {
     /// How many entries of a history the upstream knows; nothing if it knows something else, or there is nothing new.
-    pub fn known(&self, history: &History<'_>, remembers: Remembers) -> Option<usize> {
+    pub fn known(&self, history: &History<'_>, retention: UpstreamRetention) -> Option<usize> {
         let (known, new) = history.entries.split_at_checked(self.entries)?;
         if new.is_empty() {
             return None;
         }
-        let said = SaidSoFar::begin(history, remembers)?.and(known);
+        let said = ConversationDigest::begin(history, retention)?.and(known);
         (said.digest() == self.digest).then_some(self.entries)
     }
 
@@ -67,17 +67,17 @@ impl UpstreamMemory {
 
 /// A digest of what is said to an upstream, and then of what it answers.
 #[derive(Debug, Clone)]
-pub struct SaidSoFar {
+pub struct ConversationDigest {
     entries: usize,
     hash: Sha256,
     /// The same up to the user's last message.
     asked: Option<(usize, Sha256)>,
 }
 
-impl SaidSoFar {
-    /// All of a history; nothing for an upstream that remembers nothing, or not all of this.
-    pub fn of(history: &History<'_>, remembers: Remembers) -> Option<Self> {
-        Some(Self::begin(history, remembers)?.and(&history.entries))
+impl ConversationDigest {
+    /// All of a history; none for an upstream that retains nothing, or only a part of it.
+    pub fn of(history: &History<'_>, retention: UpstreamRetention) -> Option<Self> {
+        Some(Self::begin(history, retention)?.and(&history.entries))
     }
 
     /// Adds the upstream's answer; nothing where some of it is not the upstream's, such as a call that was run here.
@@ -118,18 +118,18 @@ impl SaidSoFar {
         UpstreamMemory { upstream, model, id, entries: self.entries, digest: self.digest() }
     }
 
-    fn begin(history: &History<'_>, remembers: Remembers) -> Option<Self> {
+    fn begin(history: &History<'_>, retention: UpstreamRetention) -> Option<Self> {
         let mut said = Self { entries: 0, hash: Sha256::new(), asked: None };
-        match (remembers, history.instructions.as_slice()) {
-            (Remembers::Nothing, _) => return None,
-            (Remembers::Everything, instructions) => {
+        match (retention, history.instructions.as_slice()) {
+            (UpstreamRetention::Nothing, _) => return None,
+            (UpstreamRetention::Everything, instructions) => {
                 said.number(instructions.len());
                 instructions.iter().for_each(|entry| said.entry(entry));
             }
             // A prompt of text is told with every call, and is no part of what is remembered.
-            (Remembers::Items, [] | [Entry::Message { role: Role::System, item: None, .. }]) => {}
+            (UpstreamRetention::Items, [] | [Entry::Message { role: Role::System, item: None, .. }]) => {}
             // Anything richer stands among the items, where it would be told twice.
-            (Remembers::Items, _) => return None,
+            (UpstreamRetention::Items, _) => return None,
         }
         Some(said)
     }
@@ -213,5 +213,5 @@ impl SaidSoFar {
 }
 
 #[cfg(test)]
-#[path = "remembered_tests.rs"]
+#[path = "upstream_memory_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ use amalgam_protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::thoughts::Owner;
+use crate::reasoning_seal::Owner;
 
 use super::{
     hints::Hints,
@@ -24,7 +24,7 @@ const GENERIC: [&str; 22] = [
 const QUOTED_CHARACTERS: usize = 600;
 
 /// Decides everything.
-pub(super) fn think(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> Result<Script, Fault> {
+pub(super) fn script(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> Result<Script, Fault> {
     let scene = Scene::of(request.history);
     let settings = request.settings;
     let hints = Hints::new(&scene.asked);

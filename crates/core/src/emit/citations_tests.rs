@@ -1,6 +1,6 @@
 //! Searches as they are shown and kept, and what the model cites of them.
 
-use amalgam_protocol::{CreateResponse, Effective, Settings};
+use amalgam_protocol::{CreateResponse, Effective, ResponseSettings};
 use amalgam_testkit::{check, sse};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Delivery, Finish, Ids, ModelEvent,
-    emit::{ShownCall, ShownEnd, Start},
+    emit::{HostedCall, HostedCallResult, Start},
     file_search::{self, Results},
-    tool::ShownAs,
+    tool::CallDisplay,
 };
 
 fn emitter(delivery: Delivery) -> Emitter {
     let settings =
-        Settings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
+        ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
     Emitter::new(Start {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
@@ -30,10 +30,10 @@ fn say(text: &str) -> ModelEvent {
     ModelEvent::Text { delta: Literal::from_text(text), logprobs: None }
 }
 
-fn call(results: bool) -> ShownCall {
-    ShownCall {
+fn call(results: bool) -> HostedCall {
+    HostedCall {
         id: "fs_1".to_owned(),
-        shown: ShownAs::FileSearch { results },
+        shown: CallDisplay::FileSearch { results },
         call_id: "call_1".to_owned(),
         label: "bank".to_owned(),
         name: "file_search".to_owned(),
@@ -54,7 +54,7 @@ fn found() -> Value {
 fn play(emitter: &mut Emitter, results: bool, said: &[&str]) {
     emitter.begin();
     emitter.begin_hosted(&call(results));
-    emitter.end_hosted(&call(results), &ShownEnd { output: found().to_string(), error: None });
+    emitter.end_hosted(&call(results), &HostedCallResult { output: found().to_string(), error: None });
     emitter.end_round();
     said.iter().for_each(|text| emitter.on(say(text)).unwrap());
     emitter.on(ModelEvent::Finish(Finish::Stop)).unwrap();
@@ -120,7 +120,7 @@ fn without_a_search_nothing_is_kept_back_and_nothing_is_cited() {
     let mut emitter = emitter(Delivery::Stream);
     emitter.begin();
     emitter.on(say("See [")).unwrap();
-    assert!(emitter.citing.is_none());
+    assert!(emitter.citations.is_none());
     let frames = String::from_utf8(emitter.take_frames()).unwrap();
     assert!(frames.contains(r#""delta":"See [""#), "{frames}");
 }
@@ -129,7 +129,7 @@ fn without_a_search_nothing_is_kept_back_and_nothing_is_cited() {
 fn log_probabilities_come_with_the_text_that_was_kept_back() {
     let mut emitter = emitter(Delivery::Whole);
     emitter.begin_hosted(&call(false));
-    emitter.end_hosted(&call(false), &ShownEnd { output: found().to_string(), error: None });
+    emitter.end_hosted(&call(false), &HostedCallResult { output: found().to_string(), error: None });
     for token in ["a", "[k", "x]"] {
         let logprobs = Json::parse(&json!([{"token": token}]).to_string().into()).unwrap();
         emitter.on(ModelEvent::Text { delta: Literal::from_text(token), logprobs: Some(logprobs) }).unwrap();
@@ -188,7 +188,7 @@ fn a_search_that_failed_says_so_in_its_item() {
     emitter.begin();
     emitter.begin_hosted(&call(true));
     let output = r#"{"error":"the tool could not be run"}"#.to_owned();
-    emitter.end_hosted(&call(true), &ShownEnd { output, error: Some("the tool could not be run".to_owned()) });
+    emitter.end_hosted(&call(true), &HostedCallResult { output, error: Some("the tool could not be run".to_owned()) });
     emitter.on(ModelEvent::Finish(Finish::Stop)).unwrap();
     emitter.conclude(1_700_000_001);
     let events = sse::json_events(&emitter.take_frames());

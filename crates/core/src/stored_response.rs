@@ -1,10 +1,10 @@
 //! A stored response, told again: as an object, and as the end of its stream.
 
-use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Raw, Settings, Snapshot, Status, Writer};
+use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Raw, ResponseSettings, Snapshot, Status, Writer};
 
 use crate::{
     file_search::{self, Results},
-    store::{StoredResponse, ToldStatus},
+    store::{ResponseState, StoredResponse},
 };
 
 impl StoredResponse {
@@ -32,7 +32,7 @@ impl StoredResponse {
     pub fn write(&self, writer: &mut Writer) {
         let told = &self.status;
         let output = self.items(Results::Hidden);
-        let settings = Settings::stored(self.settings.clone());
+        let settings = ResponseSettings::stored(self.settings.clone());
         Snapshot {
             id: &self.id,
             created_at: self.created_at_ms / 1000,
@@ -50,8 +50,8 @@ impl StoredResponse {
 
     /// A whole stream of a response that has ended, as far as it follows from the response: how it began, its items, how it
     /// ended. For those whose events are not kept, or were never written.
-    pub fn all_words(&self) -> Vec<u8> {
-        let status = ToldStatus {
+    pub fn all_frames(&self) -> Vec<u8> {
+        let status = ResponseState {
             status: Status::InProgress,
             completed_at_ms: None,
             error: None,
@@ -80,7 +80,7 @@ impl StoredResponse {
             }
         }
         let mut frames = writer.into_bytes();
-        frames.extend_from_slice(&self.last_words(sequence));
+        frames.extend_from_slice(&self.final_frames(sequence));
         frames
     }
 
@@ -88,7 +88,7 @@ impl StoredResponse {
     ///
     /// They are not kept with the other frames: they follow from the response itself, also when the process that ran it
     /// never came to write them.
-    pub fn last_words(&self, mut sequence: u64) -> Vec<u8> {
+    pub fn final_frames(&self, mut sequence: u64) -> Vec<u8> {
         let mut writer = Writer::default();
         let kind = match self.status.status {
             Status::Queued | Status::InProgress => return Vec::new(),
