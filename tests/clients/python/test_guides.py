@@ -126,3 +126,27 @@ def test_the_glossary_names_types_and_files_that_exist():
         source = (ROOT / "crates" / file).read_text()
         for word in re.findall(r"`(\w+)`", types):
             assert re.search(rf"\b(struct|enum|trait|fn) {word}\b", source), f"{word} in {file}"
+
+
+def sources() -> dict[str, str]:
+    """Every file of the crates that a page may name, by its path in the project."""
+    files = [path for ending in ("rs", "json", "toml") for path in (ROOT / "crates").rglob(f"*.{ending}")]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in files if "target" not in path.parts}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("adding-*.md")), ids=name)
+def test_a_check_list_names_types_functions_and_files_that_exist(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    # `acme` and `NAME` stand for what is to be added.
+    spans = [span for span in re.findall(r"`([^`\n]+)`", text) if not re.search(r"NAME|acme", span)]
+    found = sources()
+    words = {word for source in found.values() for word in re.findall(r"\w+", source)}
+    missing = []
+    for span in spans:
+        if re.fullmatch(r"[\w/]+\.(rs|json)", span) and not span.startswith("docs/"):
+            usual = {"convert.rs", "decode.rs", "convert_tests.rs", "decode_tests.rs", "sql_tests.rs", "error.rs"}
+            if span not in usual and not any(f"/{path}".endswith(f"/{span}") for path in found):
+                missing.append(span)
+        elif re.fullmatch(r"(\w+::)*[A-Z]\w*(::\w+)?!?|\w+(::\w+)+", span):
+            missing += [word for word in re.findall(r"\w+", span) if word not in words]
+    assert missing == []
