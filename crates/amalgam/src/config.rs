@@ -44,7 +44,7 @@ pub(crate) use choices::{
     StructuredOutput, SystemRole, ToolCalls, UnknownFields,
 };
 pub(crate) use fault::{Fault, Faults, Origin};
-pub(crate) use reader::{Setting, Shown};
+pub(crate) use reader::{DisplayedValue, Setting};
 pub(crate) use secret::Secret;
 pub(crate) use sources::{Flags, Sources};
 pub(crate) use store_url::StoreUrl;
@@ -89,7 +89,7 @@ pub(crate) struct Config {
 
 /// A configuration with what there is to say about it.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedConfig {
     pub(crate) config: Config,
     /// Every effective value with its origin.
     pub(crate) settings: Vec<Setting>,
@@ -175,12 +175,12 @@ pub(crate) struct Retention {
 #[derive(Debug, Clone)]
 pub(crate) struct Upstream {
     pub(crate) name: String,
-    pub(crate) speaks: Speaks,
+    pub(crate) speaks: UpstreamProtocol,
 }
 
 /// What an upstream speaks, with the settings that only this kind has.
 #[derive(Debug, Clone)]
-pub(crate) enum Speaks {
+pub(crate) enum UpstreamProtocol {
     Responses {
         remote: Remote,
         dialect: Dialect,
@@ -244,7 +244,7 @@ pub(crate) struct Model {
 #[derive(Debug, Clone)]
 pub(crate) struct Mcp {
     pub(crate) name: String,
-    pub(crate) reached: Reached,
+    pub(crate) reached: McpTransport,
     pub(crate) timeout: Duration,
     /// None: all.
     pub(crate) tenants: Option<Vec<i64>>,
@@ -252,7 +252,7 @@ pub(crate) struct Mcp {
 
 /// How an MCP server is reached.
 #[derive(Debug, Clone)]
-pub(crate) enum Reached {
+pub(crate) enum McpTransport {
     Process { command: String, args: Vec<String>, env: BTreeMap<String, Secret> },
     Http { url: String, authorization: Option<Secret> },
 }
@@ -303,7 +303,7 @@ pub(crate) struct Egress {
 
 impl Config {
     /// Lays the sources over each other and checks the result; tells everything that is wrong at once.
-    pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
+    pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
         assemble::load(sources)
     }
 
@@ -327,8 +327,8 @@ impl Mcp {
     /// A variable that has a secret of the server, and is not set: the server cannot be used.
     pub(crate) fn missing(&self) -> Option<&str> {
         match &self.reached {
-            Reached::Process { env, .. } => env.values().find_map(Secret::missing),
-            Reached::Http { authorization, .. } => authorization.as_ref().and_then(Secret::missing),
+            McpTransport::Process { env, .. } => env.values().find_map(Secret::missing),
+            McpTransport::Http { authorization, .. } => authorization.as_ref().and_then(Secret::missing),
         }
     }
 }
@@ -336,19 +336,19 @@ impl Mcp {
 impl Upstream {
     pub(crate) fn kind(&self) -> Kind {
         match self.speaks {
-            Speaks::Responses { .. } => Kind::Responses,
-            Speaks::Chat { .. } => Kind::Chat,
-            Speaks::Anthropic { .. } => Kind::Anthropic,
-            Speaks::Demo { .. } => Kind::Demo,
+            UpstreamProtocol::Responses { .. } => Kind::Responses,
+            UpstreamProtocol::Chat { .. } => Kind::Chat,
+            UpstreamProtocol::Anthropic { .. } => Kind::Anthropic,
+            UpstreamProtocol::Demo { .. } => Kind::Demo,
         }
     }
 
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.speaks {
-            Speaks::Responses { remote, .. } | Speaks::Chat { remote, .. } | Speaks::Anthropic { remote, .. } => {
-                Some(remote)
-            }
-            Speaks::Demo { .. } => None,
+            UpstreamProtocol::Responses { remote, .. }
+            | UpstreamProtocol::Chat { remote, .. }
+            | UpstreamProtocol::Anthropic { remote, .. } => Some(remote),
+            UpstreamProtocol::Demo { .. } => None,
         }
     }
 }

@@ -2,17 +2,17 @@
 //!
 //! The command says what is meant; everything between a folder and the store is here.
 
-mod courtesy;
 mod document;
 mod import;
 mod sources;
+mod write_throttle;
 
 use amalgam_core::Fault;
 
-pub(crate) use courtesy::Courtesy;
 pub(crate) use document::Settings;
 pub(crate) use import::{Import, Totals};
 pub(crate) use sources::{Rules, gather};
+pub(crate) use write_throttle::WriteThrottle;
 
 /// A fault for whoever runs the installation, who may read what callers may not.
 pub(crate) fn explained(fault: Fault) -> anyhow::Error {

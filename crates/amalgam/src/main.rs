@@ -2,15 +2,15 @@
 //!
 //! 0 all went well, 1 something failed, 2 the command line or the configuration cannot be used.
 
-mod catalog;
 mod cli;
 mod cmd;
+mod command_context;
 mod config;
 mod courses;
-mod desk;
 mod knowledge;
 mod logs;
 mod machine;
+mod model_names;
 mod progress;
 mod seeding;
 mod storage;

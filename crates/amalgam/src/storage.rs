@@ -15,17 +15,17 @@ use crate::config::{Pool, StoreUrl};
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum StorePurpose {
     /// To serve from it: on SQLite there is one such process.
     Serving,
     /// To look or change something beside whoever serves.
     Command,
     /// To look, without bringing its schema up to date.
-    Looking,
+    ReadOnly,
 }
 
 /// A store that can be used.
-pub(crate) struct Opened {
+pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
     /// No other process serves from it.
     pub(crate) alone: bool,
@@ -34,39 +34,39 @@ pub(crate) struct Opened {
 }
 
 /// Opens the store and brings its schema up to date, unless it is only to be looked at.
-pub(crate) async fn open(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result<Opened> {
+pub(crate) async fn open(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyhow::Result<OpenStore> {
     open_either(url, pool, purpose).await.with_context(|| format!("opening the store {url}"))
 }
 
-async fn open_either(url: &StoreUrl, pool: Pool, purpose: For) -> anyhow::Result<Opened> {
+async fn open_either(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyhow::Result<OpenStore> {
     match url {
         StoreUrl::Sqlite(path) => {
             let migrations = match purpose {
-                For::Serving | For::Command => sqlite::Migrations::Run,
-                For::Looking => sqlite::Migrations::Require,
+                StorePurpose::Serving | StorePurpose::Command => sqlite::Migrations::Run,
+                StorePurpose::ReadOnly => sqlite::Migrations::Require,
             };
             let full_disk = match purpose {
-                For::Serving => sqlite::FullDisk::Read,
-                For::Command | For::Looking => sqlite::FullDisk::Refuse,
+                StorePurpose::Serving => sqlite::FullDisk::Read,
+                StorePurpose::Command | StorePurpose::ReadOnly => sqlite::FullDisk::Refuse,
             };
             let options = sqlite::SqliteOptions { migrations, full_disk, ..sqlite::SqliteOptions::default() };
             let path = path.clone();
             let open = move || Sqlite::open(path, options);
             let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
-            if purpose == For::Serving {
+            if purpose == StorePurpose::Serving {
                 store.lock_for_serving()?;
             }
-            Ok(Opened { store: Arc::new(store), alone: purpose == For::Serving, warnings: Vec::new() })
+            Ok(OpenStore { store: Arc::new(store), alone: purpose == StorePurpose::Serving, warnings: Vec::new() })
         }
         StoreUrl::Postgres(url) => {
             let migrations = match purpose {
-                For::Serving | For::Command => postgres::Migrations::Run,
-                For::Looking => postgres::Migrations::Require,
+                StorePurpose::Serving | StorePurpose::Command => postgres::Migrations::Run,
+                StorePurpose::ReadOnly => postgres::Migrations::Require,
             };
             let options = postgres::PostgresOptions { migrations, ..options(pool) };
             let store = Postgres::open(url.expose_secret(), options).await?;
             let warnings = store.warnings().to_vec();
-            Ok(Opened { store: Arc::new(store), alone: false, warnings })
+            Ok(OpenStore { store: Arc::new(store), alone: false, warnings })
         }
     }
 }
@@ -105,7 +105,7 @@ pub(crate) async fn exists(url: &StoreUrl, pool: Pool) -> anyhow::Result<bool> {
 
 /// What a look at the store shows.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum StoreStatus {
     /// There is none yet; the first start makes it.
     Absent,
     /// Its schema is older than this program; the next start changes it.
@@ -117,33 +117,33 @@ pub(crate) enum Look {
 }
 
 /// Looks at the store; changes nothing, and makes no file. Gives back the store too, where it can be used.
-pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (Look, Option<Arc<dyn Store>>) {
+pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (StoreStatus, Option<Arc<dyn Store>>) {
     if let StoreUrl::Sqlite(path) = url
         && !path.exists()
     {
-        return (Look::Absent, None);
+        return (StoreStatus::Absent, None);
     }
     let status = match status(url, pool).await {
         Ok(status) => status,
-        Err(error) => return (Look::Unusable(error), None),
+        Err(error) => return (StoreStatus::Unusable(error), None),
     };
     let pending = status.iter().filter(|migration| !migration.applied).count();
     if pending == status.len() {
-        return (Look::Absent, None);
+        return (StoreStatus::Absent, None);
     }
     // A schema that does not fit is refused when the store is opened, whatever it lacks.
     if pending > 0 && status.iter().all(|migration| migration.problem.is_none()) {
-        return (Look::Behind { pending }, None);
+        return (StoreStatus::Behind { pending }, None);
     }
-    match open(url, pool, For::Looking).await {
-        Ok(Opened { store, warnings, .. }) => match store.ping().await {
+    match open(url, pool, StorePurpose::ReadOnly).await {
+        Ok(OpenStore { store, warnings, .. }) => match store.ping().await {
             Ok(()) => {
                 let version = status.iter().map(|migration| migration.version).max().unwrap_or_default();
-                (Look::Ready { version, warnings }, Some(store))
+                (StoreStatus::Ready { version, warnings }, Some(store))
             }
-            Err(error) => (Look::Unusable(error.into()), None),
+            Err(error) => (StoreStatus::Unusable(error.into()), None),
         },
-        Err(error) => (Look::Unusable(error), None),
+        Err(error) => (StoreStatus::Unusable(error), None),
     }
 }
 

@@ -37,17 +37,17 @@ use secrecy::ExposeSecret as _;
 use tracing::error;
 
 use crate::{
-    catalog::{Names, USUAL},
-    config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Mcp, Reached, Secret, Speaks},
+    config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Mcp, McpTransport, Secret, UpstreamProtocol},
     machine,
-    storage::{self, For, Opened},
+    model_names::{ModelNames, USUAL},
+    storage::{self, OpenStore, StorePurpose},
     tenancy::{self, Tenancy},
 };
 
 /// The server, ready to listen.
-pub(crate) struct Joined {
+pub(crate) struct AssembledServer {
     pub(crate) app: Arc<App>,
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<ModelNames>,
     pub(crate) engine: Engine,
     /// The door that lets turns in.
     pub(crate) admission: Admission,
@@ -61,10 +61,10 @@ pub(crate) struct Joined {
 }
 
 /// Builds the server from its configuration; `bound` is where it listens.
-pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<Joined> {
+pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<AssembledServer> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
-    let Opened { store, alone, .. } = storage::open(&config.store, config.pool, For::Serving).await?;
+    let OpenStore { store, alone, .. } = storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
     let pepper = match Pepper::of(&*store, &*seal).await {
         Ok(pepper) => pepper,
         // Whoever shares a database without sharing the master key can still serve what needs neither.
@@ -91,7 +91,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
     });
     let admission = Admission::new(config.limits.max_in_flight);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
-    let application = amalgam_app::App::new(AppParts {
+    let application = amalgam_app::Application::new(AppParts {
         engine: engine.clone(),
         catalog: Arc::clone(&names) as Arc<dyn Catalog>,
         store,
@@ -114,7 +114,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<J
         responses: config.retention.responses,
         alone,
     };
-    Ok(Joined { app: Arc::new(app), names, engine, admission, auth, tools, life, first_key })
+    Ok(AssembledServer { app: Arc::new(app), names, engine, admission, auth, tools, life, first_key })
 }
 
 fn execute(config: &Config) -> ExecuteSettings {
@@ -183,18 +183,18 @@ fn tool_limits(config: &Config) -> ToolLimits {
 }
 
 /// All upstreams and the names that they are asked for by. Nothing is connected.
-pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) -> anyhow::Result<Arc<Names>> {
+pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) -> anyhow::Result<Arc<ModelNames>> {
     let mut upstreams: Vec<UpstreamSettings> =
         config.upstreams.iter().map(|named| upstream(named, &config.proxies)).collect();
     if !upstreams.iter().any(|upstream| upstream.name == USUAL) {
         upstreams.push(usual_upstream(config));
     }
     let registry = UpstreamRegistry::build(upstreams, Arc::clone(seal)).context("preparing the upstreams")?;
-    Ok(Arc::new(Names::new(config, Arc::new(registry), clock.now_ms() / 1000)))
+    Ok(Arc::new(ModelNames::new(config, Arc::new(registry), clock.now_ms() / 1000)))
 }
 
 /// What looks things up in the store, with whatever upstreams give questions a place.
-pub(crate) fn knowledge(store: &Arc<dyn Store>, names: &Arc<Names>) -> Arc<Knowledge> {
+pub(crate) fn knowledge(store: &Arc<dyn Store>, names: &Arc<ModelNames>) -> Arc<Knowledge> {
     Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, Arc::clone(names) as Arc<dyn Embedder>))
 }
 
@@ -253,11 +253,11 @@ fn operator_server(mcp: &Mcp) -> anyhow::Result<OperatorServer> {
     let (label, timeout) = (mcp.name.clone(), mcp.timeout);
     let known = |secret: &Secret| secret.value().cloned();
     let server = match &mcp.reached {
-        Reached::Process { command, args, env } => {
+        McpTransport::Process { command, args, env } => {
             let env = env.iter().filter_map(|(name, value)| Some((name.clone(), known(value)?))).collect();
             McpServer::start(McpProcess { label, command: command.clone(), args: args.clone(), env, timeout })
         }
-        Reached::Http { url, authorization } => {
+        McpTransport::Http { url, authorization } => {
             let authorization = authorization.as_ref().and_then(known);
             let egress = egress_to(url).with_context(|| format!("reading the address of the MCP server {label}"))?;
             let settings =
@@ -384,14 +384,14 @@ fn usual_upstream(config: &Config) -> UpstreamSettings {
 /// An upstream as the models crate wants it told.
 fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings {
     let kind = match &upstream.speaks {
-        Speaks::Responses { dialect, keeps_state, .. } => UpstreamKind::Responses {
+        UpstreamProtocol::Responses { dialect, keeps_state, .. } => UpstreamKind::Responses {
             dialect: match dialect {
                 config::Dialect::Standard => Dialect::Standard,
                 config::Dialect::Agn003 => Dialect::Agn003,
             },
             keeps_state: *keeps_state,
         },
-        Speaks::Chat { tool_calls, system_role, stream_usage, replay_reasoning, .. } => UpstreamKind::Chat {
+        UpstreamProtocol::Chat { tool_calls, system_role, stream_usage, replay_reasoning, .. } => UpstreamKind::Chat {
             tool_calls: match tool_calls {
                 config::ToolCalls::Native => ToolCalls::Native,
                 config::ToolCalls::Constrained => ToolCalls::Constrained,
@@ -408,16 +408,18 @@ fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings 
                 config::ReplayReasoning::Never => ReplayReasoning::Never,
             },
         },
-        Speaks::Anthropic { anthropic_version, max_output_tokens, structured_output, .. } => UpstreamKind::Anthropic {
-            version: anthropic_version.clone(),
-            max_output_tokens: u64::from(*max_output_tokens),
-            structured_output: match structured_output {
-                config::StructuredOutput::Auto => StructuredOutput::Auto,
-                config::StructuredOutput::Native => StructuredOutput::Native,
-                config::StructuredOutput::Tool => StructuredOutput::Tool,
-            },
-        },
-        Speaks::Demo { pace } => UpstreamKind::Demo { pace: *pace },
+        UpstreamProtocol::Anthropic { anthropic_version, max_output_tokens, structured_output, .. } => {
+            UpstreamKind::Anthropic {
+                version: anthropic_version.clone(),
+                max_output_tokens: u64::from(*max_output_tokens),
+                structured_output: match structured_output {
+                    config::StructuredOutput::Auto => StructuredOutput::Auto,
+                    config::StructuredOutput::Native => StructuredOutput::Native,
+                    config::StructuredOutput::Tool => StructuredOutput::Tool,
+                },
+            }
+        }
+        UpstreamProtocol::Demo { pace } => UpstreamKind::Demo { pace: *pace },
     };
     let remote = upstream.remote();
     let key = match remote.and_then(|remote| remote.api_key.as_ref()) {

@@ -70,7 +70,7 @@ pub struct AppParts {
 }
 
 /// The application: everything that the program does, without a wire.
-pub struct App {
+pub struct Application {
     /// Runs turns.
     pub engine: Engine,
     /// Resolves model names.
@@ -95,7 +95,7 @@ pub struct App {
     pub session_queues: SessionQueues,
 }
 
-impl App {
+impl Application {
     /// Joins the parts.
     pub fn new(parts: AppParts) -> Self {
         let AppParts { engine, catalog, store, clock, seal, toolbox, knowledge, assistant, execute, limits } = parts;

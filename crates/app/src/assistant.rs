@@ -7,7 +7,7 @@ mod session_queue;
 
 use amalgam_core::{Fault, FaultKind, Operator, Scope};
 
-use crate::app::App;
+use crate::app::Application;
 
 pub use agent::{Agent, AssistantSettings, RouteError, with_default_model, write_named_tool};
 pub use answer::{MessageIds, body as answer_body, write_result};
@@ -18,7 +18,7 @@ pub use session_queue::SessionQueues;
 pub const DISABLED: &str = "AI agent is disabled for this company.";
 
 /// Refuses callers whose tenant has no assistant: its profiles are closed on every wire.
-pub async fn require_enabled(app: &App, scope: &Scope) -> Result<(), Fault> {
+pub async fn require_enabled(app: &Application, scope: &Scope) -> Result<(), Fault> {
     match is_enabled(app, scope).await? {
         true => Ok(()),
         false => Err(Fault::new(FaultKind::Forbidden, DISABLED).code("ai_agent_disabled")),
@@ -26,7 +26,7 @@ pub async fn require_enabled(app: &App, scope: &Scope) -> Result<(), Fault> {
 }
 
 /// Whether the caller's tenant has an assistant.
-pub async fn is_enabled(app: &App, scope: &Scope) -> Result<bool, Fault> {
+pub async fn is_enabled(app: &Application, scope: &Scope) -> Result<bool, Fault> {
     let tenant = app.store.tenant(Operator::of_this_process(), scope.tenant_id()).await?;
     Ok(tenant.is_none_or(|tenant| tenant.ai_agent_enabled))
 }

@@ -19,7 +19,7 @@ use amalgam_protocol::{
 use bytes::Bytes;
 
 use crate::{
-    app::App,
+    app::Application,
     turns::{self, Context, bounds, rules},
 };
 
@@ -38,7 +38,7 @@ pub struct Compacted {
 
 /// Compacts a conversation.
 pub async fn compact(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     parameters: &ResponseParameters,
     strict: bool,
@@ -57,7 +57,7 @@ pub async fn compact(
 
 /// Asks the models of `route` for a summary; `model` is the name that the caller asked for.
 async fn sum_up(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     parameters: &ResponseParameters,
     model: &str,
@@ -140,7 +140,12 @@ fn check<'r>(
 }
 
 /// What stays word for word.
-async fn keep(app: &App, candidate: &Candidate, history: &History<'_>, ids: &mut Ids) -> Result<RetainedItems, Fault> {
+async fn keep(
+    app: &Application,
+    candidate: &Candidate,
+    history: &History<'_>,
+    ids: &mut Ids,
+) -> Result<RetainedItems, Fault> {
     let spoken =
         history.entries.iter().filter(|entry| compaction::is_of_the_user(entry)).map(CountableText::of).collect();
     // Asked for from the latest to the oldest.

@@ -14,7 +14,7 @@ use amalgam_core::{
     store::AgentSession,
 };
 
-use crate::app::App;
+use crate::app::Application;
 
 pub use answer::{ExecuteAnswer, ExecuteStep, MODE_CHANGES, ServerToolCall, is_pending, server_calls};
 pub use submission::{Submission, SubmissionError, SubmittedStep};
@@ -47,7 +47,7 @@ impl Default for ExecuteSettings {
 }
 
 /// One of the caller's sessions.
-pub async fn session(app: &App, scope: &Scope, id: &str) -> Result<AgentSession, Fault> {
+pub async fn session(app: &Application, scope: &Scope, id: &str) -> Result<AgentSession, Fault> {
     app.store.agent_session(scope, id).await?.ok_or_else(|| no_such_session(id))
 }
 

@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    app::App,
+    app::Application,
     ids::not_found,
     turns::{
         self, HeadDue, ReplyBody, ReplyHead, RunningTurn, StartedTurn, Starting, TurnReply, TurnRequest, head_or_start,
@@ -114,7 +114,7 @@ impl FirstRequest {
 
 /// Runs a turn under a key, unless the same request was sent before. `turn` builds it for the response that was claimed.
 pub async fn respond(
-    app: &Arc<App>,
+    app: &Arc<Application>,
     scope: &Scope,
     route: &str,
     (key, body): (&str, &Bytes),
@@ -139,7 +139,13 @@ pub async fn respond(
 }
 
 /// Claims a request by its key; waits for a first one that still runs.
-pub async fn claim(app: &Arc<App>, scope: &Scope, route: &str, key: &str, body: &Bytes) -> Result<Claimed, Fault> {
+pub async fn claim(
+    app: &Arc<Application>,
+    scope: &Scope,
+    route: &str,
+    key: &str,
+    body: &Bytes,
+) -> Result<Claimed, Fault> {
     let keyed = Keyed { route: route.to_owned(), key: key.to_owned() };
     let hash: [u8; 32] = Sha256::digest(body).into();
     let identity = app.engine.identity();
@@ -182,7 +188,13 @@ pub async fn claim(app: &Arc<App>, scope: &Scope, route: &str, key: &str, body: 
 type Answering = oneshot::Sender<Result<TurnReply, Fault>>;
 
 /// Runs a turn. The receiver of `answering` is gone when the caller has left.
-async fn run(app: &Arc<App>, scope: &Scope, claim: OpenClaim, mut turn: TurnRequest<'static>, answering: Answering) {
+async fn run(
+    app: &Arc<Application>,
+    scope: &Scope,
+    claim: OpenClaim,
+    mut turn: TurnRequest<'static>,
+    answering: Answering,
+) {
     let received = Instant::now();
     let (announcement, announced) = Announcement::new(turn.strict);
     turn.announcement = Some(announcement);
@@ -209,7 +221,7 @@ async fn run(app: &Arc<App>, scope: &Scope, claim: OpenClaim, mut turn: TurnRequ
 }
 
 /// Runs a turn whose caller follows it through the store.
-async fn run_detached(app: &App, mut claim: OpenClaim, starting: Starting) {
+async fn run_detached(app: &Application, mut claim: OpenClaim, starting: Starting) {
     match starting.await {
         Err(fault) => claim.refuse(&fault).await,
         Ok(started) => {
@@ -223,7 +235,7 @@ async fn run_detached(app: &App, mut claim: OpenClaim, starting: Starting) {
 }
 
 async fn reply_to(
-    app: &Arc<App>,
+    app: &Arc<Application>,
     scope: &Scope,
     mut claim: OpenClaim,
     started: Result<StartedTurn, Fault>,
@@ -247,7 +259,7 @@ async fn reply_to(
 }
 
 /// Replies with a response that is not stored: its reply is, for as long as the key.
-async fn reply_unstored(app: &App, running: RunningTurn, mut claim: OpenClaim) -> Result<TurnReply, Fault> {
+async fn reply_unstored(app: &Application, running: RunningTurn, mut claim: OpenClaim) -> Result<TurnReply, Fault> {
     let head = ReplyHead::of(&running.run);
     match running.delivery {
         Delivery::Whole => match running.run.finish().await {
@@ -297,7 +309,13 @@ fn json(body: Bytes) -> Answer {
     Answer::Body { status: 200, content_type: "application/json".to_owned(), body }
 }
 
-async fn replay(app: &App, scope: &Scope, response_id: &str, answer: Answer, body: &Bytes) -> Result<TurnReply, Fault> {
+async fn replay(
+    app: &Application,
+    scope: &Scope,
+    response_id: &str,
+    answer: Answer,
+    body: &Bytes,
+) -> Result<TurnReply, Fault> {
     let reply = match answer {
         Answer::Stored => {
             let response = app.store.response(scope, response_id).await?;
@@ -325,7 +343,7 @@ fn asks_for_stream(body: &Bytes) -> bool {
 
 /// A claim that is released unless it is settled.
 struct OpenClaim {
-    app: Arc<App>,
+    app: Arc<Application>,
     scope: Scope,
     response_id: String,
     keyed: Option<Keyed>,

@@ -6,12 +6,12 @@ use amalgam_core::{Delivery, Fault, ModelRequest, Route, Scope, TenantState};
 use amalgam_protocol::ResponseParameters;
 
 use crate::{
-    app::App,
+    app::Application,
     turns::{self, Context, bounds, rules},
 };
 
 /// The input tokens of a request as its upstream would be sent it.
-pub async fn input_tokens(app: &App, scope: &Scope, mut parameters: ResponseParameters) -> Result<u64, Fault> {
+pub async fn input_tokens(app: &Application, scope: &Scope, mut parameters: ResponseParameters) -> Result<u64, Fault> {
     if parameters.model.as_deref().unwrap_or_default().is_empty() {
         parameters.model = first_model(app, scope).await;
     }
@@ -31,7 +31,7 @@ pub async fn input_tokens(app: &App, scope: &Scope, mut parameters: ResponsePara
 }
 
 /// The tokens of a request as the first of its models would be sent it.
-async fn count(app: &App, scope: &Scope, parameters: &ResponseParameters, route: &Route) -> Result<u64, Fault> {
+async fn count(app: &Application, scope: &Scope, parameters: &ResponseParameters, route: &Route) -> Result<u64, Fault> {
     let request = parameters.view()?;
     turns::check_files(app, scope, parameters, &request).await?;
     let context = Context::gather(app, scope, scope.state(), parameters, &request, None).await?;
@@ -62,6 +62,6 @@ async fn count(app: &App, scope: &Scope, parameters: &ResponseParameters, route:
 }
 
 /// A count that names no model is made for the first that the caller may ask: all are counted alike.
-async fn first_model(app: &App, scope: &Scope) -> Option<String> {
+async fn first_model(app: &Application, scope: &Scope) -> Option<String> {
     app.catalog.list(scope).await.into_iter().next().map(|card| card.id)
 }

@@ -23,7 +23,7 @@ use amalgam_core::{
 use amalgam_engine::{AnswerFormat, ModelCall, Run, TurnStart, TurnStorage};
 use amalgam_protocol::{CreateResponse, Input, Json, ResponseParameters, ResponseSettings, Status, TextFormat};
 
-use crate::app::App;
+use crate::app::Application;
 use rules::{CheckedRequest, Storage};
 
 pub use bounds::{Tally, check_items, check_metadata, check_size};
@@ -85,7 +85,7 @@ impl StartedTurn {
 }
 
 /// Begins a turn. Until a model has accepted, every failure is a plain error.
-pub async fn begin(app: &App, scope: &Scope, mut turn: TurnRequest<'_>) -> Result<StartedTurn, Fault> {
+pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) -> Result<StartedTurn, Fault> {
     let view = Box::new(turn.parameters.view()?);
     let checked = rules::check(&turn, &view, turn.state(scope.state()))?;
     bounds::check(&turn.parameters, &view, &app.limits)?;
@@ -129,7 +129,7 @@ fn settings_of(
 
 /// Gathers what a turn builds on, and runs it or puts it into the queue.
 async fn run(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     mut turn: TurnRequest<'_>,
     mut checked: CheckedRequest,
@@ -281,7 +281,7 @@ async fn run(
 }
 
 /// The format that the final text has to have, with what checks it.
-async fn answer_format(app: &App, format: &TextFormat<'_>) -> Option<AnswerFormat> {
+async fn answer_format(app: &Application, format: &TextFormat<'_>) -> Option<AnswerFormat> {
     match format {
         TextFormat::Text | TextFormat::Other(_) => None,
         TextFormat::JsonObject => Some(AnswerFormat::Object),
@@ -303,7 +303,7 @@ fn call_ids(history: &History<'_>) -> HashSet<String> {
 /// The whole history, fit for any upstream: calls paired, our own summaries opened. `said` is all of it, `own` what the
 /// request brought; `request` is a view of `parameters`.
 pub(crate) fn open_history<'a>(
-    app: &App,
+    app: &Application,
     seal_context: &str,
     parameters: &ResponseParameters,
     request: &'a CreateResponse<'a>,

@@ -13,7 +13,7 @@ use crate::{auth::Auth, body::BodyLimits, origins::AllowedOrigins, request_memor
 /// What the binary joins.
 pub struct ServerParts {
     /// What the program does.
-    pub app: Arc<amalgam_app::App>,
+    pub app: Arc<amalgam_app::Application>,
     /// Authenticates callers.
     pub auth: Auth,
     /// Which web pages may call.
@@ -22,7 +22,7 @@ pub struct ServerParts {
 
 /// The application behind HTTP.
 pub struct App {
-    pub(crate) app: Arc<amalgam_app::App>,
+    pub(crate) app: Arc<amalgam_app::Application>,
     pub(crate) auth: Auth,
     /// What upstreams said about assistants' models lately.
     pub(crate) checks: Checks,
@@ -35,9 +35,9 @@ pub struct App {
 }
 
 impl Deref for App {
-    type Target = amalgam_app::App;
+    type Target = amalgam_app::Application;
 
-    fn deref(&self) -> &amalgam_app::App {
+    fn deref(&self) -> &amalgam_app::Application {
         &self.app
     }
 }
@@ -58,7 +58,7 @@ impl App {
     }
 
     /// The application behind HTTP.
-    pub fn application(&self) -> &Arc<amalgam_app::App> {
+    pub fn application(&self) -> &Arc<amalgam_app::Application> {
         &self.app
     }
 

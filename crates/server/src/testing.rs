@@ -96,7 +96,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         remembered_bytes: 8192,
         queue: QueueLimits { of_tenant: 10, of_all: 20 },
     };
-    let application = amalgam_app::App::new(AppParts {
+    let application = amalgam_app::Application::new(AppParts {
         engine,
         catalog: Arc::new(Nothing),
         store,

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::cli::ConfigArgs;
-use crate::desk::{Desk, now_ms};
+use crate::command_context::{CommandContext, now_ms};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_as_written, say_list};
 
@@ -71,9 +71,9 @@ struct Common {
 pub(crate) async fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { pending, common } => {
-            let desk = Desk::look(common.config).await?;
-            let (scope, now_ms) = (desk.administrator(common.tenant_id).await?, now_ms());
-            let approvals = all(&*desk.store, &scope, pending, now_ms).await?;
+            let context = CommandContext::open_read_only(common.config).await?;
+            let (scope, now_ms) = (context.administrator(common.tenant_id).await?, now_ms());
+            let approvals = all(&*context.store, &scope, pending, now_ms).await?;
             match common.json {
                 true => say_list(approvals.iter().map(|one| show_approval(one, now_ms)))?,
                 false => say(as_table(&approvals, now_ms))?,
@@ -86,11 +86,11 @@ pub(crate) async fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn decide(args: DecideArgs, approve: bool) -> anyhow::Result<()> {
-    let desk = Desk::open(args.common.config).await?;
-    let (scope, now_ms) = (desk.administrator(args.common.tenant_id).await?, now_ms());
+    let context = CommandContext::open(args.common.config).await?;
+    let (scope, now_ms) = (context.administrator(args.common.tenant_id).await?, now_ms());
     let admin = scope.admin().context("the operator administers every tenant")?;
     let decision = Decision { approve, reason: args.reason, by: scope.user().to_owned(), at_ms: now_ms };
-    let decided = desk.store.decide_as_admin(admin, &args.id, decision).await?;
+    let decided = context.store.decide_as_admin(admin, &args.id, decision).await?;
     let approval = decision_outcome(decided, &args.id, now_ms)?;
     match args.common.json {
         true => say_as_written(show_approval(&approval, now_ms).raw().text())?,

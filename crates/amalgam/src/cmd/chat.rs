@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
 use crate::terminal::{say_part, tell};
-use call::{Call, Event, Place};
+use call::{Call, Event, ServerAddress};
 use screen::Screen;
 
 /// What ends the talk, besides the end of the input.
@@ -43,7 +43,7 @@ pub(crate) struct ChatArgs {
 }
 
 pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
-    let place = Place::read(&args.url)?;
+    let place = ServerAddress::read(&args.url)?;
     let asks = io::stdin().is_terminal() && !args.json;
     let mut screen = if args.json { Screen::data() } else { Screen::people() };
     if let Some(agent) = &args.agent {
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Refuses an agent that the tenant does not have: the assistant's door would answer without any profile.
-async fn check_agent(place: &Place, args: &ChatArgs, agent: &str) -> anyhow::Result<()> {
+async fn check_agent(place: &ServerAddress, args: &ChatArgs, agent: &str) -> anyhow::Result<()> {
     let slug = utf8_percent_encode(agent, NON_ALPHANUMERIC);
     let get = |path: String| async move { call::get(place, key(args), args.user.as_deref(), &path).await };
     let (mut status, card) = get(format!("/v1/models/{slug}")).await?;
@@ -96,7 +96,7 @@ fn key(args: &ChatArgs) -> Option<&str> {
 }
 
 /// Says something, and shows the answer as it comes.
-async fn answer(place: &Place, args: &ChatArgs, message: &str, screen: &mut Screen) -> anyhow::Result<()> {
+async fn answer(place: &ServerAddress, args: &ChatArgs, message: &str, screen: &mut Screen) -> anyhow::Result<()> {
     let mut body = json!({"message": message});
     if let Some(agent) = &args.agent {
         body["agent"] = json!(agent);

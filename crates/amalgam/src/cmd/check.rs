@@ -10,8 +10,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Fault, Faults, Loaded, Origin, Setting, Shown, Sources};
-use crate::storage::{self, Look};
+use crate::config::{Config, DisplayedValue, Fault, Faults, LoadedConfig, Origin, Setting, Sources};
+use crate::storage::{self, StoreStatus};
 use crate::terminal::{say, say_json, tell};
 use assistant::Assistant;
 
@@ -62,19 +62,19 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What the store is like, in a word. One that cannot be used is no fault of the configuration: it may be up later.
-async fn store_state(loaded: &mut Loaded) -> (&'static str, Option<Arc<dyn Store>>) {
+async fn store_state(loaded: &mut LoadedConfig) -> (&'static str, Option<Arc<dyn Store>>) {
     let (look, store) = storage::look(&loaded.config.store, loaded.config.pool).await;
     let state = match look {
-        Look::Absent => "absent",
-        Look::Behind { pending } => {
+        StoreStatus::Absent => "absent",
+        StoreStatus::Behind { pending } => {
             loaded.warnings.push(format!("the store lacks {pending} migrations; the next start runs them"));
             "behind"
         }
-        Look::Ready { warnings, .. } => {
+        StoreStatus::Ready { warnings, .. } => {
             loaded.warnings.extend(warnings);
             "ready"
         }
-        Look::Unusable(error) => {
+        StoreStatus::Unusable(error) => {
             loaded.warnings.push(format!("the store cannot be used: {error:#}"));
             "unusable"
         }
@@ -83,7 +83,7 @@ async fn store_state(loaded: &mut Loaded) -> (&'static str, Option<Arc<dyn Store
 }
 
 /// Three columns: key, value, origin.
-fn as_text(loaded: &Loaded) -> String {
+fn as_text(loaded: &LoadedConfig) -> String {
     let rows: Vec<[String; 3]> = loaded
         .settings
         .iter()
@@ -105,10 +105,10 @@ fn columns(rows: &[[String; 3]]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn shown_as_text(shown: &Shown) -> String {
+fn shown_as_text(shown: &DisplayedValue) -> String {
     match shown {
-        Shown::Value(value) => value_as_text(value),
-        Shown::Unset(meaning) => format!("({meaning})"),
+        DisplayedValue::Value(value) => value_as_text(value),
+        DisplayedValue::Unset(meaning) => format!("({meaning})"),
     }
 }
 
@@ -125,13 +125,13 @@ fn value_as_text(value: &Value) -> String {
     }
 }
 
-fn as_json(loaded: &Loaded, store: &str) -> Value {
+fn as_json(loaded: &LoadedConfig, store: &str) -> Value {
     let setting = |setting: &Setting| {
         let mut object = origin_as_json(&setting.origin);
         object["key"] = json!(setting.key);
         object["value"] = match &setting.value {
-            Shown::Value(value) => value.clone(),
-            Shown::Unset(_) => Value::Null,
+            DisplayedValue::Value(value) => value.clone(),
+            DisplayedValue::Unset(_) => Value::Null,
         };
         object
     };

@@ -13,8 +13,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
+use crate::command_context::{CommandContext, now_ms};
 use crate::courses::{self, Contents, Format};
-use crate::desk::{Desk, now_ms};
 use crate::progress::Progress;
 use crate::table::table;
 use crate::terminal::{say, say_json, tell};
@@ -87,15 +87,15 @@ async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let bytes = fs::read(&args.file).with_context(|| format!("reading {shown}"))?;
     let contents = courses::read(&bytes, format);
     let bad = contents.faults.len() + contents.untold;
-    let desk = Desk::open(args.config).await?;
-    if desk.store.tenant(Operator::of_this_process(), args.tenant_id).await?.is_none() {
+    let context = CommandContext::open(args.config).await?;
+    if context.store.tenant(Operator::of_this_process(), args.tenant_id).await?.is_none() {
         bail!("there is no tenant {}", args.tenant_id);
     }
     let imported = match args.all_or_nothing && bad > 0 {
         true => Imported::default(),
         false => {
             let at_once = if args.all_or_nothing { usize::MAX } else { AT_ONCE };
-            write(&*desk.store, args.tenant_id, &contents.courses, at_once).await?
+            write(&*context.store, args.tenant_id, &contents.courses, at_once).await?
         }
     };
     match args.json {
@@ -137,12 +137,12 @@ fn tell_faults(file: &Path, contents: &Contents) {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
-    let desk = Desk::look(args.config).await?;
-    let scope = desk.administrator(args.tenant_id).await?;
+    let context = CommandContext::open_read_only(args.config).await?;
+    let scope = context.administrator(args.tenant_id).await?;
     let words = args.query.as_deref().map(search::words).unwrap_or_default();
     let mut found: Vec<Course> = Vec::new();
     loop {
-        let page = desk.store.search_courses(&scope, &words, found.len() as u64, PAGE).await?;
+        let page = context.store.search_courses(&scope, &words, found.len() as u64, PAGE).await?;
         let last = page.courses.len() < PAGE;
         found.extend(page.courses);
         if last {

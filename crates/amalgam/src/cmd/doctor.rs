@@ -22,8 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Choice as _, Config, Mcp, Reached, Sources, StoreUrl, Upstream};
-use crate::storage::{self, Look};
+use crate::config::{Choice as _, Config, Mcp, McpTransport, Sources, StoreUrl, Upstream};
+use crate::storage::{self, StoreStatus};
 use crate::terminal::{say, say_json};
 use crate::wire_up::{self, SystemClock};
 
@@ -191,11 +191,11 @@ fn write_and_remove(folder: &Path) -> io::Result<()> {
     fs::remove_file(&probe)
 }
 
-fn store_findings(url: &StoreUrl, look: Look) -> Vec<Finding> {
+fn store_findings(url: &StoreUrl, look: StoreStatus) -> Vec<Finding> {
     const CHECK: &str = "store";
     match look {
-        Look::Absent => vec![Finding::ok(CHECK, format!("{url} will be set up at the first start"))],
-        Look::Behind { pending } => {
+        StoreStatus::Absent => vec![Finding::ok(CHECK, format!("{url} will be set up at the first start"))],
+        StoreStatus::Behind { pending } => {
             let detail = format!("{url} lacks {pending} migrations");
             vec![Finding::warn(
                 CHECK,
@@ -203,12 +203,12 @@ fn store_findings(url: &StoreUrl, look: Look) -> Vec<Finding> {
                 "the next start runs them, or 'amalgam migrate' does; make a backup first",
             )]
         }
-        Look::Ready { version, warnings } => {
+        StoreStatus::Ready { version, warnings } => {
             let fine = Finding::ok(CHECK, format!("{url}, schema version {version}"));
             let hint = "what is acknowledged can be lost; see the settings of the database";
             [fine].into_iter().chain(warnings.iter().map(|warning| Finding::warn(CHECK, warning, hint))).collect()
         }
-        Look::Unusable(error) => {
+        StoreStatus::Unusable(error) => {
             vec![Finding::fail(CHECK, format!("{error:#}"), storage::remedy(&error))]
         }
     }
@@ -270,14 +270,14 @@ async fn upstream_finding(upstream: &Upstream, proxies: &Proxies) -> Finding {
 async fn mcp_finding(mcp: &Mcp) -> Finding {
     let check = format!("mcp {}", mcp.name);
     let found = match &mcp.reached {
-        Reached::Process { command, env, .. } => {
+        McpTransport::Process { command, env, .. } => {
             let path = env.get("PATH").and_then(|path| path.value()).map(|path| path.expose_secret());
             match amalgam_tools::find_program(command, path) {
                 Some(program) => Ok(format!("the program {}", program.display())),
                 None => Err((format!("there is no program `{command}`"), "install it, or write its whole path")),
             }
         }
-        Reached::Http { url, .. } => match reach(url, None, mcp.timeout).await {
+        McpTransport::Http { url, .. } => match reach(url, None, mcp.timeout).await {
             Ok(()) => Ok(url.clone()),
             Err(problem) => Err((format!("{url}: {problem}"), way_to(url))),
         },
@@ -332,12 +332,12 @@ mod tests {
 
     use super::*;
 
-    fn mcp(reached: Reached) -> Mcp {
+    fn mcp(reached: McpTransport) -> Mcp {
         Mcp { name: "files".to_owned(), reached, timeout: Duration::from_secs(5), tenants: None }
     }
 
     fn program(command: &str, env: BTreeMap<String, crate::config::Secret>) -> Mcp {
-        mcp(Reached::Process { command: command.to_owned(), args: Vec::new(), env })
+        mcp(McpTransport::Process { command: command.to_owned(), args: Vec::new(), env })
     }
 
     async fn status(mcp: Mcp) -> (Status, String) {
@@ -361,7 +361,7 @@ mod tests {
     async fn an_mcp_server_that_nobody_answers_at_is_a_failure() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let at = |url: &str| mcp(Reached::Http { url: url.to_owned(), authorization: None });
+        let at = |url: &str| mcp(McpTransport::Http { url: url.to_owned(), authorization: None });
         assert_eq!(status(at(&url)).await.0, Status::Ok);
         drop(listener);
         assert_eq!(status(at(&url)).await.0, Status::Fail);

@@ -13,8 +13,8 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
+use crate::command_context::{CommandContext, now_ms};
 use crate::config::duration_from_text;
-use crate::desk::{Desk, now_ms};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_json, tell};
 
@@ -89,15 +89,15 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Create(args) => create(args).await?,
         Action::List { tenant, common } => {
-            let keys = all(&*Desk::look(common.config).await?.store, tenant).await?;
+            let keys = all(&*CommandContext::open_read_only(common.config).await?.store, tenant).await?;
             match common.json {
                 true => say_json(&json!({"object": "list", "data": keys.iter().map(as_json).collect::<Vec<_>>()}))?,
                 false => say(as_table(&keys))?,
             }
         }
         Action::Revoke { id, common } => {
-            let desk = Desk::open(common.config).await?;
-            let revoked = desk.store.revoke_key(Operator::of_this_process(), None, &id, now_ms()).await?;
+            let context = CommandContext::open(common.config).await?;
+            let revoked = context.store.revoke_key(Operator::of_this_process(), None, &id, now_ms()).await?;
             let key = revoked.with_context(|| format!("there is no key {id}"))?;
             match common.json {
                 true => say_json(&as_json(&key))?,
@@ -122,10 +122,10 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
         true => Rights::USE,
         false => args.scopes.into_iter().fold(Rights::NONE, Rights::and),
     };
-    let desk = Desk::open(args.common.config).await?;
+    let context = CommandContext::open(args.common.config).await?;
     let order = KeyOrder { tenant_id: args.tenant, rights, user: args.user, label: args.label, expires_at_ms };
-    let pepper = desk.pepper().await?;
-    let issued = issue(&*desk.store, &pepper, Operator::of_this_process(), order, now_ms).await?;
+    let pepper = context.pepper().await?;
+    let issued = issue(&*context.store, &pepper, Operator::of_this_process(), order, now_ms).await?;
     let issued = issued.with_context(|| format!("there is no tenant {}", args.tenant))?;
     if args.common.json {
         let mut key = as_json(&issued.record);

@@ -1,7 +1,7 @@
 //! `amalgam knowledge`: what a tenant's agents can look up. A running server finds what was imported at once.
 
-mod bring;
-mod look;
+mod import;
+mod search;
 
 use std::process::ExitCode;
 
@@ -16,8 +16,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
-use crate::desk::{Desk, now_ms};
-use crate::knowledge::Courtesy;
+use crate::command_context::{CommandContext, now_ms};
+use crate::knowledge::WriteThrottle;
 use crate::progress::Progress;
 use crate::table::{moment, table};
 use crate::terminal::{say, say_json, say_list};
@@ -34,18 +34,18 @@ pub(crate) struct KnowledgeArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Bring in the text files of folders; what has not changed is left alone, what is gone is forgotten
-    Import(bring::ImportArgs),
+    Import(import::ImportArgs),
     /// List the collections of a tenant, or the documents of one of them
     List(ListArgs),
     /// Look something up as agents do, the best first
-    Search(look::SearchArgs),
+    Search(search::SearchArgs),
     /// Forget a collection, or what one source has brought into it
     Delete(DeleteArgs),
 }
 
 /// Whose knowledge is meant, and what every command on it takes.
 #[derive(Debug, Args)]
-struct Place {
+struct KnowledgeTarget {
     /// The tenant, by its number; may be left out where there is only one
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: Option<i64>,
@@ -62,7 +62,7 @@ struct ListArgs {
     #[arg(long, value_name = "NAME")]
     collection: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: KnowledgeTarget,
 }
 
 #[derive(Debug, Args)]
@@ -74,41 +74,43 @@ struct DeleteArgs {
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: KnowledgeTarget,
 }
 
 pub(crate) async fn run(args: KnowledgeArgs) -> anyhow::Result<ExitCode> {
     match args.action {
-        Action::Import(args) => bring::run(args).await,
+        Action::Import(args) => import::run(args).await,
         Action::List(ListArgs { collection: None, place }) => list(place).await,
         Action::List(ListArgs { collection: Some(collection), place }) => documents(&collection, place).await,
-        Action::Search(args) => look::run(args).await,
+        Action::Search(args) => search::run(args).await,
         Action::Delete(args) => delete(args).await,
     }
 }
 
 /// Where a command deals with the knowledge of one tenant.
-struct Shelf {
-    desk: Desk,
+struct KnowledgeContext {
+    command: CommandContext,
     tenant_id: i64,
 }
 
-impl Shelf {
-    async fn open(tenant_id: Option<i64>, desk: Desk) -> anyhow::Result<Self> {
+impl KnowledgeContext {
+    async fn open(tenant_id: Option<i64>, command: CommandContext) -> anyhow::Result<Self> {
         let operator = Operator::of_this_process();
         let tenant_id = match tenant_id {
-            Some(id) => desk.store.tenant(operator, id).await?.with_context(|| format!("there is no tenant {id}"))?.id,
-            None => match desk.store.tenants(operator, None, 2).await?.as_slice() {
+            Some(id) => {
+                command.store.tenant(operator, id).await?.with_context(|| format!("there is no tenant {id}"))?.id
+            }
+            None => match command.store.tenants(operator, None, 2).await?.as_slice() {
                 [only] => only.id,
                 [] => bail!("there is no tenant yet; the first start of the server makes one"),
                 _ => bail!("there are several tenants: say with --tenant which one is meant"),
             },
         };
-        Ok(Self { desk, tenant_id })
+        Ok(Self { command, tenant_id })
     }
 
     fn store(&self) -> &dyn Store {
-        &*self.desk.store
+        &*self.command.store
     }
 
     fn within(&self) -> Within<'static> {
@@ -121,9 +123,9 @@ impl Shelf {
     }
 }
 
-async fn list(place: Place) -> anyhow::Result<ExitCode> {
-    let shelf = Shelf::open(place.tenant_id, Desk::look(place.config).await?).await?;
-    let collections = shelf.store().collections_within(shelf.within()).await?;
+async fn list(place: KnowledgeTarget) -> anyhow::Result<ExitCode> {
+    let context = KnowledgeContext::open(place.tenant_id, CommandContext::open_read_only(place.config).await?).await?;
+    let collections = context.store().collections_within(context.within()).await?;
     match place.json {
         true => say_list(collections.iter().map(show_collection))?,
         false => {
@@ -143,15 +145,15 @@ async fn list(place: Place) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn documents(collection: &str, place: Place) -> anyhow::Result<ExitCode> {
-    let shelf = Shelf::open(place.tenant_id, Desk::look(place.config).await?).await?;
-    shelf.collection(collection).await?.with_context(|| no_such(collection))?;
+async fn documents(collection: &str, place: KnowledgeTarget) -> anyhow::Result<ExitCode> {
+    let context = KnowledgeContext::open(place.tenant_id, CommandContext::open_read_only(place.config).await?).await?;
+    context.collection(collection).await?.with_context(|| no_such(collection))?;
     let mut documents: Vec<DocumentRecord> = Vec::new();
     loop {
         let after = documents.last().map(|document| (document.source.clone(), document.path.clone()));
         let after = after.as_ref().map(|(source, path)| (source.as_str(), path.as_str()));
         let listing = DocumentListing { source: None, after, limit: PAGE };
-        let page = shelf.store().documents_within(shelf.within(), collection, listing).await?;
+        let page = context.store().documents_within(context.within(), collection, listing).await?;
         let last = page.len() < PAGE;
         documents.extend(page);
         if last {
@@ -174,13 +176,13 @@ async fn documents(collection: &str, place: Place) -> anyhow::Result<ExitCode> {
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     let DeleteArgs { collection, source, place } = args;
-    let shelf = Shelf::open(place.tenant_id, Desk::open(place.config).await?).await?;
-    let known = shelf.collection(&collection).await?.with_context(|| no_such(&collection))?;
+    let context = KnowledgeContext::open(place.tenant_id, CommandContext::open(place.config).await?).await?;
+    let known = context.collection(&collection).await?.with_context(|| no_such(&collection))?;
     let mut progress = Progress::of("documents", usize::try_from(known.documents).unwrap_or(usize::MAX));
-    let mut courtesy = Courtesy::on(&shelf.desk.config.store);
+    let mut throttle = WriteThrottle::on(&context.command.config.store);
     let mut forgetting = Forgetting::of(&collection, source.as_deref());
     let mut deleted = 0;
-    while let Some(more) = courtesy.write(forgetting.go_on(shelf.store(), shelf.within(), now_ms())).await? {
+    while let Some(more) = throttle.write(forgetting.go_on(context.store(), context.within(), now_ms())).await? {
         deleted += more;
         progress.add(usize::try_from(more).unwrap_or(usize::MAX));
     }

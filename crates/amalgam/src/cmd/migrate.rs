@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
-use crate::desk::configuration;
-use crate::storage::{self, For};
+use crate::command_context::configuration;
+use crate::storage::{self, StorePurpose};
 use crate::table::table;
 use crate::terminal::{say, say_json, tell};
 
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         let usable = before.iter().all(|migration| migration.problem.is_none());
         return Ok(if usable { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) });
     }
-    let opened = storage::open(&config.store, config.pool, For::Command).await?;
+    let opened = storage::open(&config.store, config.pool, StorePurpose::Command).await?;
     for warning in &opened.warnings {
         tell(format_args!("warning: {warning}"));
     }

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
-use crate::desk::{Desk, now_ms, read_text};
+use crate::command_context::{CommandContext, now_ms, read_text};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_as_written, say_json, say_list};
 
@@ -24,14 +24,14 @@ enum Action {
     /// List the modes of a tenant, its own and those that every tenant has
     List {
         #[command(flatten)]
-        place: Place,
+        place: ModeTarget,
     },
     /// Show a mode, as JSON
     Show {
         /// The mode's name
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: ModeTarget,
     },
     /// Keep the mode that a file describes, in the place of the one of its name
     Put {
@@ -39,20 +39,20 @@ enum Action {
         #[arg(value_name = "FILE.json")]
         file: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: ModeTarget,
     },
     /// Take a mode of the tenant's own away; one that every tenant has comes back
     Delete {
         /// The mode's name
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: ModeTarget,
     },
 }
 
 /// Whose modes are meant, and what every command on them takes.
 #[derive(Debug, Args)]
-struct Place {
+struct ModeTarget {
     /// The tenant, by its number
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: i64,
@@ -66,18 +66,18 @@ struct Place {
 pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { place } => {
-            let (counter, json) = Counter::look(place).await?;
-            list(&counter, json).await?;
+            let (context, json) = ModesContext::look(place).await?;
+            list(&context, json).await?;
         }
         Action::Show { name, place } => {
-            let (counter, _) = Counter::look(place).await?;
-            let found = counter.modes().mode(&counter.scope, &name).await?;
+            let (context, _) = ModesContext::look(place).await?;
+            let found = context.modes().mode(&context.scope, &name).await?;
             say_as_written(found.show().raw().text())?;
         }
         Action::Put { file, place } => {
             let text = read_text(&file)?;
-            let (counter, json) = Counter::open(place).await?;
-            let (kept, new) = counter.modes().put(&counter.scope, None, &text.into()).await?;
+            let (context, json) = ModesContext::open(place).await?;
+            let (kept, new) = context.modes().put(&context.scope, None, &text.into()).await?;
             match (json, new) {
                 (true, _) => say_as_written(kept.show().raw().text())?,
                 (false, true) => say(format_args!("{} is a mode of the tenant", kept.mode.name))?,
@@ -87,8 +87,8 @@ pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
             }
         }
         Action::Delete { name, place } => {
-            let (counter, json) = Counter::open(place).await?;
-            let seeded = counter.modes().delete(&counter.scope, &name).await?;
+            let (context, json) = ModesContext::open(place).await?;
+            let seeded = context.modes().delete(&context.scope, &name).await?;
             match (json, seeded) {
                 (true, _) => say_json(&json!({"id": name, "object": "mode.deleted", "deleted": true}))?,
                 (false, false) => say(format_args!("{name} is gone"))?,
@@ -100,36 +100,36 @@ pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Where a command deals with the modes of a tenant.
-struct Counter {
-    desk: Desk,
+struct ModesContext {
+    command: CommandContext,
     scope: Scope,
 }
 
-impl Counter {
+impl ModesContext {
     /// Opens the store to change something; whether JSON is to be printed.
-    async fn open(place: Place) -> anyhow::Result<(Self, bool)> {
-        let desk = Desk::open(place.config.clone()).await?;
-        Self::of(desk, place).await
+    async fn open(place: ModeTarget) -> anyhow::Result<(Self, bool)> {
+        let command = CommandContext::open(place.config.clone()).await?;
+        Self::of(command, place).await
     }
 
     /// Opens the store to read from it alone.
-    async fn look(place: Place) -> anyhow::Result<(Self, bool)> {
-        let desk = Desk::look(place.config.clone()).await?;
-        Self::of(desk, place).await
+    async fn look(place: ModeTarget) -> anyhow::Result<(Self, bool)> {
+        let command = CommandContext::open_read_only(place.config.clone()).await?;
+        Self::of(command, place).await
     }
 
-    async fn of(desk: Desk, place: Place) -> anyhow::Result<(Self, bool)> {
-        let scope = desk.administrator(place.tenant_id).await?;
-        Ok((Self { desk, scope }, place.json))
+    async fn of(command: CommandContext, place: ModeTarget) -> anyhow::Result<(Self, bool)> {
+        let scope = command.administrator(place.tenant_id).await?;
+        Ok((Self { command, scope }, place.json))
     }
 
     fn modes(&self) -> Modes<'_> {
-        Modes { store: &*self.desk.store, now_ms: now_ms() }
+        Modes { store: &*self.command.store, now_ms: now_ms() }
     }
 }
 
-async fn list(counter: &Counter, json: bool) -> anyhow::Result<()> {
-    let found = counter.modes().list(&counter.scope, None, usize::MAX).await?;
+async fn list(context: &ModesContext, json: bool) -> anyhow::Result<()> {
+    let found = context.modes().list(&context.scope, None, usize::MAX).await?;
     match json {
         true => say_list(found.iter().map(ModeListing::show))?,
         false => say(as_table(&found))?,

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
-use crate::desk::Desk;
+use crate::command_context::CommandContext;
 use crate::terminal::{say, say_json, tell};
 
 #[derive(Debug, Args)]
@@ -64,21 +64,21 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
     if args.what == What::Everything && !args.tenant.is_empty() {
         bail!("'reset everything' is about the whole store; 'reset all' and 'reset runtime' take --tenant");
     }
-    let desk = Desk::open(args.config.clone()).await?;
+    let context = CommandContext::open(args.config.clone()).await?;
     for id in &args.tenant {
-        if desk.store.tenant(Operator::of_this_process(), *id).await?.is_none() {
+        if context.store.tenant(Operator::of_this_process(), *id).await?.is_none() {
             bail!("there is no tenant {id}");
         }
     }
-    if !confirmed(&args, &desk)? {
+    if !confirmed(&args, &context)? {
         tell("nothing was removed");
         return Ok(ExitCode::from(crate::FAILURE));
     }
     let operator = Operator::of_this_process();
     match args.what {
-        What::Runtime => desk.store.reset(operator, Reset::Runtime(args.tenant.clone())).await?,
-        What::All => desk.store.reset(operator, Reset::Assistants(args.tenant.clone())).await?,
-        What::Everything => everything(&*desk.store, operator).await?,
+        What::Runtime => context.store.reset(operator, Reset::Runtime(args.tenant.clone())).await?,
+        What::All => context.store.reset(operator, Reset::Assistants(args.tenant.clone())).await?,
+        What::Everything => everything(&*context.store, operator).await?,
     }
     let what = args.what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     match (args.json, args.what) {
@@ -108,8 +108,8 @@ async fn everything(store: &dyn Store, operator: Operator) -> anyhow::Result<()>
 }
 
 /// Whether the operator means it: `--yes`, `--confirm NAME`, or the answer to a question.
-fn confirmed(args: &ResetArgs, desk: &Desk) -> anyhow::Result<bool> {
-    let (store, name) = (&desk.config.store, desk.config.store.name());
+fn confirmed(args: &ResetArgs, context: &CommandContext) -> anyhow::Result<bool> {
+    let (store, name) = (&context.config.store, context.config.store.name());
     if let Some(confirm) = &args.confirm {
         return match *confirm == name {
             true => Ok(true),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
 use crate::cmd::tenants;
-use crate::desk::{Desk, now_ms};
+use crate::command_context::{CommandContext, now_ms};
 use crate::progress::Progress;
 use crate::seeding::{self, Outcome};
 use crate::table::table;
@@ -112,8 +112,8 @@ pub(crate) async fn tools(args: SeedToolsArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = chosen(&args.tool)?;
-    let desk = Desk::open(args.common.config).await?;
-    let seeded = put_tools(&*desk.store, &chosen).await?;
+    let context = CommandContext::open(args.common.config).await?;
+    let seeded = put_tools(&*context.store, &chosen).await?;
     match args.common.json {
         true => say_json(&json!({"object": "list", "data": tools_as_json(&seeded)}))?,
         false => {
@@ -126,16 +126,16 @@ pub(crate) async fn tools(args: SeedToolsArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode> {
-    let desk = Desk::open(args.common.config).await?;
-    let targets = targets(&*desk.store, args.targets).await?;
-    let tools = put_tools(&*desk.store, &TOOLS).await?;
+    let context = CommandContext::open(args.common.config).await?;
+    let targets = targets(&*context.store, args.targets).await?;
+    let tools = put_tools(&*context.store, &TOOLS).await?;
     let mut rows: Vec<[String; 4]> = Vec::new();
     let mut told: Vec<Value> = Vec::new();
     let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
         let mut seeded = Vec::new();
         for seed in PROFILES {
-            let kept = seeding::profile(&*desk.store, tenant_id, seed, now_ms()).await?;
+            let kept = seeding::profile(&*context.store, tenant_id, seed, now_ms()).await?;
             let (outcome, profile) = kept.with_context(|| format!("there is no tenant {tenant_id}"))?;
             rows.push([
                 tenant_id.to_string(),
@@ -157,20 +157,20 @@ pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode>
 }
 
 pub(crate) async fn configs(args: SeedConfigsArgs) -> anyhow::Result<ExitCode> {
-    let desk = Desk::open(args.common.config).await?;
-    let targets = targets(&*desk.store, args.targets).await?;
-    let mut values = seeding::config_values(&desk.config);
+    let context = CommandContext::open(args.common.config).await?;
+    let targets = targets(&*context.store, args.targets).await?;
+    let mut values = seeding::config_values(&context.config);
     if values.model.is_none() {
-        let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&desk.config)?);
-        let names = wire_up::names(&desk.config, &seal, &SystemClock)?;
-        values.model = Some(names.door_model(&desk.config).await.model).filter(|model| !model.is_empty());
+        let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&context.config)?);
+        let names = wire_up::names(&context.config, &seal, &SystemClock)?;
+        values.model = Some(names.door_model(&context.config).await.model).filter(|model| !model.is_empty());
     }
     let fill = if args.overwrite { Fill::Overwrite } else { Fill::Empty };
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut told: Vec<Value> = Vec::new();
     let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
-        let changed = seeding::settings_of(&*desk.store, tenant_id, &values, fill, now_ms()).await?;
+        let changed = seeding::settings_of(&*context.store, tenant_id, &values, fill, now_ms()).await?;
         let changed = changed.with_context(|| format!("there is no tenant {tenant_id}"))?;
         let names = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
         rows.push([tenant_id.to_string(), names]);

@@ -17,10 +17,10 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Loaded, Sources};
+use crate::config::{Config, LoadedConfig, Sources};
 use crate::logs;
 use crate::terminal::say;
-use crate::wire_up::{self, Joined};
+use crate::wire_up::{self, AssembledServer};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -29,7 +29,7 @@ pub(crate) struct ServeArgs {
 }
 
 /// Reads the configuration, starts the log and says what is odd. From here on everything is logged.
-pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
+pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<LoadedConfig> {
     let loaded = Config::load(&Sources::gather(args.config.clone().into())?)?;
     logs::init(&loaded.config.log)?;
     for warning in &loaded.warnings {
@@ -42,7 +42,7 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Loaded> {
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Links in answers name the port, which may be any free one.
     let main = Door::bind(config.server.listen)?;
-    let Joined { app, names, engine, admission, auth, tools, life, first_key } =
+    let AssembledServer { app, names, engine, admission, auth, tools, life, first_key } =
         wire_up::join(&config, main.bound).await?;
     let runner = Arc::new(QueueRunner::new(app.application()));
     engine.be_born(life).await.context("making this process known to the store")?;

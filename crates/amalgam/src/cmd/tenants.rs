@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
-use crate::desk::{Desk, now_ms};
+use crate::command_context::{CommandContext, now_ms};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_json};
 
@@ -72,13 +72,13 @@ pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Create { name, id, state, common } => {
             let name = checked_name(&name)?;
-            let desk = Desk::open(common.config).await?;
-            let created = desk.store.create_tenant(operator, id, name, state, now_ms()).await?;
+            let context = CommandContext::open(common.config).await?;
+            let created = context.store.create_tenant(operator, id, name, state, now_ms()).await?;
             let tenant = created.with_context(|| format!("there is a tenant {} already", id.unwrap_or_default()))?;
             show(&tenant, common.json)?;
         }
         Action::List { common } => {
-            let tenants = all(&*Desk::look(common.config).await?.store).await?;
+            let tenants = all(&*CommandContext::open_read_only(common.config).await?.store).await?;
             match common.json {
                 true => say_json(&json!({"object": "list", "data": tenants.iter().map(as_json).collect::<Vec<_>>()}))?,
                 false => say(as_table(&tenants))?,
@@ -86,8 +86,8 @@ pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
         }
         Action::Set { id, settings, common } => {
             let change = change(&settings)?;
-            let desk = Desk::open(common.config).await?;
-            let changed = desk.store.change_tenant(operator, id, change).await?;
+            let context = CommandContext::open(common.config).await?;
+            let changed = context.store.change_tenant(operator, id, change).await?;
             show(&changed.with_context(|| format!("there is no tenant {id}"))?, common.json)?;
         }
     }

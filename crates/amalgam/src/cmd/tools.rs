@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
-use crate::desk::{Desk, now_ms, read_text};
+use crate::command_context::{CommandContext, now_ms, read_text};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_as_written, say_json, say_list, tell};
 use crate::wire_up::{self, SystemClock};
@@ -31,14 +31,14 @@ enum Action {
     /// List the tools of a tenant, its own and the common ones
     List {
         #[command(flatten)]
-        place: Place,
+        place: ToolTarget,
     },
     /// Show a tool, as JSON and without its secrets
     Show {
         /// The tool's name
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: ToolTarget,
     },
     /// Keep the tool that a file describes, in the place of the one of its name
     Put {
@@ -46,14 +46,14 @@ enum Action {
         #[arg(value_name = "FILE.json")]
         file: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: ToolTarget,
     },
     /// Take a tool out of the bank
     Delete {
         /// The tool's name
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: ToolTarget,
     },
     /// Tell how the calls of a tool went, in one tenant
     Statistics {
@@ -63,7 +63,7 @@ enum Action {
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         since: u64,
         #[command(flatten)]
-        place: Place,
+        place: ToolTarget,
     },
     /// Run a tool once, active or not
     Try {
@@ -73,13 +73,13 @@ enum Action {
         #[arg(long, value_name = "JSON", default_value = "{}")]
         arguments: String,
         #[command(flatten)]
-        place: Place,
+        place: ToolTarget,
     },
 }
 
 /// Whose tools are meant, and what every command on them takes.
 #[derive(Debug, Args)]
-struct Place {
+struct ToolTarget {
     /// The tenant, by its number
     #[arg(
         long = "tenant",
@@ -102,23 +102,23 @@ struct Place {
 pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { place } => {
-            let (counter, json) = Counter::look(place).await?;
-            list(&counter, json).await
+            let (context, json) = BankContext::look(place).await?;
+            list(&context, json).await
         }
         Action::Show { name, place } => {
-            let (counter, _) = Counter::look(place).await?;
-            let tool = counter.bank().tool(&counter.scope, counter.whose, &name).await?;
-            say_as_written(counter.bank().show(&tool).raw().text())?;
+            let (context, _) = BankContext::look(place).await?;
+            let tool = context.bank().tool(&context.scope, context.whose, &name).await?;
+            say_as_written(context.bank().show(&tool).raw().text())?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Put { file, place } => {
             let text = read_text(&file)?;
-            let (counter, json) = Counter::open(place).await?;
-            put(&counter, text, json).await
+            let (context, json) = BankContext::open(place).await?;
+            put(&context, text, json).await
         }
         Action::Delete { name, place } => {
-            let (counter, json) = Counter::open(place).await?;
-            counter.bank().delete(&counter.scope, counter.whose, &name).await?;
+            let (context, json) = BankContext::open(place).await?;
+            context.bank().delete(&context.scope, context.whose, &name).await?;
             match json {
                 true => say_json(&json!({"id": name, "object": "tool.deleted", "deleted": true}))?,
                 false => say(format_args!("{name} is gone"))?,
@@ -126,70 +126,70 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Action::Statistics { name, since, place } => {
-            let (counter, _) = Counter::look(place).await?;
-            let bank = counter.bank();
-            let tool = bank.tool(&counter.scope, counter.whose, &name).await?;
-            let found = bank.statistics(&counter.scope, &tool, since.saturating_mul(1000)).await?;
+            let (context, _) = BankContext::look(place).await?;
+            let bank = context.bank();
+            let tool = bank.tool(&context.scope, context.whose, &name).await?;
+            let found = bank.statistics(&context.scope, &tool, since.saturating_mul(1000)).await?;
             say_as_written(found.raw().text())?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Try { name, arguments, place } => {
-            let (counter, json) = Counter::open(place).await?;
-            let ended = try_out(&counter, &name, arguments, json).await;
-            counter.tool_registry.close().await;
+            let (context, json) = BankContext::open(place).await?;
+            let ended = try_out(&context, &name, arguments, json).await;
+            context.tool_registry.close().await;
             ended
         }
     }
 }
 
 /// Where a command deals with the bank.
-struct Counter {
-    desk: Desk,
+struct BankContext {
+    command: CommandContext,
     tool_registry: Arc<ToolRegistry>,
     scope: Scope,
     whose: BankScope,
 }
 
-impl Counter {
+impl BankContext {
     /// Opens the store to change something; whether JSON is to be printed.
-    async fn open(place: Place) -> anyhow::Result<(Self, bool)> {
-        let desk = Desk::open(place.config.clone()).await?;
-        let seal = wire_up::sealer(&desk.config)?;
-        Self::of(desk, seal, place).await
+    async fn open(place: ToolTarget) -> anyhow::Result<(Self, bool)> {
+        let command = CommandContext::open(place.config.clone()).await?;
+        let seal = wire_up::sealer(&command.config)?;
+        Self::of(command, seal, place).await
     }
 
     /// Opens the store to read from it alone: neither a database nor a master key is made.
-    async fn look(place: Place) -> anyhow::Result<(Self, bool)> {
-        let desk = Desk::look(place.config.clone()).await?;
-        let seal = wire_up::existing_sealer(&desk.config)?;
-        Self::of(desk, seal, place).await
+    async fn look(place: ToolTarget) -> anyhow::Result<(Self, bool)> {
+        let command = CommandContext::open_read_only(place.config.clone()).await?;
+        let seal = wire_up::existing_sealer(&command.config)?;
+        Self::of(command, seal, place).await
     }
 
-    async fn of(desk: Desk, seal: Sealer, place: Place) -> anyhow::Result<(Self, bool)> {
+    async fn of(command: CommandContext, seal: Sealer, place: ToolTarget) -> anyhow::Result<(Self, bool)> {
         let (scope, whose) = match place.tenant_id {
-            Some(tenant_id) => (desk.administrator(tenant_id).await?, BankScope::Own),
-            None => (desk.operator(), BankScope::Common),
+            Some(tenant_id) => (command.administrator(tenant_id).await?, BankScope::Own),
+            None => (command.operator(), BankScope::Common),
         };
         let seal: Arc<dyn Seal> = Arc::new(seal);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let names = wire_up::names(&desk.config, &seal, &*clock)?;
-        let knowledge = wire_up::knowledge(&desk.store, &names);
-        let listen = desk.config.server.listen;
-        let tool_registry = wire_up::tool_registry(&desk.config, &desk.store, &knowledge, &seal, &clock, listen)?;
-        Ok((Self { desk, tool_registry, scope, whose }, place.json))
+        let names = wire_up::names(&command.config, &seal, &*clock)?;
+        let knowledge = wire_up::knowledge(&command.store, &names);
+        let listen = command.config.server.listen;
+        let tool_registry = wire_up::tool_registry(&command.config, &command.store, &knowledge, &seal, &clock, listen)?;
+        Ok((Self { command, tool_registry, scope, whose }, place.json))
     }
 
     fn bank(&self) -> ToolBank<'_> {
-        ToolBank { store: &*self.desk.store, toolbox: &*self.tool_registry, now_ms: now_ms() }
+        ToolBank { store: &*self.command.store, toolbox: &*self.tool_registry, now_ms: now_ms() }
     }
 }
 
-async fn list(counter: &Counter, json: bool) -> anyhow::Result<ExitCode> {
-    let bank = counter.bank();
+async fn list(context: &BankContext, json: bool) -> anyhow::Result<ExitCode> {
+    let bank = context.bank();
     let mut tools: Vec<BankTool> = Vec::new();
     loop {
         let after = tools.last().map(|tool| tool.name.clone());
-        let page = bank.list(&counter.scope, counter.whose, after.as_deref(), PAGE).await?;
+        let page = bank.list(&context.scope, context.whose, after.as_deref(), PAGE).await?;
         let last = page.len() < PAGE;
         tools.extend(page);
         if last {
@@ -203,9 +203,9 @@ async fn list(counter: &Counter, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn put(counter: &Counter, text: String, json: bool) -> anyhow::Result<ExitCode> {
-    let bank = counter.bank();
-    let (tool, new) = bank.put(&counter.scope, counter.whose, None, &text.into()).await?;
+async fn put(context: &BankContext, text: String, json: bool) -> anyhow::Result<ExitCode> {
+    let bank = context.bank();
+    let (tool, new) = bank.put(&context.scope, context.whose, None, &text.into()).await?;
     match (json, new) {
         (true, _) => say_as_written(bank.show(&tool).raw().text())?,
         (false, true) => say(format_args!("{} is in the bank", tool.name))?,
@@ -214,10 +214,10 @@ async fn put(counter: &Counter, text: String, json: bool) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-async fn try_out(counter: &Counter, name: &str, arguments: String, json: bool) -> anyhow::Result<ExitCode> {
-    let bank = counter.bank();
-    let tool = bank.tool(&counter.scope, counter.whose, name).await?;
-    let trial = bank.try_out(&counter.scope, &tool, &arguments.into()).await?;
+async fn try_out(context: &BankContext, name: &str, arguments: String, json: bool) -> anyhow::Result<ExitCode> {
+    let bank = context.bank();
+    let tool = bank.tool(&context.scope, context.whose, name).await?;
+    let trial = bank.try_out(&context.scope, &tool, &arguments.into()).await?;
     let code = if trial.result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     match &trial.result {
         _ if json => say_as_written(trial.show().raw().text())?,

@@ -6,17 +6,18 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::fault::{Fault, Faults, Origin};
-use super::layers::{At, Layers, Located};
+use super::layers::{KeyPath, Layers, LocatedValue};
 use super::reader::Reader;
 use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
-    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, Loaded, Log, Mcp, Model, Pool, Reached, Remote,
-    Retention, Server, Speaks, StoreUrl, Tenant, Upstream, assistant, checks, environment, file, proxy,
+    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, LoadedConfig, Log, Mcp, McpTransport, Model,
+    Pool, Remote, Retention, Server, StoreUrl, Tenant, Upstream, UpstreamProtocol, assistant, checks, environment,
+    file, proxy,
 };
 
-pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
+pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
     let mut layers = Layers::default();
     let mut faults = Vec::new();
     if let Some(file) = &sources.file
@@ -36,19 +37,19 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Faults> {
     }
     let Reader { faults, warnings, settings, .. } = reader;
     Faults::none_of(faults)?;
-    Ok(Loaded { config, settings, warnings })
+    Ok(LoadedConfig { config, settings, warnings })
 }
 
 fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_str().map(str::to_owned));
-    let process = At::section(Section::Process);
+    let process = KeyPath::section(Section::Process);
     for (flag, at, key, text) in [
         ("--config", &process, "config", path(&flags.config)),
         ("--data", &process, "data", path(&flags.data)),
-        ("--listen", &At::section(Section::Server), "listen", flags.listen.clone().map(Some)),
+        ("--listen", &KeyPath::section(Section::Server), "listen", flags.listen.clone().map(Some)),
     ] {
         match text {
-            Some(Some(text)) => layers.put(at, key, Located::plain(text, Origin::Flag(flag))),
+            Some(Some(text)) => layers.put(at, key, LocatedValue::plain(text, Origin::Flag(flag))),
             Some(None) => faults.push(Fault::new(Origin::Flag(flag), "the path is not readable text")),
             None => {}
         }
@@ -59,9 +60,9 @@ fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
 fn put_demo(layers: &mut Layers) {
     let mut put = |section: Section, key: &'static str, value: &str| {
         if layers.names(section).next().is_none() {
-            let at = At::entry(section, "demo");
+            let at = KeyPath::entry(section, "demo");
             layers.declare(&at, Origin::Default);
-            layers.put(&at, key, Located::plain(value, Origin::Default));
+            layers.put(&at, key, LocatedValue::plain(value, Origin::Default));
         }
     };
     put(Section::Tenants, "id", "1");
@@ -69,14 +70,14 @@ fn put_demo(layers: &mut Layers) {
 }
 
 fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
-    let process = &At::section(Section::Process);
+    let process = &KeyPath::section(Section::Process);
     let _: Option<String> = reader.optional(process, "config");
     let data: PathBuf = reader.value(process, "data");
     let log = Log { filter: reader.value(process, "log"), format: reader.value(process, "log_format") };
     let bootstrap_key = process_secret(reader, "bootstrap_key");
     let secret_key = process_secret(reader, "secret_key");
     let server = server(reader);
-    let url = reader.optional(&At::section(Section::Store), "url");
+    let url = reader.optional(&KeyPath::section(Section::Store), "url");
     let store = url.unwrap_or_else(|| StoreUrl::in_folder(&data));
     let pool = pool(reader);
     let tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
@@ -85,7 +86,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let models: Vec<Model> = entries(reader, Section::Models, model);
     let upstreams = with_demo(upstreams, &models);
     let mcp = entries(reader, Section::Mcp, mcp).into_iter().flatten().collect();
-    let assistant_model: Option<String> = reader.optional(&At::section(Section::Assistant), "model");
+    let assistant_model: Option<String> = reader.optional(&KeyPath::section(Section::Assistant), "model");
     let mut assistant = assistant::read(&sources.env, reader);
     assistant.model = assistant.model.or_else(|| assistant_model.clone());
     Config {
@@ -110,18 +111,18 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         assistant,
         has_upstreams: is_declared(reader, Section::Upstreams),
         assistant_model,
-        seed_demo: reader.value(&At::section(Section::Seed), "demo"),
+        seed_demo: reader.value(&KeyPath::section(Section::Seed), "demo"),
     }
 }
 
 /// Whether a section has entries of the file or the environment, beside the one that stands in for them.
 fn is_declared(reader: &Reader<'_>, section: Section) -> bool {
-    let origins = reader.layers.names(section).map(|name| reader.layers.entry_origin(&At::entry(section, name)));
+    let origins = reader.layers.names(section).map(|name| reader.layers.entry_origin(&KeyPath::entry(section, name)));
     origins.flatten().any(|origin| *origin != Origin::Default)
 }
 
 fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {
-    let at = &At::section(Section::Process);
+    let at = &KeyPath::section(Section::Process);
     let secret: Secret = reader.optional(at, name)?;
     if let Some(variable) = secret.missing() {
         reader.fault(reader.origin(at, name), format!("the variable {variable} is not set"));
@@ -130,12 +131,12 @@ fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {
 }
 
 fn pool(reader: &mut Reader<'_>) -> Pool {
-    let at = &At::section(Section::Store);
+    let at = &KeyPath::section(Section::Store);
     Pool { connections: reader.value(at, "connections"), timeout: reader.value(at, "timeout") }
 }
 
 fn server(reader: &mut Reader<'_>) -> Server {
-    let at = &At::section(Section::Server);
+    let at = &KeyPath::section(Section::Server);
     Server {
         listen: reader.value(at, "listen"),
         admin_listen: reader.value(at, "admin_listen"),
@@ -152,12 +153,12 @@ fn server(reader: &mut Reader<'_>) -> Server {
     }
 }
 
-fn entries<T>(reader: &mut Reader<'_>, section: Section, read: fn(&mut Reader<'_>, &At, &str) -> T) -> Vec<T> {
+fn entries<T>(reader: &mut Reader<'_>, section: Section, read: fn(&mut Reader<'_>, &KeyPath, &str) -> T) -> Vec<T> {
     let names: Vec<&str> = reader.layers.names(section).collect();
-    names.into_iter().map(|name| read(reader, &At::entry(section, name), name)).collect()
+    names.into_iter().map(|name| read(reader, &KeyPath::entry(section, name), name)).collect()
 }
 
-fn tenant(reader: &mut Reader<'_>, at: &At, name: &str) -> Tenant {
+fn tenant(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Tenant {
     check_entry_name(reader, at, name);
     let id = reader.value(at, "id");
     let state = reader.optional(at, "state");
@@ -178,7 +179,7 @@ fn tenant(reader: &mut Reader<'_>, at: &At, name: &str) -> Tenant {
 }
 
 fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
-    let at = &At::section(Section::Auth);
+    let at = &KeyPath::section(Section::Auth);
     let written: Option<Secret> = reader.optional(at, "jwt_secret");
     if let Some(variable) = written.as_ref().and_then(Secret::missing) {
         // Starting without it would lock out everybody whom it lets in.
@@ -221,7 +222,7 @@ const ANY: &str = "*";
 /// As many bytes as the hash has, which RFC 7518 asks for.
 const SHORTEST_JWT_SECRET: usize = 32;
 
-fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
+fn upstream(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Upstream> {
     check_entry_name(reader, at, name);
     let kind: Kind = reader.optional(at, "kind")?;
     let misplaced = reader.layers.keys(at).filter(|(key, _)| !at.section.key(key).is_some_and(|key| key.fits(kind)));
@@ -233,25 +234,25 @@ fn upstream(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Upstream> {
         reader.fault(origin, message);
     }
     let speaks = match kind {
-        Kind::Responses => Speaks::Responses {
+        Kind::Responses => UpstreamProtocol::Responses {
             remote: remote(reader, at),
             dialect: reader.value(at, "dialect"),
             keeps_state: reader.value(at, "keeps_state"),
         },
-        Kind::Chat => Speaks::Chat {
+        Kind::Chat => UpstreamProtocol::Chat {
             remote: remote(reader, at),
             tool_calls: reader.value(at, "tool_calls"),
             system_role: reader.value(at, "system_role"),
             stream_usage: reader.value(at, "stream_usage"),
             replay_reasoning: reader.value(at, "replay_reasoning"),
         },
-        Kind::Anthropic => Speaks::Anthropic {
+        Kind::Anthropic => UpstreamProtocol::Anthropic {
             remote: remote(reader, at),
             anthropic_version: reader.value(at, "anthropic_version"),
             max_output_tokens: reader.value(at, "max_output_tokens"),
             structured_output: reader.value(at, "structured_output"),
         },
-        Kind::Demo => Speaks::Demo { pace: reader.value(at, "pace") },
+        Kind::Demo => UpstreamProtocol::Demo { pace: reader.value(at, "pace") },
     };
     Some(Upstream { name: name.to_owned(), speaks })
 }
@@ -266,7 +267,7 @@ fn with_demo(mut upstreams: Vec<Upstream>, models: &[Model]) -> Vec<Upstream> {
             None => true,
         });
     if wanted && !is_known {
-        upstreams.push(Upstream { name: demo.to_owned(), speaks: Speaks::Demo { pace: DEMO_PACE } });
+        upstreams.push(Upstream { name: demo.to_owned(), speaks: UpstreamProtocol::Demo { pace: DEMO_PACE } });
     }
     upstreams
 }
@@ -274,7 +275,7 @@ fn with_demo(mut upstreams: Vec<Upstream>, models: &[Model]) -> Vec<Upstream> {
 /// The usual pause between two words of the demo.
 const DEMO_PACE: Duration = Duration::from_millis(20);
 
-fn remote(reader: &mut Reader<'_>, at: &At) -> Remote {
+fn remote(reader: &mut Reader<'_>, at: &KeyPath) -> Remote {
     Remote {
         base_url: reader.value(at, "base_url"),
         api_key: reader.optional(at, "api_key"),
@@ -290,7 +291,7 @@ fn remote(reader: &mut Reader<'_>, at: &At) -> Remote {
     }
 }
 
-fn model(reader: &mut Reader<'_>, at: &At, name: &str) -> Model {
+fn model(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Model {
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
         reader.fault(reader.origin(at, ""), format!("{at}: the name of a model has no spaces and is not empty"));
     }
@@ -307,7 +308,7 @@ fn model(reader: &mut Reader<'_>, at: &At, name: &str) -> Model {
     }
 }
 
-fn mcp(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Mcp> {
+fn mcp(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Mcp> {
     check_entry_name(reader, at, name);
     let (command, url): (Option<String>, Option<String>) = (reader.optional(at, "command"), reader.optional(at, "url"));
     let timeout = reader.value(at, "timeout");
@@ -328,14 +329,16 @@ fn mcp(reader: &mut Reader<'_>, at: &At, name: &str) -> Option<Mcp> {
         reader.fault(reader.origin(at, key), format!("'{key}' of {at} goes with '{home}'"));
     }
     let reached = match runs {
-        true => Reached::Process { command: command?, args: reader.value(at, "args"), env: reader.value(at, "env") },
-        false => Reached::Http { url: url?, authorization: reader.optional(at, "authorization") },
+        true => {
+            McpTransport::Process { command: command?, args: reader.value(at, "args"), env: reader.value(at, "env") }
+        }
+        false => McpTransport::Http { url: url?, authorization: reader.optional(at, "authorization") },
     };
     Some(Mcp { name: name.to_owned(), reached, timeout, tenants })
 }
 
 fn execute(reader: &mut Reader<'_>) -> Execute {
-    let at = &At::section(Section::Execute);
+    let at = &KeyPath::section(Section::Execute);
     Execute {
         casing: reader.value(at, "casing"),
         unknown_fields: reader.value(at, "unknown_fields"),
@@ -345,7 +348,7 @@ fn execute(reader: &mut Reader<'_>) -> Execute {
 }
 
 fn limits(reader: &mut Reader<'_>) -> Limits {
-    let at = &At::section(Section::Limits);
+    let at = &KeyPath::section(Section::Limits);
     Limits {
         max_in_flight: reader.value(at, "max_in_flight"),
         turn_deadline: reader.value(at, "turn_deadline"),
@@ -375,7 +378,7 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
 }
 
 fn retention(reader: &mut Reader<'_>) -> Retention {
-    let at = &At::section(Section::Retention);
+    let at = &KeyPath::section(Section::Retention);
     Retention {
         responses: reader.optional(at, "responses"),
         events: reader.value(at, "events"),
@@ -385,11 +388,11 @@ fn retention(reader: &mut Reader<'_>) -> Retention {
 }
 
 fn egress(reader: &mut Reader<'_>) -> Egress {
-    Egress { allow_private: reader.value(&At::section(Section::Egress), "allow_private") }
+    Egress { allow_private: reader.value(&KeyPath::section(Section::Egress), "allow_private") }
 }
 
 /// Names of tenants and upstreams stand in logs, metrics and `UPSTREAM/model`: they are plain words.
-fn check_entry_name(reader: &mut Reader<'_>, at: &At, name: &str) {
+fn check_entry_name(reader: &mut Reader<'_>, at: &KeyPath, name: &str) {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     if name.is_empty() || name.len() > 64 || !plain {
         let message = format!("{at}: a name has up to 64 letters, digits, dots, dashes and underscores");

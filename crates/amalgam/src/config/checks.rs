@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::layers::At;
+use super::layers::KeyPath;
 use super::reader::Reader;
 use super::schema::Section;
 use super::suggest::did_you_mean;
-use super::{Choice as _, Config, KeySetAt, Kind, Reached, Tenant};
+use super::{Choice as _, Config, KeySetAt, Kind, McpTransport, Tenant};
 
 /// Looks at the whole; adds to the reader's faults and warnings.
 pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
@@ -27,7 +27,7 @@ fn tenants(config: &Config, reader: &mut Reader<'_>) {
     let mut ids = BTreeMap::new();
     let mut keys = BTreeMap::new();
     for tenant in &config.tenants {
-        let at = At::entry(Section::Tenants, &tenant.name);
+        let at = KeyPath::entry(Section::Tenants, &tenant.name);
         // An id of zero was refused already.
         if let Some(first) = ids.insert(tenant.id, &tenant.name).filter(|_| tenant.id > 0) {
             reader
@@ -43,13 +43,13 @@ fn tenants(config: &Config, reader: &mut Reader<'_>) {
     if let Some(key) = &config.bootstrap_key
         && let Some(owner) = config.tenants.iter().find(|tenant| tenant.id != 1 && shares(tenant, key))
     {
-        let origin = reader.origin(&At::section(Section::Process), "bootstrap_key");
+        let origin = reader.origin(&KeyPath::section(Section::Process), "bootstrap_key");
         reader.fault(origin, format!("the key is for the tenant with id 1, and '{}' has the same one", owner.name));
     }
     // Keys of the store tell callers apart too, but without a single key in the configuration none is asked for.
     if !config.needs_key() && config.tenants.len() > 1 {
         for tenant in &config.tenants {
-            let at = At::entry(Section::Tenants, &tenant.name);
+            let at = KeyPath::entry(Section::Tenants, &tenant.name);
             let message = format!("{at} has no key, and with several tenants nobody could tell whose caller it is");
             reader.fault(reader.origin(&at, "keys"), message);
         }
@@ -66,7 +66,7 @@ fn door(config: &Config, reader: &mut Reader<'_>) {
         return;
     }
     if !is_loopback(config.server.admin_listen.ip()) {
-        let origin = reader.origin(&At::section(Section::Server), "admin_listen");
+        let origin = reader.origin(&KeyPath::section(Section::Server), "admin_listen");
         reader.warn(&origin, format!("other machines can reach the administration on {}", config.server.admin_listen));
     }
     let needed: Vec<&str> = [
@@ -77,7 +77,7 @@ fn door(config: &Config, reader: &mut Reader<'_>) {
     .filter_map(|(missing, what)| missing.then_some(what))
     .collect();
     if !needed.is_empty() {
-        let origin = reader.origin(&At::section(Section::Server), "listen");
+        let origin = reader.origin(&KeyPath::section(Section::Server), "listen");
         let message = format!(
             "refusing to listen on {}, which other machines can reach, without {}; use 127.0.0.1 otherwise",
             config.server.listen,
@@ -89,7 +89,7 @@ fn door(config: &Config, reader: &mut Reader<'_>) {
 
 fn tokens(config: &Config, reader: &mut Reader<'_>) {
     let Some(jwt) = &config.jwt else { return };
-    let at = At::section(Section::Auth);
+    let at = KeyPath::section(Section::Auth);
     if let Some(KeySetAt::File(path)) = &jwt.jwks
         && let Err(error) = std::fs::File::open(path)
     {
@@ -105,7 +105,7 @@ fn tokens(config: &Config, reader: &mut Reader<'_>) {
 fn upstreams(config: &Config, reader: &mut Reader<'_>) {
     for upstream in &config.upstreams {
         let Some(remote) = upstream.remote() else { continue };
-        let at = At::entry(Section::Upstreams, &upstream.name);
+        let at = KeyPath::entry(Section::Upstreams, &upstream.name);
         if let Some(variable) = remote.api_key.as_ref().and_then(|key| key.missing()) {
             let origin = reader.origin(&at, "api_key");
             reader.warn(
@@ -130,17 +130,17 @@ fn upstreams(config: &Config, reader: &mut Reader<'_>) {
 
 fn mcp(config: &Config, reader: &mut Reader<'_>) {
     for server in &config.mcp {
-        let at = At::entry(Section::Mcp, &server.name);
+        let at = KeyPath::entry(Section::Mcp, &server.name);
         let key = match &server.reached {
-            Reached::Process { .. } => "env",
-            Reached::Http { .. } => "authorization",
+            McpTransport::Process { .. } => "env",
+            McpTransport::Http { .. } => "authorization",
         };
         if let Some(variable) = server.missing() {
             let origin = reader.origin(&at, key);
             let message = format!("the variable {variable} is not set; the tools of '{}' cannot be used", server.name);
             reader.warn(&origin, message);
         }
-        if let Reached::Http { url, authorization: Some(_) } = &server.reached
+        if let McpTransport::Http { url, authorization: Some(_) } = &server.reached
             && url.starts_with("http:")
             && !is_this_machine(url)
         {
@@ -175,7 +175,7 @@ fn models(config: &Config, reader: &mut Reader<'_>) {
         .map(|upstream| upstream.name.as_str())
         .collect();
     for model in &config.models {
-        let at = At::entry(Section::Models, &model.name);
+        let at = KeyPath::entry(Section::Models, &model.name);
         if !model.upstream.is_empty() && !upstreams.contains(&model.upstream.as_str()) {
             let hint = did_you_mean(&model.upstream, upstreams.iter().copied());
             let message = format!("{at} names the upstream '{}', which is not defined{hint}", model.upstream);
@@ -210,7 +210,7 @@ fn assistant_model(config: &Config, reader: &mut Reader<'_>) {
     });
     let configured = config.models.iter().any(|model| model.name == *name);
     if !may_serve && !configured && !name.split_once('/').is_some_and(|(upstream, _)| named(upstream)) {
-        let at = At::section(Section::Assistant);
+        let at = KeyPath::section(Section::Assistant);
         let hint = did_you_mean(name, config.models.iter().map(|model| model.name.as_str()));
         reader.fault(
             reader.origin(&at, "model"),
@@ -241,7 +241,7 @@ fn fallback_cycles(config: &Config, reader: &mut Reader<'_>) {
             if on_path.contains(follower) {
                 let from = path.iter().position(|(name, _)| *name == follower).unwrap_or_default();
                 let circle: Vec<&str> = path.iter().skip(from).map(|(name, _)| *name).chain([follower]).collect();
-                let origin = reader.item_origin(&At::entry(Section::Models, name), "fallback", index);
+                let origin = reader.item_origin(&KeyPath::entry(Section::Models, name), "fallback", index);
                 reader.fault(origin, format!("the fallback goes round in a circle: {}", circle.join(" -> ")));
             } else if !done.contains(follower) {
                 on_path.insert(follower);

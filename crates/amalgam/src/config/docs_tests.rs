@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::choices::Choice as _;
 use super::keys::KEYS;
-use super::schema::{Key, Preset, Section, Shape};
+use super::schema::{DefaultValue, Key, Section, Shape};
 use super::sources::{Environment, Flags, SourceFile, Sources};
 use super::units::{duration_to_text, size_to_text};
-use super::{Config, Shown};
+use super::{Config, DisplayedValue};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -63,7 +63,7 @@ fn the_example_file_is_valid_and_as_good_as_the_defaults_and_shows_every_key() {
     };
     let written = load(text.clone()).unwrap();
     let defaults = Config::load(&Sources::default()).unwrap();
-    let values = |settings: &[super::Setting]| -> Vec<(String, Shown)> {
+    let values = |settings: &[super::Setting]| -> Vec<(String, DisplayedValue)> {
         settings.iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect()
     };
     assert_eq!(values(&written.settings), values(&defaults.settings));
@@ -156,10 +156,10 @@ fn default(key: &Key) -> String {
         Shape::Secrets | Shape::Networks | Shape::Origins | Shape::Targets | Shape::Names | Shape::Choices(_)
     );
     match key.preset {
-        Preset::Required => "**required**".to_owned(),
-        Preset::Unset(meaning) => meaning.to_owned(),
-        Preset::Value("") => "empty".to_owned(),
-        Preset::Value(text) if list => words(text.split(',')),
-        Preset::Value(text) => format!("`{text}`"),
+        DefaultValue::Required => "**required**".to_owned(),
+        DefaultValue::Unset(meaning) => meaning.to_owned(),
+        DefaultValue::Value("") => "empty".to_owned(),
+        DefaultValue::Value(text) if list => words(text.split(',')),
+        DefaultValue::Value(text) => format!("`{text}`"),
     }
 }

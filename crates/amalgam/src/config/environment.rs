@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::fault::{Fault, Origin};
 use super::keys::KEYS;
-use super::layers::{At, Layers, Located};
+use super::layers::{KeyPath, Layers, LocatedValue};
 use super::schema::{Key, Section, Shape};
 use super::sources::Environment;
 use super::suggest::nearest;
@@ -50,9 +50,9 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
             continue;
         }
         let at = match entry {
-            None => At::section(key.section),
+            None => KeyPath::section(key.section),
             Some(capitals) => match entry_named(&capitals, key.section, layers) {
-                Ok(name) => At::entry(key.section, &name),
+                Ok(name) => KeyPath::entry(key.section, &name),
                 Err(problem) => {
                     faults.push(Fault::new(origin, problem));
                     continue;
@@ -67,7 +67,7 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
         if at.entry.is_some() {
             layers.declare(&at, origin.clone());
         }
-        layers.put(&at, key.name, Located::plain(text, origin));
+        layers.put(&at, key.name, LocatedValue::plain(text, origin));
     }
     unknown
 }

@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::{Fault, Origin};
 use super::keys::KEYS;
-use super::layers::{At, Layers, Located, Raw};
+use super::layers::{KeyPath, Layers, LocatedValue, Raw};
 use super::schema::Section;
 use super::sources::SourceFile;
 use super::suggest::did_you_mean;
@@ -44,13 +44,13 @@ impl FileReader<'_> {
             self.faults.push(unknown_at_the_top(name, origin, value));
             return;
         };
-        let Some(table) = self.table(value, &At::section(section), &origin) else { return };
+        let Some(table) = self.table(value, &KeyPath::section(section), &origin) else { return };
         if !section.has_entries() {
-            self.keys(&At::section(section), table);
+            self.keys(&KeyPath::section(section), table);
             return;
         }
         for (entry, origin, value) in in_file_order(&self.lines, table) {
-            let at = At::entry(section, entry);
+            let at = KeyPath::entry(section, entry);
             if !value.is_table() && section.key(entry).is_some() {
                 let message = format!("'{entry}' belongs to an entry, as in [{name}.NAME]");
                 self.faults.push(Fault::new(origin, message));
@@ -62,19 +62,19 @@ impl FileReader<'_> {
         }
     }
 
-    fn keys(&mut self, at: &At, table: &DeTable<'_>) {
+    fn keys(&mut self, at: &KeyPath, table: &DeTable<'_>) {
         for (name, origin, value) in in_file_order(&self.lines, table) {
             match at.section.key(name) {
                 Some(key) => {
                     let raw = raw(&|offset| self.lines.origin(offset), value);
-                    self.layers.put(at, key.name, Located { raw, origin });
+                    self.layers.put(at, key.name, LocatedValue { raw, origin });
                 }
                 None => self.faults.push(unknown_key(name, at, origin)),
             }
         }
     }
 
-    fn table<'v, 'i>(&mut self, value: &'v DeValue<'i>, at: &At, origin: &Origin) -> Option<&'v DeTable<'i>> {
+    fn table<'v, 'i>(&mut self, value: &'v DeValue<'i>, at: &KeyPath, origin: &Origin) -> Option<&'v DeTable<'i>> {
         let table = value.as_table();
         if table.is_none() {
             let message = format!("{at} is a table, found {}", with_article(value.type_str()));
@@ -84,7 +84,7 @@ impl FileReader<'_> {
     }
 }
 
-fn unknown_key(name: &str, at: &At, origin: Origin) -> Fault {
+fn unknown_key(name: &str, at: &KeyPath, origin: Origin) -> Fault {
     let shown = name.escape_debug();
     let hint = match Section::OF_FILE.iter().find(|section| section.key(name).is_some()) {
         Some(home) => format!("; it belongs in {}", heading(*home)),
@@ -132,7 +132,7 @@ pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> R
         DeValue::Array(items) => Raw::List(
             items
                 .iter()
-                .map(|item| Located { raw: raw(origin_of, item.get_ref()), origin: origin_of(item.span().start) })
+                .map(|item| LocatedValue { raw: raw(origin_of, item.get_ref()), origin: origin_of(item.span().start) })
                 .collect(),
         ),
         DeValue::Table(table) => Raw::Table(
@@ -140,7 +140,7 @@ pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> R
                 .iter()
                 .map(|(name, value)| {
                     let origin = origin_of(name.span().start);
-                    (name.get_ref().to_string(), Located { raw: raw(origin_of, value.get_ref()), origin })
+                    (name.get_ref().to_string(), LocatedValue { raw: raw(origin_of, value.get_ref()), origin })
                 })
                 .collect(),
         ),

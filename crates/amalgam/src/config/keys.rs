@@ -6,7 +6,7 @@ use super::choices::{
     Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State,
     StructuredOutput, SystemRole, ToolCalls, UnknownFields,
 };
-use super::schema::Preset::{self, Required, Unset, Value};
+use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
     self, Assistant, Auth, Egress, Execute, Limits, Mcp, Models, Process, Retention, Seed, Server, Store, Tenants,
     Upstreams,
@@ -26,7 +26,7 @@ const fn count(least: i64, most: i64) -> Shape {
     Shape::Integer { least, most }
 }
 
-const fn key(section: Section, name: &'static str, shape: Shape, preset: Preset, effect: &'static str) -> Key {
+const fn key(section: Section, name: &'static str, shape: Shape, preset: DefaultValue, effect: &'static str) -> Key {
     Key { section, name, shape, preset, kinds: &[], effect }
 }
 

@@ -10,12 +10,12 @@ use super::schema::Section;
 
 /// A place for keys: a section, or one entry of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct At {
+pub(crate) struct KeyPath {
     pub(crate) section: Section,
     pub(crate) entry: Option<String>,
 }
 
-impl At {
+impl KeyPath {
     pub(crate) fn section(section: Section) -> Self {
         Self { section, entry: None }
     }
@@ -35,7 +35,7 @@ impl At {
 }
 
 /// The heading of the table in the file: `[upstreams.openai]`.
-impl fmt::Display for At {
+impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entry {
             None => write!(f, "[{}]", self.section.name()),
@@ -57,19 +57,19 @@ pub(crate) enum Raw {
     Text(String),
     Integer(i64),
     Boolean(bool),
-    List(Vec<Located>),
-    Table(Vec<(String, Located)>),
+    List(Vec<LocatedValue>),
+    Table(Vec<(String, LocatedValue)>),
     /// A kind of value that no key takes, by its name.
     Other(&'static str),
 }
 
 #[derive(Clone)]
-pub(crate) struct Located {
+pub(crate) struct LocatedValue {
     pub(crate) raw: Raw,
     pub(crate) origin: Origin,
 }
 
-impl Located {
+impl LocatedValue {
     pub(crate) fn plain(text: impl Into<String>, origin: Origin) -> Self {
         Self { raw: Raw::Plain(text.into()), origin }
     }
@@ -86,35 +86,35 @@ impl Located {
 /// All values that were set, and the entries that exist.
 #[derive(Default)]
 pub(crate) struct Layers {
-    values: BTreeMap<At, BTreeMap<&'static str, Located>>,
+    values: BTreeMap<KeyPath, BTreeMap<&'static str, LocatedValue>>,
     /// In the order of the file: it decides which upstream is asked first.
-    entries: Vec<At>,
-    declared: BTreeMap<At, Origin>,
+    entries: Vec<KeyPath>,
+    declared: BTreeMap<KeyPath, Origin>,
 }
 
 impl Layers {
     /// Sets a value above whatever was set before.
-    pub(crate) fn put(&mut self, at: &At, key: &'static str, located: Located) {
+    pub(crate) fn put(&mut self, at: &KeyPath, key: &'static str, located: LocatedValue) {
         self.values.entry(at.clone()).or_default().insert(key, located);
     }
 
-    pub(crate) fn get(&self, at: &At, key: &str) -> Option<&Located> {
+    pub(crate) fn get(&self, at: &KeyPath, key: &str) -> Option<&LocatedValue> {
         self.values.get(at)?.get(key)
     }
 
-    pub(crate) fn keys(&self, at: &At) -> impl Iterator<Item = (&'static str, &Located)> {
+    pub(crate) fn keys(&self, at: &KeyPath) -> impl Iterator<Item = (&'static str, &LocatedValue)> {
         self.values.get(at).into_iter().flatten().map(|(key, located)| (*key, located))
     }
 
     /// Notes that an entry exists; the first mention is its origin.
-    pub(crate) fn declare(&mut self, at: &At, origin: Origin) {
+    pub(crate) fn declare(&mut self, at: &KeyPath, origin: Origin) {
         if !self.declared.contains_key(at) {
             self.entries.push(at.clone());
             self.declared.insert(at.clone(), origin);
         }
     }
 
-    pub(crate) fn entry_origin(&self, at: &At) -> Option<&Origin> {
+    pub(crate) fn entry_origin(&self, at: &KeyPath) -> Option<&Origin> {
         self.declared.get(at)
     }
 

@@ -3,7 +3,7 @@
 use amalgam_models::{Proxies, Proxy};
 
 use super::fault::Origin;
-use super::reader::{Reader, Setting, Shown};
+use super::reader::{DisplayedValue, Reader, Setting};
 use super::sources::Environment;
 
 /// Reads the variables. The name in capitals wins; a variable that is set to nothing counts as absent.
@@ -47,18 +47,18 @@ fn variable<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_
 }
 
 fn show(key: &str, value: &str, origin: Origin, reader: &mut Reader<'_>) {
-    reader.settings.push(Setting { key: key.to_owned(), value: Shown::Value(value.into()), origin });
+    reader.settings.push(Setting { key: key.to_owned(), value: DisplayedValue::Value(value.into()), origin });
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Config, Faults, Loaded, Sources};
+    use crate::config::{Config, Faults, LoadedConfig, Sources};
 
-    fn load(variables: &[(&str, &str)]) -> Result<Loaded, Faults> {
+    fn load(variables: &[(&str, &str)]) -> Result<LoadedConfig, Faults> {
         Config::load(&Sources { env: variables.iter().copied().collect(), ..Sources::default() })
     }
 
-    fn proxy(loaded: &Loaded, base_url: &str) -> Option<String> {
+    fn proxy(loaded: &LoadedConfig, base_url: &str) -> Option<String> {
         loaded.config.proxies.on_the_way_to(base_url).map(|proxy| proxy.to_string())
     }
 

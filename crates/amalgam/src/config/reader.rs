@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::fault::{Fault, Origin};
-use super::layers::{At, Layers, Located};
-use super::schema::Preset;
+use super::layers::{KeyPath, Layers, LocatedValue};
+use super::schema::DefaultValue;
 use super::sources::Environment;
 use super::suggest::did_you_mean;
 use super::value::{self, FromValue, Value};
@@ -14,13 +14,13 @@ use super::value::{self, FromValue, Value};
 pub(crate) struct Setting {
     /// Where it stands: `upstreams.openai.base_url`.
     pub(crate) key: String,
-    pub(crate) value: Shown,
+    pub(crate) value: DisplayedValue,
     pub(crate) origin: Origin,
 }
 
 /// What `check` shows for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum DisplayedValue {
     /// As it would be written; secrets without their value.
     Value(serde_json::Value),
     /// Nothing is set; the text says what that means.
@@ -43,26 +43,26 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of a key that always has one; when it was refused, a placeholder beside the fault.
-    pub(crate) fn value<T: FromValue>(&mut self, at: &At, name: &str) -> T {
+    pub(crate) fn value<T: FromValue>(&mut self, at: &KeyPath, name: &str) -> T {
         self.optional(at, name).unwrap_or_else(T::placeholder)
     }
 
     /// The value of a key, when it is set and was not refused.
-    pub(crate) fn optional<T: FromValue>(&mut self, at: &At, name: &str) -> Option<T> {
+    pub(crate) fn optional<T: FromValue>(&mut self, at: &KeyPath, name: &str) -> Option<T> {
         let key = at.section.key(name).expect("every key that is read stands in the schema");
         let preset;
         let located = match (self.layers.get(at, name), key.preset) {
             (Some(located), _) => located,
-            (None, Preset::Value(text)) => {
-                preset = Located::plain(text, Origin::Default);
+            (None, DefaultValue::Value(text)) => {
+                preset = LocatedValue::plain(text, Origin::Default);
                 &preset
             }
-            (None, Preset::Unset(meaning)) => {
-                let value = Shown::Unset(meaning);
+            (None, DefaultValue::Unset(meaning)) => {
+                let value = DisplayedValue::Unset(meaning);
                 self.settings.push(Setting { key: at.path(name), value, origin: Origin::Default });
                 return None;
             }
-            (None, Preset::Required) => {
+            (None, DefaultValue::Required) => {
                 self.lacks(at, name);
                 return None;
             }
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         match value::parse(key, at, located, self.environment) {
             Ok(value) => {
                 self.note_variables(&value);
-                let shown = Shown::Value(value.shown());
+                let shown = DisplayedValue::Value(value.shown());
                 self.settings.push(Setting { key: at.path(name), value: shown, origin: located.origin.clone() });
                 Some(T::from_value(value).expect("the schema gives a key the shape that its field has"))
             }
@@ -82,13 +82,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Where a key was set; the entry or nowhere when it was not.
-    pub(crate) fn origin(&self, at: &At, name: &str) -> Origin {
+    pub(crate) fn origin(&self, at: &KeyPath, name: &str) -> Origin {
         let set = self.layers.get(at, name).map(|located| &located.origin);
         set.or_else(|| self.layers.entry_origin(at)).cloned().unwrap_or(Origin::Default)
     }
 
     /// Where the item of a list was set.
-    pub(crate) fn item_origin(&self, at: &At, name: &str, index: usize) -> Origin {
+    pub(crate) fn item_origin(&self, at: &KeyPath, name: &str, index: usize) -> Origin {
         self.layers.get(at, name).map_or(Origin::Default, |located| located.item_origin(index))
     }
 
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         self.warnings.push(Fault::new(origin.clone(), message).to_string());
     }
 
-    fn lacks(&mut self, at: &At, name: &str) {
+    fn lacks(&mut self, at: &KeyPath, name: &str) {
         let origin = self.layers.entry_origin(at).cloned().unwrap_or(Origin::Default);
         // An entry that only a variable made is most likely another one, misspelt.
         let hint = match (&origin, &at.entry) {

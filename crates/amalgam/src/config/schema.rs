@@ -89,7 +89,7 @@ pub(crate) struct Key {
     pub(crate) section: Section,
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
-    pub(crate) preset: Preset,
+    pub(crate) preset: DefaultValue,
     /// The kinds of upstream that know it; empty for keys of other sections and for those that all know.
     pub(crate) kinds: &'static [Kind],
     /// A sentence for the documentation.
@@ -183,7 +183,7 @@ pub(crate) enum Shape {
 
 /// What holds when nobody sets the key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Preset {
+pub(crate) enum DefaultValue {
     /// This value, written as a variable would have it.
     Value(&'static str),
     /// An entry without it is refused.

@@ -11,13 +11,13 @@ use secrecy::ExposeSecret as _;
 use super::keys::KEYS;
 use super::schema::Section;
 use super::sources::SourceFile;
-use super::{Config, Dialect, Flags, KeySetAt, Kind, Loaded, Origin, Shown, Sources, Speaks};
+use super::{Config, Dialect, DisplayedValue, Flags, KeySetAt, Kind, LoadedConfig, Origin, Sources, UpstreamProtocol};
 
-fn load(text: &str, env: &[(&str, &str)]) -> Result<Loaded, Vec<String>> {
+fn load(text: &str, env: &[(&str, &str)]) -> Result<LoadedConfig, Vec<String>> {
     load_with(Some(text), env, Flags::default())
 }
 
-fn load_with(text: Option<&str>, env: &[(&str, &str)], flags: Flags) -> Result<Loaded, Vec<String>> {
+fn load_with(text: Option<&str>, env: &[(&str, &str)], flags: Flags) -> Result<LoadedConfig, Vec<String>> {
     let file = text.map(|text| SourceFile { path: "amalgam.toml".into(), text: text.to_owned() });
     Config::load(&Sources { flags, env: env.iter().copied().collect(), file })
         .map_err(|faults| faults.iter().map(ToString::to_string).collect())
@@ -54,7 +54,7 @@ fn flags_cover_the_environment_which_covers_the_file_which_covers_the_defaults()
     let loaded = load_with(Some(text), &env, flags).unwrap();
     let shown = |key: &str| {
         let setting = loaded.settings.iter().find(|setting| setting.key == key).unwrap();
-        let Shown::Value(value) = &setting.value else { panic!("{key} is not set") };
+        let DisplayedValue::Value(value) = &setting.value else { panic!("{key} is not set") };
         (value.to_string(), setting.origin.to_string())
     };
     assert_eq!(shown("server.listen"), ("\"127.0.0.1:3\"".to_owned(), "--listen".to_owned()));
@@ -264,9 +264,9 @@ fn variables_reach_entries_of_the_file_and_make_new_ones() {
         ("https://y/v1", &["a".to_owned(), "b".to_owned()][..])
     );
     assert_eq!(remote.headers["x-two"].value().unwrap().expose_secret(), "2");
-    assert!(matches!(first.speaks, Speaks::Chat { stream_usage: false, .. }));
+    assert!(matches!(first.speaks, UpstreamProtocol::Chat { stream_usage: false, .. }));
     assert_eq!(second.name, "second_one");
-    assert!(matches!(second.speaks, Speaks::Responses { dialect: Dialect::Agn003, .. }));
+    assert!(matches!(second.speaks, UpstreamProtocol::Responses { dialect: Dialect::Agn003, .. }));
     assert_eq!(second.remote().unwrap().models, ["c,d"]);
     assert_eq!(loaded.config.limits.body_bytes, 2 << 20, "a variable that is set to nothing is not set");
 }

@@ -12,7 +12,7 @@ use toml::de::DeValue;
 
 use super::fault::{Fault, Origin};
 use super::file;
-use super::layers::{At, Located, Raw};
+use super::layers::{KeyPath, LocatedValue, Raw};
 use super::schema::{Key, Shape};
 use super::secret::Secret;
 use super::sources::Environment;
@@ -110,7 +110,12 @@ impl<T: FromValue> FromValue for Vec<T> {
 }
 
 /// Reads what was written for `key`; every fault of a list is told.
-pub(crate) fn parse(key: &Key, at: &At, located: &Located, environment: &Environment) -> Result<Value, Vec<Fault>> {
+pub(crate) fn parse(
+    key: &Key,
+    at: &KeyPath,
+    located: &LocatedValue,
+    environment: &Environment,
+) -> Result<Value, Vec<Fault>> {
     let parser = Parser { key, at, environment };
     match key.shape {
         Shape::Secrets => parser.list(located, Shape::Secret),
@@ -129,7 +134,7 @@ pub(crate) fn parse(key: &Key, at: &At, located: &Located, environment: &Environ
 
 struct Parser<'a> {
     key: &'a Key,
-    at: &'a At,
+    at: &'a KeyPath,
     environment: &'a Environment,
 }
 
@@ -143,7 +148,7 @@ impl Parser<'_> {
         Fault::new(origin.clone(), message)
     }
 
-    fn scalar(&self, shape: Shape, located: &Located) -> Result<Value, Fault> {
+    fn scalar(&self, shape: Shape, located: &LocatedValue) -> Result<Value, Fault> {
         let value = match (shape, &located.raw) {
             (Shape::Boolean, raw) => boolean(raw),
             (Shape::Integer { least, most }, raw) => integer(raw, least, most),
@@ -163,7 +168,7 @@ impl Parser<'_> {
         value.map_err(|problem| self.fault(&located.origin, problem))
     }
 
-    fn list(&self, located: &Located, of: Shape) -> Result<Value, Vec<Fault>> {
+    fn list(&self, located: &LocatedValue, of: Shape) -> Result<Value, Vec<Fault>> {
         let items = match &located.raw {
             Raw::List(items) => items.clone(),
             Raw::Plain(text) => self.plain_list(text, &located.origin)?,
@@ -183,7 +188,7 @@ impl Parser<'_> {
     }
 
     /// A list in a variable: `a,b`, or `["a", "b"]` where an item has a comma.
-    fn plain_list(&self, text: &str, origin: &Origin) -> Result<Vec<Located>, Vec<Fault>> {
+    fn plain_list(&self, text: &str, origin: &Origin) -> Result<Vec<LocatedValue>, Vec<Fault>> {
         if text.trim_start().starts_with('[') {
             if let Ok(value) = DeValue::parse(text.trim())
                 && let Raw::List(items) = file::raw(&|_| origin.clone(), value.get_ref())
@@ -193,10 +198,10 @@ impl Parser<'_> {
             return Err(vec![self.fault(origin, "expected a list such as [\"a\", \"b\"] or a,b".to_owned())]);
         }
         let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-        Ok(items.map(|item| Located::plain(item, origin.clone())).collect())
+        Ok(items.map(|item| LocatedValue::plain(item, origin.clone())).collect())
     }
 
-    fn headers(&self, located: &Located) -> Result<Value, Vec<Fault>> {
+    fn headers(&self, located: &LocatedValue) -> Result<Value, Vec<Fault>> {
         let pairs = match &located.raw {
             Raw::Table(pairs) => pairs.clone(),
             Raw::Plain(text) => plain_table(text, &located.origin).ok_or_else(|| {
@@ -220,7 +225,7 @@ impl Parser<'_> {
         if faults.is_empty() { Ok(Value::Headers(headers)) } else { Err(faults) }
     }
 
-    fn variables(&self, located: &Located) -> Result<Value, Vec<Fault>> {
+    fn variables(&self, located: &LocatedValue) -> Result<Value, Vec<Fault>> {
         let pairs = match &located.raw {
             Raw::Table(pairs) => pairs.clone(),
             // The default; a variable does not set it.
@@ -246,7 +251,7 @@ impl Parser<'_> {
         if faults.is_empty() { Ok(Value::Headers(variables)) } else { Err(faults) }
     }
 
-    fn header_value(&self, located: &Located) -> Result<Secret, Fault> {
+    fn header_value(&self, located: &LocatedValue) -> Result<Secret, Fault> {
         match &located.raw {
             Raw::Text(text) | Raw::Plain(text) => {
                 self.resolve(text, &located.origin).map_err(|problem| self.fault(&located.origin, problem))
@@ -461,7 +466,7 @@ fn header_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn plain_table(text: &str, origin: &Origin) -> Option<Vec<(String, Located)>> {
+fn plain_table(text: &str, origin: &Origin) -> Option<Vec<(String, LocatedValue)>> {
     if text.trim_start().starts_with('{') {
         let value = DeValue::parse(text.trim()).ok()?;
         return match file::raw(&|_| origin.clone(), value.get_ref()) {
@@ -473,7 +478,7 @@ fn plain_table(text: &str, origin: &Origin) -> Option<Vec<(String, Located)>> {
         .filter(|pair| !pair.trim().is_empty())
         .map(|pair| {
             let (name, value) = pair.split_once('=')?;
-            Some((name.trim().to_owned(), Located::plain(value.trim(), origin.clone())))
+            Some((name.trim().to_owned(), LocatedValue::plain(value.trim(), origin.clone())))
         })
         .collect()
 }

@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 
 use super::document::{Contents, Draft, Settings, read};
 use super::sources::Source;
-use super::{Courtesy, explained};
-use crate::desk::now_ms;
+use super::{WriteThrottle, explained};
+use crate::command_context::now_ms;
 use crate::progress::Progress;
 use crate::terminal::tell;
 
@@ -77,7 +77,7 @@ pub(crate) struct Import<'a> {
     pub(crate) collection: &'a str,
     pub(crate) embedder: &'a dyn Embedder,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) courtesy: Courtesy,
+    pub(crate) throttle: WriteThrottle,
 }
 
 /// Some documents that have changed.
@@ -88,7 +88,7 @@ struct Batch {
 }
 
 /// What is left when all files of a source were looked at.
-struct Looked {
+struct SourceState {
     totals: Totals,
     /// Documents without a file.
     gone: Vec<String>,
@@ -115,7 +115,7 @@ impl Import<'_> {
             self.write(&name, batch.documents, totals).await?;
             progress.add(batch.files);
         }
-        let Looked { totals: looked, gone } = reader.await.context("reading the files")?;
+        let SourceState { totals: looked, gone } = reader.await.context("reading the files")?;
         totals.unchanged += looked.unchanged;
         totals.binary += looked.binary;
         totals.large += looked.large;
@@ -124,7 +124,7 @@ impl Import<'_> {
         if whole && complete {
             for paths in gone.chunks(BATCH_DOCUMENTS) {
                 let deleted = self.store.delete_documents(self.within, self.collection, &name, paths, now_ms());
-                totals.deleted += self.courtesy.write(deleted).await?;
+                totals.deleted += self.throttle.write(deleted).await?;
             }
         }
         Ok(())
@@ -162,7 +162,7 @@ impl Import<'_> {
             self.place(model, &mut documents).await?;
         }
         let put = self.store.put_documents(self.within, self.collection, source, model, documents, now_ms());
-        let imported = self.courtesy.write(put).await?.context("the tenant is gone")?;
+        let imported = self.throttle.write(put).await?.context("the tenant is gone")?;
         totals.created += imported.created;
         totals.updated += imported.updated;
         totals.unchanged += imported.unchanged;
@@ -220,7 +220,7 @@ fn look(
     mut known: HashMap<String, [u8; 32]>,
     settings: &Settings,
     sender: &mpsc::Sender<Batch>,
-) -> Looked {
+) -> SourceState {
     let mut totals = Totals::default();
     let (mut batch, mut bytes) = (Batch { documents: Vec::new(), files: 0 }, 0);
     for (path, folder) in &source.files {
@@ -240,14 +240,14 @@ fn look(
             bytes = 0;
             if sender.blocking_send(full).is_err() {
                 // Whoever writes has failed, and says so itself.
-                return Looked { totals, gone: Vec::new() };
+                return SourceState { totals, gone: Vec::new() };
             }
         }
     }
     let _ = sender.blocking_send(batch);
     let mut gone: Vec<String> = known.into_keys().collect();
     gone.sort_unstable();
-    Looked { totals, gone }
+    SourceState { totals, gone }
 }
 
 /// What a file is to the collection.

@@ -1,6 +1,8 @@
-//! The rules of the house, kept by reading manifests and `cargo metadata`: which crate may know which, that every
-//! crate takes lints and dependencies from the workspace, and that lock files name no registry.
+//! Rules of the repository, checked by reading manifests, `cargo metadata` and sources: which crate may depend on which,
+//! that every crate takes lints and dependencies from the workspace, that lock files name no registry, and that no two
+//! public types share a name.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -127,6 +129,46 @@ fn a_manifest_that_goes_its_own_way_is_found() {
             "`cc` does not come from the workspace",
         ]
     );
+}
+
+#[test]
+fn no_two_public_types_of_the_workspace_share_a_name() {
+    let sources: Vec<(String, String)> = fs::read_dir(Path::new(ROOT).join("crates"))
+        .expect("the crates can be listed")
+        .map(|entry| entry.expect("entries of the tree can be read").path().join("src"))
+        .flat_map(|folder| files_where(&|name| name.ends_with(".rs"), &folder))
+        .map(|path| (path.display().to_string(), read(&path)))
+        .collect();
+    assert!(sources.len() > 300, "the sources of all crates are found");
+    assert_eq!(shared_type_names(&sources), [""; 0]);
+}
+
+#[test]
+fn a_name_that_two_public_types_share_is_found() {
+    let source = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let sources = [
+        source("a.rs", "pub struct Limits {\n}\npub(crate) struct Options;\npub enum Kind<'a> {}\nstruct Entry;"),
+        source("b.rs", "mod inner {\n    pub trait Limits: Send {}\n}\npub struct Options;\n/// pub struct Kind\n"),
+    ];
+    assert_eq!(shared_type_names(&sources), ["Limits: a.rs, b.rs"]);
+}
+
+/// Names that more than one public struct, enum or trait has, with the files that define them.
+fn shared_type_names(sources: &[(String, String)]) -> Vec<String> {
+    let mut definitions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (path, text) in sources {
+        for line in text.lines() {
+            let mut words = line.trim_start().split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            if words.next() == Some("pub")
+                && let Some("struct" | "enum" | "trait") = words.next()
+                && let Some(name) = words.next()
+            {
+                definitions.entry(name).or_default().push(path);
+            }
+        }
+    }
+    let shared = definitions.into_iter().filter(|(_, paths)| paths.len() > 1);
+    shared.map(|(name, paths)| format!("{name}: {}", paths.join(", "))).collect()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use amalgam_core::{
 
 use amalgam_protocol::{Json, ResponseParameters, Writer};
 
-use crate::{app::App, tenant_configs::StoredConfig};
+use crate::{app::Application, tenant_configs::StoredConfig};
 
 /// What the settings of an installation are for all of its tenants.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +69,7 @@ impl From<RouteError> for Fault {
 
 impl Agent {
     /// The assistant that a caller asks for. RNCC-05, RNCC-06
-    pub async fn of(app: &App, scope: &Scope, slug: Option<&str>) -> Result<Self, Fault> {
+    pub async fn of(app: &Application, scope: &Scope, slug: Option<&str>) -> Result<Self, Fault> {
         let profile = match slug.filter(|slug| !slug.is_empty()) {
             Some(slug) => app.store.profile(scope, slug).await?.filter(|profile| profile.active),
             None => None,
@@ -78,7 +78,7 @@ impl Agent {
     }
 
     /// The assistant of a profile.
-    pub async fn with(app: &App, scope: &Scope, profile: Option<AgentProfile>) -> Result<Self, Fault> {
+    pub async fn with(app: &Application, scope: &Scope, profile: Option<AgentProfile>) -> Result<Self, Fault> {
         let own = match app.store.agent_config(scope).await? {
             Some(config) => StoredConfig::read(config)?
                 .opened(&*app.seal, &scope.seal_context())
@@ -97,7 +97,7 @@ impl Agent {
     }
 
     /// The models that may answer. A key of the tenant's own is sent only to the upstream that it is for.
-    pub async fn route(&self, app: &App, scope: &Scope) -> Result<Route, RouteError> {
+    pub async fn route(&self, app: &Application, scope: &Scope) -> Result<Route, RouteError> {
         let resolved = &self.resolved;
         let own_key = resolved.api_key.value.as_ref().filter(|_| resolved.api_key.origin == Origin::Config);
         let terms = ModelSelection {

@@ -6,7 +6,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{Raw, Shape, Writer};
 
-use crate::app::App;
+use crate::app::Application;
 
 /// The messages of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl MessageIds {
 }
 
 /// The body of an answer that is in the store. RNCC-13
-pub async fn body(app: &App, scope: &Scope, ids: MessageIds) -> Result<Vec<u8>, Fault> {
+pub async fn body(app: &Application, scope: &Scope, ids: MessageIds) -> Result<Vec<u8>, Fault> {
     let message = app.store.message(scope, ids.assistant_message_id).await?;
     let message = message.ok_or_else(|| Fault::internal("an answer is not in its thread"))?;
     let mut writer = Writer::with_capacity(message.content.len() + 512);

@@ -17,7 +17,7 @@ use amalgam_protocol::{Json, Raw, ResponseParameters};
 
 use super::{agent::Agent, agent::RouteError, answer::MessageIds, session_queue::QueuePosition};
 use crate::{
-    app::App,
+    app::Application,
     turns::{self, HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest},
 };
 
@@ -70,7 +70,7 @@ pub struct AssistantTurn {
 impl AssistantTurn {
     /// Begins the turn that a request asks for. One that streams has an announcement. RNCC-19
     pub async fn begin(
-        app: &Arc<App>,
+        app: &Arc<Application>,
         scope: &Scope,
         request: Raw<'_>,
         announcement: Option<Announcement>,
@@ -145,7 +145,7 @@ impl AssistantTurn {
     }
 
     /// The whole answer.
-    pub async fn finish(self, app: &App, scope: &Scope) -> Result<Vec<u8>, Fault> {
+    pub async fn finish(self, app: &Application, scope: &Scope) -> Result<Vec<u8>, Fault> {
         self.run.finish().await?;
         super::answer::body(app, scope, self.messages).await
     }
@@ -160,7 +160,7 @@ fn first_tool(agent: &Agent, asked: &RespondRequest) -> Option<String> {
 
 /// The user's message, and what is known about it.
 fn user_message(
-    app: &App,
+    app: &Application,
     agent: &Agent,
     asked: &RespondRequest,
     identity: &Identity,
@@ -189,7 +189,7 @@ fn user_message(
 
 /// What an upstream that keeps state knows of the session, where one of those that may answer keeps any.
 async fn upstream_memory(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     route: &Route,
     answered_by: Option<&str>,

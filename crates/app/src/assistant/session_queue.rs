@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::app::App;
+use crate::app::Application;
 
 /// How often a waiting turn asks the store whether it is next, besides being notified.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -42,13 +42,13 @@ impl SessionQueues {
 
 /// A turn that waits in this process. Notifies the next one when it is dropped.
 struct WaitingTurn {
-    app: Arc<App>,
+    app: Arc<Application>,
     ticket: Ticket,
     called: Arc<Notify>,
 }
 
 impl WaitingTurn {
-    fn new(app: &Arc<App>, ticket: Ticket) -> Self {
+    fn new(app: &Arc<Application>, ticket: Ticket) -> Self {
         let called = Arc::new(Notify::new());
         let mut queues = app.session_queues.lock();
         queues.entry(ticket.session_id).or_default().insert(ticket.number, Arc::clone(&called));
@@ -83,14 +83,14 @@ impl Drop for WaitingTurn {
 
 /// A place in the queue of a session. Dropping it leaves the queue.
 pub(super) struct QueuePosition {
-    app: Arc<App>,
+    app: Arc<Application>,
     scope: Scope,
     ticket: Option<Ticket>,
 }
 
 impl QueuePosition {
     /// Joins the queue and waits until the turn is next.
-    pub(super) async fn take(app: &Arc<App>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
+    pub(super) async fn take(app: &Arc<Application>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
         let deadline = Instant::now() + app.engine.turn_deadline();
         let ticket = app.store.join_queue(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
         let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket) };

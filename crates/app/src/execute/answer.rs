@@ -11,7 +11,7 @@ use amalgam_core::{
 use amalgam_protocol::{Json, Raw, Status, Writer};
 
 use super::composer::{CHANGE_MODE, Speaker};
-use crate::app::App;
+use crate::app::Application;
 
 /// So many changes of a session's mode are shown, and looked at.
 pub const MODE_CHANGES: usize = 100;
@@ -145,7 +145,7 @@ pub struct ExecuteAnswer {
 
 impl ExecuteAnswer {
     /// The answer to a step that has ended; nothing where its response is not there.
-    pub async fn of(app: &App, scope: &Scope, step: &ExecuteStep) -> Result<Option<Self>, Fault> {
+    pub async fn of(app: &Application, scope: &Scope, step: &ExecuteStep) -> Result<Option<Self>, Fault> {
         let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(None) };
         let answer = app.store.raw_answer(scope, &step.response_id).await?;
         let mut answered = Self::read(step, &response, answer.as_ref(), app.execute.uncounted)?;
@@ -205,12 +205,12 @@ impl ExecuteAnswer {
     }
 
     /// Writes the envelope.
-    pub fn write(&self, app: &App, writer: &mut Writer) {
+    pub fn write(&self, app: &Application, writer: &mut Writer) {
         self.envelope.write(writer, app.execute.casing, self.raw);
     }
 
     /// The envelope as a body.
-    pub fn body(&self, app: &App) -> Vec<u8> {
+    pub fn body(&self, app: &Application) -> Vec<u8> {
         let mut writer = Writer::with_capacity(2048);
         self.write(app, &mut writer);
         writer.into_bytes()
@@ -218,7 +218,7 @@ impl ExecuteAnswer {
 }
 
 /// Whether the newest turn of a session waits for results.
-pub async fn is_pending(app: &App, scope: &Scope, turn: &AgentTurn) -> Result<bool, Fault> {
+pub async fn is_pending(app: &Application, scope: &Scope, turn: &AgentTurn) -> Result<bool, Fault> {
     match turn.steps.last() {
         Some(step) if step.state == StepState::Ended(Status::Completed) => {
             let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(false) };

@@ -13,7 +13,7 @@ use amalgam_protocol::{Json, Raw, Shape, Writer};
 use tokio::sync::Mutex;
 
 use super::composer::CHANGE_MODE;
-use crate::app::App;
+use crate::app::Application;
 
 /// As much of a reason as is kept, in characters.
 const REASON: usize = 1_000;
@@ -21,7 +21,7 @@ const REASON: usize = 1_000;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The tool for one turn of a session, whose tenant has these modes.
-pub(super) fn change_mode(app: &Arc<App>, session: &AgentSession, turn_id: &str, modes: &[Mode]) -> ServerTool {
+pub(super) fn change_mode(app: &Arc<Application>, session: &AgentSession, turn_id: &str, modes: &[Mode]) -> ServerTool {
     let store: Arc<dyn Store> = Arc::clone(&app.store);
     tool(ChangeMode::new(store, Arc::clone(&app.clock), session, turn_id, modes), modes)
 }

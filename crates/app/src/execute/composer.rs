@@ -16,7 +16,7 @@ use amalgam_protocol::{Json, ResponseParameters};
 
 use super::answer::Notes;
 use crate::{
-    app::App,
+    app::Application,
     assistant::{Agent, require_enabled, write_named_tool},
 };
 
@@ -42,7 +42,7 @@ pub(super) struct Speaker {
 impl Speaker {
     /// The one that answers in a session. `asked` is the agent that a turn asks for in the place of the session's.
     pub(super) async fn of(
-        app: &App,
+        app: &Application,
         scope: &Scope,
         session: &AgentSession,
         asked: Option<&str>,
@@ -137,7 +137,7 @@ impl Speaker {
 
 /// The defaults of a chat are too small for writing code: where neither tenant nor profile sets the length of an answer or
 /// how long it may take, the model and the turn's deadline decide.
-fn unhurried(app: &App, mut agent: Agent) -> Agent {
+fn unhurried(app: &Application, mut agent: Agent) -> Agent {
     let resolved = &mut agent.resolved;
     if resolved.max_output_tokens.origin == Origin::Default {
         resolved.max_output_tokens.value = None;
@@ -170,7 +170,7 @@ fn tools(agent: &Agent, mode: &Mode) -> Vec<String> {
 /// What the tenant knows about an instruction; `notes` learn what was taken of it. The turn's own conditions go before those of
 /// the mode. R034-11
 pub(super) async fn look_up(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     turn: &UserTurn<'_>,
     mode: &Mode,

@@ -22,7 +22,7 @@ use super::{
     no_such_session, no_such_turn, session,
 };
 use crate::{
-    app::App,
+    app::Application,
     turns::{self, HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest},
 };
 
@@ -96,7 +96,12 @@ pub struct SubmittedStep {
 
 impl SubmittedStep {
     /// Begins the turn. A submission whose turn could not begin can be sent again.
-    pub async fn begin(self, app: &Arc<App>, scope: &Scope, announcement: Announcement) -> Result<Box<Run>, Fault> {
+    pub async fn begin(
+        self,
+        app: &Arc<Application>,
+        scope: &Scope,
+        announcement: Announcement,
+    ) -> Result<Box<Run>, Fault> {
         let Self { step, session, speaker, identity, first_tool, parameters } = self;
         let begun = async {
             let policy = TurnPolicy {
@@ -132,7 +137,7 @@ impl SubmittedStep {
 impl Submission {
     /// Takes a user's turn.
     pub async fn user_turn(
-        app: &App,
+        app: &Application,
         scope: &Scope,
         turn: &UserTurn<'_>,
         streamed: bool,
@@ -142,7 +147,7 @@ impl Submission {
 
     /// Takes the results that a turn waits for.
     pub async fn continuation(
-        app: &App,
+        app: &Application,
         scope: &Scope,
         results: &Continuation<'_>,
         streamed: bool,
@@ -153,7 +158,7 @@ impl Submission {
 
 /// Takes a user's turn.
 async fn user_turn(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     turn: &UserTurn<'_>,
     streamed: bool,
@@ -208,7 +213,7 @@ async fn user_turn(
 
 /// Takes the results that a turn waits for. If they are wrong, the turn goes on waiting. C-13
 async fn continuation(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     continuation: &Continuation<'_>,
     streamed: bool,
@@ -263,7 +268,7 @@ async fn continuation(
 
 /// A submission as the store takes it.
 fn new_step(
-    app: &App,
+    app: &Application,
     step: &ExecuteStep,
     fingerprint: Fingerprint,
     follows: Option<&str>,
@@ -290,7 +295,7 @@ fn is_over(turn: &AgentTurn, step: &AgentStep) -> bool {
 }
 
 /// The uploaded files that a turn refers to, as parts of its message.
-async fn files(app: &App, scope: &Scope, turn: &UserTurn<'_>) -> Result<Vec<Json>, SubmissionError> {
+async fn files(app: &Application, scope: &Scope, turn: &UserTurn<'_>) -> Result<Vec<Json>, SubmissionError> {
     let mut parts = Vec::with_capacity(turn.file_ids.len());
     for (index, id) in turn.file_ids.iter().enumerate() {
         let file = match Stem::of(id).is_some() {

@@ -8,7 +8,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{CreateResponse, Input, Item, ItemKind, Json, JsonStr, Raw, ResponseParameters, Status, Writer};
 
-use crate::{app::App, ids::is_id};
+use crate::{app::Application, ids::is_id};
 
 /// What a turn builds on: the history before it, and its own items where they are not as they were sent.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub trait ConnectionMemory: Sync {
 impl Context {
     /// Looks up everything that a request names; `request` is a view of `parameters`.
     pub(crate) async fn gather(
-        app: &App,
+        app: &Application,
         scope: &Scope,
         state: TenantState,
         parameters: &ResponseParameters,
@@ -122,7 +122,7 @@ impl Context {
 
     async fn continue_response(
         &mut self,
-        app: &App,
+        app: &Application,
         scope: &Scope,
         state: TenantState,
         id: &str,
@@ -158,7 +158,12 @@ impl Context {
         Ok(())
     }
 
-    async fn continue_conversation(&mut self, app: &App, scope: &Scope, conversation: Raw<'_>) -> Result<(), Fault> {
+    async fn continue_conversation(
+        &mut self,
+        app: &Application,
+        scope: &Scope,
+        conversation: Raw<'_>,
+    ) -> Result<(), Fault> {
         let id = conversation_id(conversation)?;
         let items = match is_id(&id) {
             true => app.store.conversation_history(scope, &id).await?,
@@ -177,7 +182,7 @@ impl Context {
     /// Puts items in the place of references to them.
     async fn resolve_references(
         &mut self,
-        app: &App,
+        app: &Application,
         scope: &Scope,
         parameters: &ResponseParameters,
         request: &CreateResponse<'_>,

@@ -8,11 +8,11 @@ use amalgam_core::{Fault, Scope, Stem, media, store::FileRecord, uploads};
 use amalgam_engine::FILES_PER_TURN;
 use amalgam_protocol::{Content, CreateResponse, Input, Item, ItemKind, Part, PartKind, ResponseParameters};
 
-use crate::app::App;
+use crate::app::Application;
 
 /// Checks the files that a request itself names; `request` is a view of `parameters`.
 pub(crate) async fn check(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     parameters: &ResponseParameters,
     request: &CreateResponse<'_>,

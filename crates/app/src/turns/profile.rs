@@ -7,7 +7,7 @@ use amalgam_protocol::{Json, Raw, ResponseParameters, Shape, Writer};
 
 use super::request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy};
 use crate::{
-    app::App,
+    app::Application,
     assistant::{Agent, require_enabled},
 };
 
@@ -17,7 +17,7 @@ const PAIRS: usize = 16;
 /// The request with everything that the profile named as its model sets, and the policy of its turn; nothing where the tenant
 /// has no active profile of this name. What the caller sets goes before what the profile sets.
 pub(crate) async fn apply(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     sent: &ResponseParameters,
 ) -> Result<Option<(ResponseParameters, TurnPolicy)>, Fault> {
@@ -60,7 +60,7 @@ pub(crate) async fn apply(
 }
 
 /// A tool that neither the server nor a client can run is not offered. RNCC-30
-async fn leave_out_unknown(app: &App, scope: &Scope, agent: &mut Agent) -> Result<(), Fault> {
+async fn leave_out_unknown(app: &Application, scope: &Scope, agent: &mut Agent) -> Result<(), Fault> {
     let Some(profile) = agent.profile.as_mut().filter(|profile| !profile.tools.is_empty()) else { return Ok(()) };
     let requested = profile.tools.iter().cloned().map(ToolRequest::Named).collect();
     let equipped = app.toolbox.equip(scope, requested).await?;

@@ -16,15 +16,15 @@ use super::{
     request::{ShownParameters, TurnRequest},
     tools,
 };
-use crate::app::App;
+use crate::app::Application;
 
 /// Runs the turns that wait in the queue.
 #[derive(Clone)]
-pub struct QueueRunner(Weak<App>);
+pub struct QueueRunner(Weak<Application>);
 
 impl QueueRunner {
     /// A runner over the application.
-    pub fn new(app: &Arc<App>) -> Self {
+    pub fn new(app: &Arc<Application>) -> Self {
         Self(Arc::downgrade(app))
     }
 }
@@ -42,7 +42,7 @@ impl Runner for QueueRunner {
 
 /// The request of a queued turn as it is stored: what the caller sent, sealed where it holds credentials. P12
 pub(super) fn stored_request(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     parameters: &ResponseParameters,
     shown: Option<&ShownParameters>,
@@ -66,7 +66,7 @@ pub(super) fn stored_request(
 }
 
 /// The parameters of a turn that has waited.
-fn queued_parameters(app: &App, scope: &Scope, request: Bytes) -> Result<ResponseParameters, Fault> {
+fn queued_parameters(app: &Application, scope: &Scope, request: Bytes) -> Result<ResponseParameters, Fault> {
     let body = match std::str::from_utf8(&request) {
         Ok(text) if app.seal.is_sealed(text) => match app.seal.open(&scope.seal_context(), text) {
             Some(body) => Bytes::from(body),
@@ -79,7 +79,7 @@ fn queued_parameters(app: &App, scope: &Scope, request: Bytes) -> Result<Respons
 
 /// Puts a turn in the queue; from here on it runs whether or not its caller stays. Nothing when what it continues is gone.
 pub(super) async fn enqueue(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     turn: &TurnRequest<'_>,
     begin: Begin,
@@ -142,7 +142,7 @@ pub(super) async fn enqueue(
     })
 }
 
-async fn run(app: &App, queued: QueuedTurn) {
+async fn run(app: &Application, queued: QueuedTurn) {
     let QueuedTurn { scope, response_id, created_at_ms, request, streamed } = queued;
     let sent = match events_sent(app, &scope, &response_id, streamed).await {
         Ok(sent) => sent,
@@ -187,7 +187,7 @@ async fn run(app: &App, queued: QueuedTurn) {
 }
 
 /// How many events of a turn were sent so far: by the process that took it in, and by one that began with it and stopped.
-async fn events_sent(app: &App, scope: &Scope, response_id: &str, streamed: bool) -> Result<u64, Fault> {
+async fn events_sent(app: &Application, scope: &Scope, response_id: &str, streamed: bool) -> Result<u64, Fault> {
     if !streamed {
         return Ok(0);
     }

@@ -13,7 +13,7 @@ use futures_core::Stream;
 use tokio::time::Instant;
 
 use super::{HeadDue, RunningTurn, StartedTurn, TurnRequest, begin, context::no_such_response, head_or_start};
-use crate::app::App;
+use crate::app::Application;
 
 /// The events of a response as they come.
 pub type EventStream = Pin<Box<dyn Stream<Item = EventBatch> + Send>>;
@@ -86,13 +86,13 @@ impl TurnReply {
     }
 
     /// The stream of a response that runs, or ran, elsewhere: from its beginning.
-    pub(crate) async fn followed(app: &App, scope: &Scope, id: &str) -> Result<Self, Fault> {
+    pub(crate) async fn followed(app: &Application, scope: &Scope, id: &str) -> Result<Self, Fault> {
         let tail = look(&*app.store, scope, id, None).await?.ok_or_else(|| no_such_response(id))?;
         Ok(Self::events(ReplyHead::named(id), follow(app, scope, tail, None)))
     }
 
     /// A stored response in the form that its caller asked for.
-    pub(crate) async fn of_stored(app: &App, scope: &Scope, response: &StoredResponse) -> Result<Self, Fault> {
+    pub(crate) async fn of_stored(app: &Application, scope: &Scope, response: &StoredResponse) -> Result<Self, Fault> {
         match response.streamed {
             true => Self::followed(app, scope, &response.id).await,
             false => Ok(Self::object(ReplyHead::named(&response.id), response.object())),
@@ -101,7 +101,7 @@ impl TurnReply {
 }
 
 /// The events of a response after a sequence number: what is stored, and then what comes.
-pub fn follow(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> EventStream {
+pub fn follow(app: &Application, scope: &Scope, tail: EventTail, after: Option<u64>) -> EventStream {
     Box::pin(app.engine.follow(scope.clone(), tail, after))
 }
 
@@ -109,7 +109,11 @@ pub fn follow(app: &App, scope: &Scope, tail: EventTail, after: Option<u64>) -> 
 pub(crate) type Starting = BoxFuture<'static, Result<StartedTurn, Fault>>;
 
 /// Begins a turn and replies to its caller. A caller that leaves ends a turn that runs in the foreground.
-pub async fn respond(app: &Arc<App>, scope: &Scope, mut turn: TurnRequest<'static>) -> Result<TurnReply, Fault> {
+pub async fn respond(
+    app: &Arc<Application>,
+    scope: &Scope,
+    mut turn: TurnRequest<'static>,
+) -> Result<TurnReply, Fault> {
     let received = Instant::now();
     let (announcement, announced) = Announcement::new(turn.strict);
     turn.announcement = Some(announcement);
@@ -129,7 +133,7 @@ pub async fn respond(app: &Arc<App>, scope: &Scope, mut turn: TurnRequest<'stati
 }
 
 /// Replies to the caller that began a turn.
-pub(crate) async fn reply(app: &App, scope: &Scope, started: StartedTurn) -> Result<TurnReply, Fault> {
+pub(crate) async fn reply(app: &Application, scope: &Scope, started: StartedTurn) -> Result<TurnReply, Fault> {
     match started {
         StartedTurn::Running(RunningTurn { run, delivery, .. }) => {
             let head = ReplyHead::of(&run);
@@ -148,7 +152,7 @@ pub(crate) async fn reply(app: &App, scope: &Scope, started: StartedTurn) -> Res
 }
 
 /// Replies with a turn that goes on when its caller leaves.
-pub(crate) async fn reply_detached(app: &App, scope: &Scope, running: RunningTurn) -> Result<TurnReply, Fault> {
+pub(crate) async fn reply_detached(app: &Application, scope: &Scope, running: RunningTurn) -> Result<TurnReply, Fault> {
     let RunningTurn { run, delivery, .. } = running;
     let head = ReplyHead::of(&run);
     let answered = app.engine.detach(run);
@@ -166,7 +170,7 @@ pub(crate) async fn reply_detached(app: &App, scope: &Scope, running: RunningTur
 
 /// The events of a turn whose head is due before any model has accepted.
 pub(crate) fn opening(
-    app: &App,
+    app: &Application,
     announced: Announced,
     starting: Starting,
 ) -> EarlyEvents<BoxFuture<'static, Result<Box<Run>, Fault>>> {

@@ -26,7 +26,7 @@ use super::{
     context::Context,
     request::{OfferedTools, TurnPolicy},
 };
-use crate::app::App;
+use crate::app::Application;
 
 pub(super) use approvals::approved;
 pub(super) use requested::{RequestedTools, requested, with_operator_approvals};
@@ -48,7 +48,7 @@ pub(super) struct Toolkit {
 
 /// Finds out what the tools of a request are; nothing where the server has nothing to do with them. `said` is the whole history.
 pub(super) async fn equip(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     policy: Option<&TurnPolicy>,
     request: &CreateResponse<'_>,
@@ -112,7 +112,7 @@ pub(super) async fn equip(
 /// What each of these is, or why the model does not hear of it: in a stateless tenant, a request succeeds without the MCP
 /// servers that cannot be used. RAM-23
 async fn equip_each(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     wanted: &[ToolRequest],
 ) -> Result<Vec<Result<ResolvedTool, Cow<'static, str>>>, Fault> {
@@ -152,7 +152,7 @@ impl Toolkit {
     /// the same time.
     pub(super) fn into_turn_tools(
         self,
-        app: &App,
+        app: &Application,
         scope: &Scope,
         (max_calls, parallel): (Option<u64>, Option<bool>),
         policy: Option<&TurnPolicy>,

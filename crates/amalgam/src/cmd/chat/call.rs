@@ -23,7 +23,7 @@ const LONGEST: usize = 16 * 1024 * 1024;
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ServerAddress {
     /// Host and port as they stand in the address.
     authority: String,
     /// Where to connect to.
@@ -32,7 +32,7 @@ pub(super) struct Place {
     prefix: String,
 }
 
-impl Place {
+impl ServerAddress {
     /// Reads the address of a server.
     pub(super) fn read(url: &str) -> anyhow::Result<Self> {
         let uri: Uri = url.parse().with_context(|| format!("'{url}' is not an address"))?;
@@ -75,7 +75,7 @@ pub(super) struct Call {
 impl Call {
     /// Sends a message.
     pub(super) async fn start(
-        place: &Place,
+        place: &ServerAddress,
         key: Option<&str>,
         user: Option<&str>,
         body: &Value,
@@ -112,7 +112,7 @@ impl Call {
 
 /// Reads something from the server: its status, and the JSON that it gave, if it was any.
 pub(super) async fn get(
-    place: &Place,
+    place: &ServerAddress,
     key: Option<&str>,
     user: Option<&str>,
     path: &str,
@@ -126,7 +126,7 @@ pub(super) async fn get(
 
 /// Sends a request over a connection of its own, which ends with the tasks.
 async fn send(
-    place: &Place,
+    place: &ServerAddress,
     key: Option<&str>,
     user: Option<&str>,
     mut request: http::request::Builder,
@@ -174,14 +174,17 @@ mod tests {
 
     #[test]
     fn a_server_is_reached_by_its_address() {
-        let place = Place::read("http://[::1]:9/behind/").unwrap();
-        let expected =
-            Place { authority: "[::1]:9".to_owned(), target: ("::1".to_owned(), 9), prefix: "/behind".to_owned() };
+        let place = ServerAddress::read("http://[::1]:9/behind/").unwrap();
+        let expected = ServerAddress {
+            authority: "[::1]:9".to_owned(),
+            target: ("::1".to_owned(), 9),
+            prefix: "/behind".to_owned(),
+        };
         assert_eq!(place, expected);
-        let place = Place::read("http://example.com").unwrap();
+        let place = ServerAddress::read("http://example.com").unwrap();
         assert_eq!((place.target, place.prefix.as_str()), (("example.com".to_owned(), 80), ""));
         for wrong in ["https://example.com", "example.com", "ftp://example.com", "http://", "not an address"] {
-            assert!(Place::read(wrong).is_err(), "{wrong}");
+            assert!(ServerAddress::read(wrong).is_err(), "{wrong}");
         }
     }
 

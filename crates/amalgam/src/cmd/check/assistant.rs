@@ -12,8 +12,8 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::{columns, value_as_text};
+use crate::command_context::now_ms;
 use crate::config::Config;
-use crate::desk::now_ms;
 use crate::wire_up::{self, SystemClock};
 
 /// How many profiles are asked for at once.

@@ -19,35 +19,35 @@ use serde_json::json;
 
 use crate::cli::ConfigArgs;
 use crate::cmd::tenants;
-use crate::desk::{Desk, now_ms};
+use crate::command_context::{CommandContext, now_ms};
 use crate::terminal::{say, say_json};
 
 /// How many tools are asked for at once.
 const PAGE: usize = 200;
 
 pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
-    let desk = Desk::open(args).await?;
+    let context = CommandContext::open(args).await?;
     // Everything has to open before anything is changed.
-    let before = ring(&desk)?;
-    look(&*desk.store, &Sealer::new(&before)).await?;
-    resealed_tools(&desk, &Sealer::new(&before)).await?;
-    look_at_configs(&desk, &Sealer::new(&before)).await?;
+    let before = ring(&context)?;
+    look(&*context.store, &Sealer::new(&before)).await?;
+    resealed_tools(&context, &Sealer::new(&before)).await?;
+    look_at_configs(&context, &Sealer::new(&before)).await?;
 
-    let (ring, place) = match &desk.config.secret_key {
+    let (ring, place) = match &context.config.secret_key {
         // Only the operator can change a variable: the new key is the first one that is there.
         Some(_) => (before, "AMALGAM_SECRET_KEY".to_owned()),
         None => {
-            let path = desk.config.key_file();
+            let path = context.config.key_file();
             (KeyRing::rotate(&path).context("adding a master key")?, path.display().to_string())
         }
     };
     let seal = Sealer::new(&ring);
-    let sealed = seal_anew(&*desk.store, &seal).await?;
+    let sealed = seal_anew(&*context.store, &seal).await?;
     let mut tools = 0;
-    for tool in resealed_tools(&desk, &seal).await? {
-        tools += usize::from(put_back(&*desk.store, &seal, tool).await?);
+    for tool in resealed_tools(&context, &seal).await? {
+        tools += usize::from(put_back(&*context.store, &seal, tool).await?);
     }
-    let configs = reseal_configs(&desk, &seal).await?;
+    let configs = reseal_configs(&context, &seal).await?;
     let ids: Vec<String> = ring.ids().map(|id| id.to_string()).collect();
     let newest = ids.first().context("a ring has a key")?;
     if as_data {
@@ -65,10 +65,10 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ring(desk: &Desk) -> anyhow::Result<KeyRing> {
-    match &desk.config.secret_key {
+fn ring(context: &CommandContext) -> anyhow::Result<KeyRing> {
+    match &context.config.secret_key {
         Some(keys) => KeyRing::from_text(keys.expose_secret()).context("reading AMALGAM_SECRET_KEY"),
-        None => KeyRing::load_or_create(&desk.config.key_file()).context("reading the master keys"),
+        None => KeyRing::load_or_create(&context.config.key_file()).context("reading the master keys"),
     }
 }
 
@@ -123,16 +123,16 @@ async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: Resealed) -> any
 }
 
 /// Every tool that holds secrets, its secrets sealed anew. Nothing is written.
-async fn resealed_tools(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<Vec<Resealed>> {
-    let mut scopes = vec![desk.operator()];
-    for tenant in tenants::all(&*desk.store).await? {
-        scopes.push(desk.administrator(tenant.id).await?);
+async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<Vec<Resealed>> {
+    let mut scopes = vec![context.operator()];
+    for tenant in tenants::all(&*context.store).await? {
+        scopes.push(context.administrator(tenant.id).await?);
     }
     let mut resealed = Vec::new();
     for scope in scopes {
         let mut after: Option<String> = None;
         loop {
-            let page = desk.store.tools(bank_of(&scope), after.as_deref(), PAGE).await?;
+            let page = context.store.tools(bank_of(&scope), after.as_deref(), PAGE).await?;
             after = page.last().map(|tool| tool.name.clone());
             let last = page.len() < PAGE;
             for tool in page {
@@ -170,12 +170,12 @@ fn of_tools(tools: usize) -> Option<String> {
 }
 
 /// Makes sure that every tenant's key opens.
-async fn look_at_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<()> {
+async fn look_at_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<()> {
     let nothing = AgentSettings::default();
-    let configs = TenantConfigs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
-    for tenant in tenants::all(&*desk.store).await? {
+    let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };
+    for tenant in tenants::all(&*context.store).await? {
         let kept = configs.kept(Within::Named(Operator::of_this_process(), tenant.id)).await?;
-        if kept.opened(seal, &desk.administrator(tenant.id).await?.seal_context()).is_none() {
+        if kept.opened(seal, &context.administrator(tenant.id).await?.seal_context()).is_none() {
             bail!(
                 "the key of tenant {} was sealed with a master key that is not there; nothing was changed",
                 tenant.id
@@ -186,19 +186,19 @@ async fn look_at_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<()> {
 }
 
 /// Seals every tenant's key anew; how many that were. One that is changed meanwhile is sealed as it is then.
-async fn reseal_configs(desk: &Desk, seal: &dyn Seal) -> anyhow::Result<usize> {
+async fn reseal_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<usize> {
     let nothing = AgentSettings::default();
-    let configs = TenantConfigs { store: &*desk.store, settings: &nothing, now_ms: now_ms() };
+    let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };
     let mut done = 0;
-    for tenant in tenants::all(&*desk.store).await? {
+    for tenant in tenants::all(&*context.store).await? {
         let within = Within::Named(Operator::of_this_process(), tenant.id);
         if configs.kept(within).await?.api_key.is_none() {
             continue;
         }
-        let context = desk.administrator(tenant.id).await?.seal_context();
+        let seal_context = context.administrator(tenant.id).await?.seal_context();
         let resealed = configs.change(within, |draft| {
-            let plain = draft.api_key.as_ref().and_then(|sealed| seal.open(&context, sealed));
-            let anew = plain.map(|plain| seal.seal(&context, &plain));
+            let plain = draft.api_key.as_ref().and_then(|sealed| seal.open(&seal_context, sealed));
+            let anew = plain.map(|plain| seal.seal(&seal_context, &plain));
             let sealed = anew.is_some();
             draft.api_key = anew.or(draft.api_key.take());
             Ok(sealed)

@@ -1,6 +1,6 @@
 //! `[mcp.NAME]`: programs and servers of the operator's.
 
-use super::super::{Mcp, Reached};
+use super::super::{Mcp, McpTransport};
 use super::*;
 
 fn servers(text: &str, env: &[(&str, &str)]) -> (Vec<Mcp>, Vec<String>) {
@@ -21,7 +21,7 @@ fn a_program_and_a_server_are_read_with_all_that_they_have() {
         (files.name.as_str(), files.timeout, files.tenants.clone()),
         ("files", Duration::from_secs(120), Some(vec![1, 7]))
     );
-    let Reached::Process { command, args, env } = &files.reached else { panic!("{files:?}") };
+    let McpTransport::Process { command, args, env } = &files.reached else { panic!("{files:?}") };
     assert_eq!(
         (command.as_str(), args.as_slice()),
         ("/opt/my server/run", ["--root", "/srv/a b", ""].map(str::to_owned).as_slice())
@@ -30,7 +30,7 @@ fn a_program_and_a_server_are_read_with_all_that_they_have() {
     assert_eq!(env, [("LANG", "C"), ("Token", "hush-hush")]);
 
     assert_eq!((tickets.timeout, tickets.tenants.clone()), (Duration::from_secs(30), None));
-    let Reached::Http { url, authorization } = &tickets.reached else { panic!("{tickets:?}") };
+    let McpTransport::Http { url, authorization } = &tickets.reached else { panic!("{tickets:?}") };
     assert_eq!(url, "https://mcp.example.com/mcp/?v=1", "its slashes and its query belong to it");
     assert_eq!(authorization.as_ref().unwrap().value().unwrap().expose_secret(), "Basic abc");
 }
@@ -100,7 +100,7 @@ fn no_variable_names_a_program() {
     // Nor does it change one that the file names.
     let (servers, _) = servers("[mcp.files]\ncommand = 'true'", &env);
     assert!(
-        matches!(&servers[0].reached, Reached::Process { command, args, .. } if command == "true" && args.is_empty())
+        matches!(&servers[0].reached, McpTransport::Process { command, args, .. } if command == "true" && args.is_empty())
     );
 }
 

@@ -9,7 +9,7 @@ use amalgam_core::{
 use amalgam_protocol::{CreateResponse, HostedItem, Input, Item, ItemKind, Json, McpApprovalResponse, Writer};
 
 use super::super::context::Context;
-use crate::app::App;
+use crate::app::Application;
 
 /// What the model is told of a call that was not decided about in time.
 const EXPIRED: &str = "No decision was made before the deadline.";
@@ -17,7 +17,7 @@ const EXPIRED: &str = "No decision was made before the deadline.";
 /// The calls that this turn has to run, in the order in which they were asked for. Denials that the items do not tell yet,
 /// made by an administrator or by the deadline, are added to what was said before, so that the model hears of them.
 pub(crate) async fn approved(
-    app: &App,
+    app: &Application,
     scope: &Scope,
     request: &CreateResponse<'_>,
     context: &mut Context,
@@ -80,7 +80,12 @@ enum Fate {
 
 /// What was decided about calls: those that the request decides about, and those before it that an administrator or the
 /// deadline has decided about.
-async fn decided(app: &App, scope: &Scope, own: &[Item<'_>], said: &[Item<'_>]) -> Result<Vec<DecidedCall>, Fault> {
+async fn decided(
+    app: &Application,
+    scope: &Scope,
+    own: &[Item<'_>],
+    said: &[Item<'_>],
+) -> Result<Vec<DecidedCall>, Fault> {
     let settled: HashSet<String> = said
         .iter()
         .filter(|item| is(item, HostedItem::McpCall))

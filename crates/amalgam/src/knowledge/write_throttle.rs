@@ -13,12 +13,12 @@ const OURS: Duration = Duration::from_millis(200);
 const THEIRS: Duration = Duration::from_millis(120);
 
 /// Pauses between writes where that helps somebody.
-pub(crate) struct Courtesy {
+pub(crate) struct WriteThrottle {
     shared_file: bool,
     written: Duration,
 }
 
-impl Courtesy {
+impl WriteThrottle {
     /// On the store of this address. Databases that are servers let several write at once.
     pub(crate) fn on(store: &StoreUrl) -> Self {
         let shared_file = match store {

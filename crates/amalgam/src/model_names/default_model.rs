@@ -3,7 +3,7 @@
 use amalgam_core::{ModelSelection, SecretText, assistant::settings::DEFAULT_MODEL};
 use futures_util::StreamExt as _;
 
-use super::{Names, USUAL};
+use super::{ModelNames, USUAL};
 use crate::config::{Choice as _, Config, Kind};
 
 /// Where the model comes from that counts when neither a profile nor a tenant nor the settings name one.
@@ -64,7 +64,7 @@ impl std::fmt::Display for DoorModel {
     }
 }
 
-impl Names {
+impl ModelNames {
     /// The default of one upstream, or of the installation: see [`amalgam_core::Catalog::default_model`].
     pub(super) async fn default_on(&self, upstream: Option<&str>) -> Option<String> {
         let Some(upstream) = upstream else {

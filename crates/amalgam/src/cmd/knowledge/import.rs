@@ -9,9 +9,9 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Place, Shelf};
-use crate::desk::Desk;
-use crate::knowledge::{Courtesy, Import, Rules, Settings, Totals, gather, is_name};
+use super::{KnowledgeContext, KnowledgeTarget};
+use crate::command_context::CommandContext;
+use crate::knowledge::{Import, Rules, Settings, Totals, WriteThrottle, gather, is_name};
 use crate::progress::Progress;
 use crate::terminal::{say, say_json, tell};
 use crate::wire_up::{self, SystemClock};
@@ -58,7 +58,7 @@ pub(super) struct ImportArgs {
         value_parser = clap::value_parser!(u64).range(1..=LARGEST_KIB_EVER))]
     max_file_kib: u64,
     #[command(flatten)]
-    place: Place,
+    place: KnowledgeTarget,
 }
 
 /// What cannot be read makes the command fail, also where the rest was brought in: a script should hear of it.
@@ -66,10 +66,10 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let attributes = attributes(&args)?;
     let rules = if args.no_ignore { Rules::Nothing } else { Rules::Ignored };
     let sources = gather(&args.paths, args.source.as_deref(), rules)?;
-    let shelf = Shelf::open(args.place.tenant_id, Desk::open(args.place.config).await?).await?;
-    let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&shelf.desk.config)?);
-    let names = wire_up::names(&shelf.desk.config, &seal, &SystemClock)?;
-    let before = shelf.collection(&args.collection).await?.and_then(|collection| collection.embedding_model);
+    let context = KnowledgeContext::open(args.place.tenant_id, CommandContext::open(args.place.config).await?).await?;
+    let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&context.command.config)?);
+    let names = wire_up::names(&context.command.config, &seal, &SystemClock)?;
+    let before = context.collection(&args.collection).await?.and_then(|collection| collection.embedding_model);
     let model = match args.no_embed {
         true => None,
         false => args.embed.or_else(|| before.clone()),
@@ -82,12 +82,12 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     }
     let settings = Settings { attributes, model: model.clone(), most_bytes: args.max_file_kib * 1024 };
     let mut import = Import {
-        store: shelf.store(),
-        within: shelf.within(),
+        store: context.store(),
+        within: context.within(),
         collection: &args.collection,
         embedder: &*names,
         settings: Arc::new(settings),
-        courtesy: Courtesy::on(&shelf.desk.config.store),
+        throttle: WriteThrottle::on(&context.command.config.store),
     };
     let told: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let mut progress = Progress::of("files", sources.iter().map(|source| source.files.len()).sum());

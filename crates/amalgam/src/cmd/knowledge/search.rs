@@ -11,8 +11,8 @@ use amalgam_core::{
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{Place, Shelf};
-use crate::desk::Desk;
+use super::{KnowledgeContext, KnowledgeTarget};
+use crate::command_context::CommandContext;
 use crate::knowledge::explained;
 use crate::terminal::{say, say_json, tell};
 use crate::wire_up::{self, SystemClock};
@@ -37,21 +37,22 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=50))]
     limit: u8,
     #[command(flatten)]
-    place: Place,
+    place: KnowledgeTarget,
 }
 
 pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
-    let shelf = Shelf::open(args.place.tenant_id, Desk::look(args.place.config).await?).await?;
-    let scope = shelf.desk.administrator(shelf.tenant_id).await?;
-    let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&shelf.desk.config)?);
-    let names = wire_up::names(&shelf.desk.config, &seal, &SystemClock)?;
+    let context =
+        KnowledgeContext::open(args.place.tenant_id, CommandContext::open_read_only(args.place.config).await?).await?;
+    let scope = context.command.administrator(context.tenant_id).await?;
+    let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&context.command.config)?);
+    let names = wire_up::names(&context.command.config, &seal, &SystemClock)?;
     let lookup = RetrievalQuery {
         text: &args.text,
         collections: &args.collections,
         conditions: &args.conditions,
         limit: usize::from(args.limit),
     };
-    let found = wire_up::knowledge(&shelf.desk.store, &names).find(&scope, lookup).await;
+    let found = wire_up::knowledge(&context.command.store, &names).find(&scope, lookup).await;
     let RetrievalResult { chunks, warnings } = found.map_err(explained)?;
     match args.place.json {
         true => {

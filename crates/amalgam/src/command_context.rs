@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Sources};
-use crate::storage::{self, For, Opened};
+use crate::storage::{self, OpenStore, StorePurpose};
 use crate::terminal::tell;
 use crate::wire_up::{self, SystemClock};
 
@@ -18,30 +18,30 @@ use crate::wire_up::{self, SystemClock};
 const NAME: &str = "operator";
 
 /// The operator's place, on the machine of the server or on one that reaches its database.
-pub(crate) struct Desk {
+pub(crate) struct CommandContext {
     pub(crate) config: Config,
     pub(crate) store: Arc<dyn Store>,
 }
 
-impl Desk {
+impl CommandContext {
     /// Reads the configuration and opens its store, to change something. A store that does not exist yet is created, and
     /// its schema is brought up to date.
     pub(crate) async fn open(args: ConfigArgs) -> anyhow::Result<Self> {
-        Self::with(configuration(args)?, For::Command).await
+        Self::with(configuration(args)?, StorePurpose::Command).await
     }
 
     /// The same for commands that only read: nothing is created or migrated, and standard error names the store.
-    pub(crate) async fn look(args: ConfigArgs) -> anyhow::Result<Self> {
+    pub(crate) async fn open_read_only(args: ConfigArgs) -> anyhow::Result<Self> {
         let config = configuration(args)?;
         if !storage::exists(&config.store, config.pool).await? {
             bail!("there is no database at {} yet; the first start of the server creates it", config.store);
         }
         tell(format_args!("store: {}", config.store));
-        Self::with(config, For::Looking).await
+        Self::with(config, StorePurpose::ReadOnly).await
     }
 
-    async fn with(config: Config, purpose: For) -> anyhow::Result<Self> {
-        let Opened { store, warnings, .. } = storage::open(&config.store, config.pool, purpose).await?;
+    async fn with(config: Config, purpose: StorePurpose) -> anyhow::Result<Self> {
+        let OpenStore { store, warnings, .. } = storage::open(&config.store, config.pool, purpose).await?;
         for warning in warnings {
             tell(format_args!("warning: {warning}"));
         }

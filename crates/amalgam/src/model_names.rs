@@ -18,7 +18,7 @@ use crate::config::{self, Choice as _, Config, Kind};
 use default_model::DefaultModel;
 
 /// Resolves names: configured name, then `UPSTREAM/model`, then an upstream that lists it.
-pub(crate) struct Names {
+pub(crate) struct ModelNames {
     registry: Arc<UpstreamRegistry>,
     /// Upstreams in the order in which they are asked, with the wire that each speaks.
     upstreams: Vec<(String, &'static str)>,
@@ -39,7 +39,7 @@ const REMEMBERED: usize = 1000;
 /// A fallback may have fallbacks of its own; the configuration refuses cycles, and this ends them anyway.
 const FALLBACK_DEPTH: usize = 8;
 
-impl Names {
+impl ModelNames {
     /// Joins configured names to their upstreams.
     pub(crate) fn new(config: &Config, registry: Arc<UpstreamRegistry>, started_at: u64) -> Self {
         let upstreams =
@@ -147,7 +147,7 @@ impl Names {
         }
     }
 
-    /// A route that is not [`Names::known`].
+    /// A route that is not [`ModelNames::known`].
     async fn find(&self, name: &str) -> Option<Route> {
         if let Some((upstream, model)) = name.split_once('/')
             && !model.is_empty()
@@ -178,7 +178,7 @@ impl Names {
     }
 }
 
-impl Names {
+impl ModelNames {
     /// What answers to a name on terms of the tenant's own.
     async fn on_terms(&self, terms: ModelSelection<'_>) -> Result<Option<Route>, Fault> {
         let route = match terms.upstream {
@@ -207,7 +207,7 @@ impl Names {
     }
 }
 
-impl Catalog for Names {
+impl Catalog for ModelNames {
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         match self.known(name) {
             Some(route) => Box::pin(ready(Ok(Some(route)))),
@@ -245,7 +245,7 @@ impl Catalog for Names {
 }
 
 /// Only the first candidate of a name is asked: whoever would answer in its place has another space.
-impl Embedder for Names {
+impl Embedder for ModelNames {
     fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
         Box::pin(async move {
             let route = self.anywhere(model).await;
