@@ -92,7 +92,7 @@ fn wrong(name: &'static str, message: String) -> Fault {
 }
 
 /// The event that tells of a request that came to nothing.
-pub(super) fn refusal(fault: &Fault) -> Vec<u8> {
+pub(super) fn refusal(fault: &Fault) -> Bytes {
     let mut writer = Writer::with_capacity(256);
     writer.object(|writer| {
         writer.key("type").string("error");
@@ -104,20 +104,21 @@ pub(super) fn refusal(fault: &Fault) -> Vec<u8> {
             }
         });
     });
-    writer.into_bytes()
+    writer.into_bytes().into()
 }
 
-/// The events of frames as they stand there, without what makes frames of them.
-pub(super) fn events(frames: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The events in SSE frames: parts of the same bytes.
+pub(super) fn events(frames: &Bytes) -> impl Iterator<Item = Bytes> {
     let lines = frames.split(|&byte| byte == b'\n');
-    lines.filter_map(|line| line.strip_prefix(b"data: ")).filter(|data| data.starts_with(b"{"))
+    let events = lines.filter_map(|line| line.strip_prefix(b"data: ")).filter(|data| data.starts_with(b"{"));
+    events.map(|event| frames.slice_ref(event))
 }
 
-/// An event that names its lane, in pieces.
-pub(super) fn in_lane<'a>(event: &'a [u8], lane: &'a Lane) -> [&'a [u8]; 4] {
+/// An event that names its lane.
+pub(super) fn in_lane(event: Bytes, lane: &Lane) -> Bytes {
     match (lane, event.strip_suffix(b"}")) {
-        (Some(lane), Some(event)) => [event, b",\"stream_id\":", lane.bytes(), b"}"],
-        _ => [event, b"", b"", b""],
+        (Some(lane), Some(open)) => [open, b",\"stream_id\":", lane.bytes(), b"}"].concat().into(),
+        _ => event,
     }
 }
 
@@ -176,11 +177,13 @@ mod tests {
 
     #[test]
     fn events_leave_their_frames_as_they_stand_there() {
-        let frames = b"event: a\ndata: {\"type\":\"a\"}\n\nevent: b\ndata: {\"b\":\"data: {\"}\n\ndata: [DONE]\n\n";
-        let told: Vec<_> = events(frames).collect();
+        let frames = Bytes::from_static(
+            b"event: a\ndata: {\"type\":\"a\"}\n\nevent: b\ndata: {\"b\":\"data: {\"}\n\ndata: [DONE]\n\n",
+        );
+        let told: Vec<_> = events(&frames).collect();
         assert_eq!(told, [&b"{\"type\":\"a\"}"[..], b"{\"b\":\"data: {\"}"]);
         let lane = read_text(r#"{"type":"response.create","stream_id":"l\u00e4ne"}"#).0;
-        assert_eq!(in_lane(told[0], &lane).concat(), br#"{"type":"a","stream_id":"l\u00e4ne"}"#);
-        assert_eq!(in_lane(told[0], &None).concat(), told[0]);
+        assert_eq!(in_lane(told[0].clone(), &lane), &br#"{"type":"a","stream_id":"l\u00e4ne"}"#[..]);
+        assert_eq!(in_lane(told[0].clone(), &None), told[0]);
     }
 }
