@@ -1,8 +1,8 @@
-//! `GET /v1/responses` as WebSocket: requests in, events out, one response after the other.
+//! `GET /v1/responses` as a WebSocket: requests in, events out, one response after the other.
 //!
-//! A response goes the way that `POST` goes; here is only how it is asked for and told. Whatever is not kept in the store
-//! the connection itself remembers, for as long as it lives. A client that leaves takes its turn with it, and one that
-//! does not read makes it wait: nothing is queued in between.
+//! A response is made as for `POST`; this module reads requests and sends events. The connection keeps responses that are not
+//! stored, as long as it lives. A client that leaves cancels its turn, and one that does not read makes it wait: no events
+//! are queued for it.
 
 mod bounded_stream;
 mod client;
@@ -57,7 +57,7 @@ pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> R
     let switch = request.extensions_mut().remove::<Switch>();
     let answer = match handshake::answer(&request) {
         Ok(answer) => answer,
-        Err(refusal) => return layers::unread(&request, refusal),
+        Err(refusal) => return layers::unread(&request, *refusal),
     };
     let (Some(switch), true) = (switch, request.body().is_end_stream()) else {
         return layers::unread(&request, handshake::not_possible());
@@ -77,7 +77,7 @@ where
         strict: is_strict(&asked.headers),
         asked: http::Request::from_parts(asked, ()),
         client: Client::new(stream, most, &app.memory).await,
-        // No more than a request could have brought along instead.
+        // No more than a request could send instead.
         memory: Remembered::new(most.bytes, &app.remembering),
         draining,
         over_at: Instant::now() + LIFETIME,
@@ -89,7 +89,7 @@ where
 /// One WebSocket.
 struct Connection<S> {
     app: Arc<App>,
-    /// The request that it began with. Who asks is found out again for every response: keys are revoked and run out.
+    /// The request that it began with. Its credential is checked again for every response: keys are revoked and expire.
     asked: http::Request<()>,
     /// Whether a loss is a fault.
     strict: bool,
@@ -106,7 +106,7 @@ enum Turn {
     Ended,
     /// It failed, and its events say so.
     Failed,
-    /// Nothing was told about it yet.
+    /// It did not begin, and no event about it was sent.
     Refused(Fault),
 }
 
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let previous = create.previous.clone();
         let turn = self.turn(create, &lane).await?;
-        // Nobody goes on from where going on has failed.
+        // A response is not continued again after an attempt that failed.
         if let (Turn::Failed | Turn::Refused(_), Some(previous)) = (&turn, previous) {
             self.memory.forget(&previous);
         }

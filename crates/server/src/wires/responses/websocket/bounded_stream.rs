@@ -7,13 +7,12 @@
 
 use std::{
     io::{self, Cursor},
-    mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use amalgam_core::{Fault, FaultKind};
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use tokio::{
     io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf},
     time::{Instant, Sleep, sleep_until},
@@ -41,7 +40,7 @@ pub(super) struct BoundedStream<S> {
     limits: BodyLimits,
     memory: RequestMemory,
     /// The part of a frame's head that has arrived.
-    head: Vec<u8>,
+    head: BytesMut,
     /// Bytes that tungstenite reads next: the head of a frame or of a fragment.
     next: Bytes,
     /// The frame whose payload is arriving.
@@ -75,7 +74,7 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
             stream: BufReader::with_capacity(READ_BYTES, stream),
             limits,
             memory: memory.clone(),
-            head: Vec::new(),
+            head: BytesMut::new(),
             next: Bytes::new(),
             header: FrameHeader::default(),
             left: 0,
@@ -140,24 +139,21 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
             ready!(self.poll_buffered(context))?;
             let Some(&byte) = self.stream.buffer().first() else { return Poll::Ready(Ok(false)) };
             Pin::new(&mut self.stream).consume(1);
-            self.head.push(byte);
-            let parsed = FrameHeader::parse(&mut Cursor::new(&self.head));
-            if matches!(parsed, Ok(None)) {
-                continue;
-            }
-            let head = mem::take(&mut self.head);
-            return Poll::Ready(match parsed {
-                Ok(Some((header, length))) => self.begin_frame(header, length, head).map(|()| true),
+            self.head.put_u8(byte);
+            match FrameHeader::parse(&mut Cursor::new(&self.head)) {
+                Ok(None) => continue,
+                Ok(Some((header, length))) => self.begin_frame(header, length)?,
                 // tungstenite finds the same error.
-                Ok(None) | Err(_) => {
-                    self.next = head.into();
-                    Ok(true)
-                }
-            });
+                Err(_) => self.next = self.head.split().freeze(),
+            }
+            return Poll::Ready(Ok(true));
         }
     }
 
-    fn begin_frame(&mut self, header: FrameHeader, length: u64, head: Vec<u8>) -> io::Result<()> {
+    fn begin_frame(&mut self, header: FrameHeader, length: u64) -> io::Result<()> {
+        let head = self.head.split().freeze();
+        // tungstenite refuses the others: no extension uses the reserved bits, and a length has 63 bits.
+        let is_valid = !(header.rsv1 || header.rsv2 || header.rsv3) && length <= i64::MAX as u64;
         match header.opcode {
             // tungstenite answers with the code that it reads, and a close without one is answered as a normal one.
             OpCode::Control(Control::Close) if length == 0 => {
@@ -165,12 +161,11 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
                 let header = FrameHeader { mask: header.mask.map(|_| [0; 4]), ..header };
                 self.next = [head_of(&header, code.len())?, code.to_vec()].concat().into();
             }
-            OpCode::Data(Data::Binary) => {
+            OpCode::Data(Data::Binary) if is_valid => {
                 let message = "Binary messages are not supported. Send text.";
                 return Err(io::Error::other(Fault::new(FaultKind::UnsupportedMedia, message)));
             }
-            // A length has 63 bits. tungstenite refuses this one as it refuses every frame that is too long for it.
-            OpCode::Data(_) if length <= i64::MAX as u64 => {
+            OpCode::Data(_) if is_valid => {
                 let whole = header.is_final && length <= self.limits.text_bytes as u64;
                 let message = self.message.get_or_insert_with(|| IncomingMessage {
                     bytes: 0,
@@ -178,14 +173,14 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
                     reservation: self.memory.reservation(),
                     text: (!whole).then(TextShare::default),
                 });
-                if length > (self.limits.bytes - message.bytes) as u64 {
+                if length > self.limits.bytes.saturating_sub(message.bytes) as u64 {
                     return Err(io::Error::other(too_large(self.limits.bytes)));
                 }
                 (self.header, self.left) = (header, length);
                 self.begin_fragment()?;
             }
             OpCode::Control(_) | OpCode::Data(_) => {
-                (self.header, self.left, self.next) = (header, 0, head.into());
+                (self.header, self.left, self.next) = (header, 0, head);
                 self.fragment = usize::try_from(length).unwrap_or(usize::MAX);
             }
         }

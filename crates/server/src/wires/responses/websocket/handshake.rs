@@ -14,23 +14,28 @@ use crate::wires::WireError;
 /// The answer that makes a WebSocket of the connection, or the one that says why it stays HTTP.
 ///
 /// Extensions, and with them compression, are declined by leaving them out.
-pub(super) fn answer(request: &Request) -> Result<Response, Response> {
-    create_response_with_body(request, Body::empty).map_err(|error| match error {
+pub(super) fn answer(request: &Request) -> Result<Response, Box<Response>> {
+    let answer = create_response_with_body(request, Body::empty);
+    answer.map_err(|error| Box::new(refusal(&error)))
+}
+
+fn refusal(error: &Error) -> Response {
+    match error {
         Error::Protocol(ProtocolError::MissingSecWebSocketKey | ProtocolError::InvalidSecWebSocketKey) => {
             let fault = Fault::invalid("Sec-WebSocket-Key", "Must be 16 bytes in base64.").code("invalid_value");
             WireError(fault).into_response()
         }
         Error::Protocol(ProtocolError::MissingSecWebSocketVersionHeader) => {
-            upgrade_required("Only version 13 of WebSocket is spoken here.")
+            upgrade_required("Only WebSocket version 13 is supported.")
         }
         Error::Protocol(ProtocolError::WrongHttpVersion) => not_possible(),
-        _ => upgrade_required("This path is a WebSocket: ask for one, or use POST."),
-    })
+        _ => upgrade_required("This path is a WebSocket endpoint: send an upgrade request, or use POST."),
+    }
 }
 
 /// The answer to a request that asks for a WebSocket where there can be none.
 pub(super) fn not_possible() -> Response {
-    let fault = Fault::new(FaultKind::Invalid, "A WebSocket is opened with HTTP/1.1, and without a body.");
+    let fault = Fault::new(FaultKind::Invalid, "A WebSocket is opened with HTTP/1.1 and without a body.");
     WireError(fault).into_response()
 }
 
@@ -73,7 +78,7 @@ mod tests {
     }
 
     fn status(changes: &[(&'static str, Option<&'static str>)]) -> u16 {
-        answer(&asking(changes)).unwrap_or_else(|refusal| refusal).status().as_u16()
+        answer(&asking(changes)).unwrap_or_else(|refusal| *refusal).status().as_u16()
     }
 
     #[test]

@@ -112,6 +112,23 @@ async fn texts_of_all_sizes_pass_both_ways() {
 }
 
 #[tokio::test]
+async fn a_long_message_is_sent_in_fragments_so_that_the_write_buffer_stays_small() {
+    let (mut messages, mut theirs) = wired(LIMITS, &RequestMemory::new(MEMORY)).await;
+    let mut sent = Vec::new();
+    let sending = async move {
+        messages.queue(Bytes::from(vec![b'x'; 2 * LONGEST_SENT + 1])).await.unwrap();
+        messages.queue(Bytes::from_static(b"short")).await.unwrap();
+        messages.flush().await.unwrap();
+    };
+    let ((), read) = tokio::join!(sending, theirs.read_to_end(&mut sent));
+    read.unwrap();
+    let part = vec![b'x'; LONGEST_SENT];
+    let head = |first: u8| vec![first, 126, 0x80, 0];
+    let expected = [head(0x01), part.clone(), head(0x00), part, b"\x80\x01x\x81\x05short".to_vec()].concat();
+    assert!(sent == expected, "{} bytes", sent.len());
+}
+
+#[tokio::test]
 async fn pings_are_answered_inside_a_message() {
     let parts = [frame(0x01, b"one "), frame(0x89, b"there?"), frame(0x00, b"two "), frame(0x80, b"three")];
     let (all, error, answer) = exchanged(LIMITS, vec![parts.concat()]).await;
@@ -193,6 +210,7 @@ async fn each_way_to_break_the_protocol_has_its_own_error() {
         ([frame(0x01, b"a"), frame(0x81, b"b")].concat(), true),
         (frame(0x88, b"\x03"), true),
         (frame(0xc1, b"compressed"), true),
+        (frame(0xd2, b"binary with reserved bits"), true),
         (frame(0x83, b"reserved opcode"), true),
         (frame(0x09, b"a ping in fragments"), true),
         (frame(0x89, &[0; 126]), true),
