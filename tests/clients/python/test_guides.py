@@ -150,3 +150,8 @@ def test_a_check_list_names_types_functions_and_files_that_exist(page):
         elif re.fullmatch(r"(\w+::)*[A-Z]\w*(::\w+)?!?|\w+(::\w+)+", span):
             missing += [word for word in re.findall(r"\w+", span) if word not in words]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/decisions").glob("*.md")), ids=name)
+def test_a_decision_has_the_number_of_its_file_in_its_title(page):
+    assert page.read_text().startswith(f"# {page.name[:4]}: ")
