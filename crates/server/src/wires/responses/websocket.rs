@@ -7,9 +7,9 @@
 mod bounded_stream;
 mod client;
 mod handshake;
-mod memory;
 mod message;
 mod message_stream;
+mod unstored_responses;
 
 use std::{
     pin::pin,
@@ -39,8 +39,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing::debug;
 
 use self::client::{Client, End};
-use self::memory::Remembered;
 use self::message::{Create, Lane, in_lane};
+use self::unstored_responses::UnstoredResponses;
 use crate::{
     app::App,
     auth::{Admission, Door},
@@ -78,7 +78,7 @@ where
         asked: http::Request::from_parts(asked, ()),
         client: Client::new(stream, most, &app.memory).await,
         // No more than a request could send instead.
-        memory: Remembered::new(most.bytes, &app.remembering),
+        responses: UnstoredResponses::new(most.bytes, &app.remembering),
         draining,
         over_at: Instant::now() + LIFETIME,
         app,
@@ -94,7 +94,7 @@ struct Connection<S> {
     /// Whether a loss is a fault.
     strict: bool,
     client: Client<S>,
-    memory: Remembered,
+    responses: UnstoredResponses,
     draining: watch::Receiver<bool>,
     /// The end of its life.
     over_at: Instant,
@@ -165,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let turn = self.turn(create, &lane).await?;
         // A response is not continued again after an attempt that failed.
         if let (Turn::Failed | Turn::Refused(_), Some(previous)) = (&turn, previous) {
-            self.memory.forget(&previous);
+            self.responses.forget(&previous);
         }
         let Turn::Refused(fault) = turn else { return Ok(()) };
         self.client.send_fault(&fault, &lane).await?;
@@ -179,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Runs a turn to its end, and handles what the client sends meanwhile.
     async fn turn(&mut self, create: Create, lane: &Lane) -> Result<Turn, End> {
-        let Self { app, asked, strict, client, memory, .. } = self;
+        let Self { app, asked, strict, client, responses, .. } = self;
         let depth = app.limits.json_depth;
         let identity = app.engine.identity();
         let id = identity.response_id.clone();
@@ -189,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let scope = admitted(app, asked).await?;
             let turn = TurnRequest {
                 strict: *strict,
-                connection: Some(&*memory),
+                connection: Some(&*responses),
                 generate: create.generate,
                 announcement: Some(announcement),
                 ..TurnRequest::new(identity, ResponseParameters::parse(&create.body, depth)?)
@@ -226,7 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let Some(output) = output else { return Ok(Turn::Failed) };
         if let Some(Some(unstored)) = unstored.into_inner() {
-            memory.remember(id, create.previous.as_deref(), *unstored, array_of(&output));
+            responses.add(id, create.previous.as_deref(), *unstored, array_of(&output));
         }
         Ok(Turn::Ended)
     }

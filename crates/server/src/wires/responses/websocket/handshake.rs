@@ -100,4 +100,14 @@ mod tests {
         assert_eq!(status(&[("sec-websocket-key", Some("c2hvcnQ="))]), 400);
         assert_eq!(status(&[("sec-websocket-key", Some("not base64 at all!"))]), 400);
     }
+
+    #[test]
+    fn an_older_version_of_http_and_other_methods_are_refused() {
+        let mut old = asking(&[]);
+        *old.version_mut() = http::Version::HTTP_10;
+        assert_eq!(answer(&old).unwrap_err().status(), 400);
+        let mut post = asking(&[]);
+        *post.method_mut() = http::Method::POST;
+        assert_eq!(answer(&post).unwrap_err().status(), 426);
+    }
 }
