@@ -177,9 +177,15 @@ pub(crate) fn too_large(most: usize) -> Fault {
     Fault::new(FaultKind::TooLarge, format!("The request body is larger than {most} bytes."))
 }
 
-/// What has arrived so far of a body or a message, within its bounds.
+/// The fault for a body, or a message, with more text than is allowed.
+pub(crate) fn too_much_text(most: usize) -> Fault {
+    let message = format!("The request body has more than {most} bytes, images and files apart.");
+    Fault::new(FaultKind::TooLarge, message)
+}
+
+/// What has arrived so far of a body, within its bounds.
 #[derive(Debug)]
-pub(crate) struct Collected {
+struct Collected {
     limits: BodyLimits,
     stated: usize,
     reservation: Reservation,
@@ -205,17 +211,17 @@ impl Pieces {
 
 impl Collected {
     /// Nothing yet; `stated` is how many bytes the sender says will come.
-    pub(crate) fn new(limits: BodyLimits, memory: &RequestMemory, stated: usize) -> Self {
+    fn new(limits: BodyLimits, memory: &RequestMemory, stated: usize) -> Self {
         let pieces = Pieces::One(Bytes::new());
         Self { limits, stated, reservation: memory.reservation(), pieces, text: None }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.pieces.bytes().len()
     }
 
     /// Adds a piece, or says why it is one too many.
-    pub(crate) fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
+    fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
         let before = self.len();
         let length = before + piece.len();
         if length > self.limits.bytes {
@@ -229,9 +235,7 @@ impl Collected {
             });
             text.take(&piece);
             if text.bytes() > self.limits.text_bytes {
-                let most = self.limits.text_bytes;
-                let message = format!("The request body has more than {most} bytes, images and files apart.");
-                return Err(Fault::new(FaultKind::TooLarge, message));
+                return Err(too_much_text(self.limits.text_bytes));
             }
         }
         if before == 0 {
@@ -264,7 +268,7 @@ impl Collected {
         Ok(())
     }
 
-    pub(crate) fn into_bytes(self) -> Bytes {
+    fn into_bytes(self) -> Bytes {
         let bytes = match self.pieces {
             Pieces::One(bytes) => bytes,
             Pieces::Many(bytes) => bytes.into(),

@@ -1,15 +1,15 @@
 //! The accept loop: takes connections, caps them, times them, and lets them finish when the process ends.
 //!
 //! HTTP/1 is hyper's; this file decides who gets in and for how long. What happens on one connection is in
-//! `connection`, what happens on its socket in `socket`, how it leaves HTTP in `switch`, and the answers that no wire
+//! `connection`, its stream in `client_stream`, how it leaves HTTP in `switch`, and the answers that no wire
 //! gives in `reply`.
 
+mod client_stream;
 mod connection;
 mod head_guard;
 mod key_place;
 mod places;
 mod reply;
-mod socket;
 mod switch;
 
 use std::{collections::VecDeque, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
@@ -28,6 +28,7 @@ use self::reply::Refusal;
 use crate::proxies::TrustedProxies;
 
 pub use self::connection::Peer;
+pub(crate) use self::connection::linger;
 pub use self::key_place::ConnectionKey;
 pub(crate) use self::key_place::KeyPlaces;
 pub(crate) use self::switch::{Switch, Switched};

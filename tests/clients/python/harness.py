@@ -28,6 +28,7 @@ UPSTREAM_KIND = {"chat": "chat", "resp": "responses", "anthropic": "anthropic"}
 # Codex chooses its tools by the beginning of the model's name, so the names for it say which set they bring about.
 CODEX_NAMES = ["m", "gpt-5.5", "gpt-5.6-sol"]
 START_SECONDS = 20
+KEY_PREFIX = "admin key (shown once): "
 
 
 @dataclass
@@ -70,11 +71,13 @@ class Gateway:
         mcp: McpOverHttp | None = None,
         text: str | None = None,
     ) -> None:
-        config = folder / "amalgam.toml"
+        self.config, self.data = folder / "amalgam.toml", folder / "data"
         lines = config_lines(upstreams.url, mcp) if mcp else []
-        config.write_text("\n".join([text or config_text(upstreams.url), *lines, ""]))
+        self.config.write_text("\n".join([text or config_text(upstreams.url), *lines, ""]))
         self.log = folder / "amalgam.log"
-        self.place = ["--config", config, "--data", folder / "data"]
+        self.place = ["--config", self.config, "--data", self.data]
+        # The key that a first start prints, where no other key is configured.
+        self.first_key = ""
         self.settings = settings
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -123,6 +126,8 @@ class Gateway:
         threading.Thread(target=read, daemon=True).start()
         try:
             while line := lines.get(timeout=START_SECONDS):
+                if line.startswith(KEY_PREFIX):
+                    self.first_key = line.removeprefix(KEY_PREFIX).strip()
                 if line.startswith(prefix):
                     return line.removeprefix(prefix).strip()
         except queue.Empty:

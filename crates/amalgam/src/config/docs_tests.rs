@@ -119,7 +119,7 @@ fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
 fn takes(key: &Key) -> String {
     let milliseconds = |ms: u64| duration_to_text(std::time::Duration::from_millis(ms));
     match key.shape {
-        Shape::Text => "text".to_owned(),
+        Shape::Text => "string".to_owned(),
         Shape::Path => "path".to_owned(),
         Shape::LogFilter => "level or directives".to_owned(),
         Shape::Boolean => "`true`, `false`".to_owned(),
@@ -134,16 +134,16 @@ fn takes(key: &Key) -> String {
         Shape::Target => "target".to_owned(),
         Shape::Origins => "list of origins".to_owned(),
         Shape::Targets => "list of targets".to_owned(),
-        Shape::BaseUrl => "`http` or `https` address".to_owned(),
-        Shape::Url => "`http` or `https` address".to_owned(),
-        Shape::PathOrUrl => "path, or `https` address".to_owned(),
-        Shape::StoreUrl => "address of a database".to_owned(),
+        Shape::BaseUrl => "`http` or `https` URL".to_owned(),
+        Shape::Url => "`http` or `https` URL".to_owned(),
+        Shape::PathOrUrl => "path, or `https` URL".to_owned(),
+        Shape::StoreUrl => "database URL".to_owned(),
         Shape::Secret | Shape::Credential => "secret".to_owned(),
         Shape::Secrets => "list of secrets".to_owned(),
         Shape::Headers | Shape::Variables => "table of secrets".to_owned(),
         Shape::Names => "list of names".to_owned(),
-        Shape::Argument => "text".to_owned(),
-        Shape::Arguments => "list of texts".to_owned(),
+        Shape::Argument => "string".to_owned(),
+        Shape::Arguments => "list of strings".to_owned(),
         Shape::Ids => "list of numbers".to_owned(),
         Shape::Choice(choices) => words(choices.iter().copied()),
         Shape::Choices(choices) => format!("list of {}", words(choices.iter().copied())),
@@ -156,7 +156,7 @@ fn default(key: &Key) -> String {
         Shape::Secrets | Shape::Networks | Shape::Origins | Shape::Targets | Shape::Names | Shape::Choices(_)
     );
     match key.preset {
-        DefaultValue::Required => "**needed**".to_owned(),
+        DefaultValue::Required => "**required**".to_owned(),
         DefaultValue::Unset(meaning) => meaning.to_owned(),
         DefaultValue::Value("") => "empty".to_owned(),
         DefaultValue::Value(text) if list => words(text.split(',')),

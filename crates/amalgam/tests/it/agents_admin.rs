@@ -180,7 +180,7 @@ async fn a_diagnosis_says_what_is_wrong_and_nothing_when_all_is_well() {
         assert!(words(&ask(BOTH).await).contains("is not active"));
         let unknown = json!({"upstream": "nowhere"});
         sent(&office.a(), Method::PATCH, "/admin/configs/1", &unknown).await;
-        assert!(words(&ask("agent=course-assistant").await).contains("Nobody has the model"));
+        assert!(words(&ask("agent=course-assistant").await).contains("No upstream has the model"));
         office.cli.text(&["tenants", "set", "1", "ai_agent_enabled=false"]);
         assert!(words(&ask("agent=course-assistant").await).contains("switched off"), "{}", store.name);
 

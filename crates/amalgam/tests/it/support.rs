@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 pub(crate) use cli::Cli;
 pub(crate) use events::{Event, Events};
-pub(crate) use guide::{assert_alike, blocks, curl, document};
+pub(crate) use guide::document;
 pub(crate) use mcp::{MCP_TOOLS, mcp_answer, mcp_requests, serve_mcp};
 pub(crate) use script::{Said, Script};
 pub(crate) use stores::{TestStore, shared_store, stores};

@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     sync::watch,
     time::timeout,
@@ -26,11 +26,11 @@ use tower::Service;
 use tracing::debug;
 
 use super::ListenerConfig;
+use super::client_stream::ClientStream;
 use super::key_place::ConnectionKey;
 use super::places::Activity;
 use super::reply::Refusal;
-use super::socket::Socket;
-use super::switch::{Switch, Switched, SwitchedStream};
+use super::switch::{Switch, Switched};
 
 /// How long a client that was refused may keep sending before the socket is closed under it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -85,7 +85,7 @@ impl<S: Serves> Connections<S> {
         // that is already gone, which the first read will tell.
         let _ = stream.set_nodelay(true);
         let exchange = Arc::new(Exchange::new(activity));
-        let socket = Socket::new(stream, self.write_timeout, self.max_head_bytes);
+        let socket = ClientStream::new(stream, self.write_timeout, self.max_head_bytes);
         let client = Peer { address: peer, key: ConnectionKey::default() };
         let handler = Handler { service: self.service.clone(), peer: client, exchange: Arc::clone(&exchange) };
         let mut connection = self.http.serve_connection(TokioIo::new(socket), handler);
@@ -109,14 +109,14 @@ impl<S: Serves> Connections<S> {
         if ended.is_ok()
             && let Some(successor) = exchange.switch.take()
         {
-            let stream = SwitchedStream::new(parts.read_buf, socket);
+            let stream = socket.with_unread(parts.read_buf);
             return successor(Switched { stream, draining }).await;
         }
         let mut refused = socket.refused();
         if let Err(error) = &ended {
             debug!(%peer, %error, "connection ended early");
             let half_a_head = !parts.read_buf.is_empty();
-            // hyper answers most bad heads itself (`socket` gives those a body). These it only reports, and it
+            // hyper answers most bad heads itself (`client_stream` gives those a body). These it only reports, and it
             // does so between two exchanges, unless the last answer is still stuck in the socket.
             let refusal = if refused || socket.is_stuck() {
                 None
@@ -183,7 +183,7 @@ pub(super) async fn refuse(mut stream: TcpStream, refusal: Refusal, max_head_byt
 ///
 /// A socket closed with bytes unread makes the system send a reset. The client's sending then fails, and most clients
 /// never look at the answer after that: instead of 413 or 431 they would see a broken connection.
-async fn linger(stream: &mut TcpStream) {
+pub(crate) async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let drained = async {
         stream.shutdown().await?;
         // Not inside the future: every connection would carry it for all of its life.

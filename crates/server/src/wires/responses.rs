@@ -7,7 +7,7 @@ mod items;
 mod models;
 mod resume;
 mod retrieve;
-mod socket;
+mod websocket;
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::app::App;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
-        .route("/v1/responses", post(create::create).get(socket::open))
+        .route("/v1/responses", post(create::create).get(websocket::open))
         .route("/v1/responses/compact", post(compact::compact))
         .route("/v1/responses/input_tokens", post(input_tokens::count))
         .route("/v1/responses/{id}", get(retrieve::retrieve).delete(retrieve::delete))

@@ -4,6 +4,7 @@
 
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
 
 use super::PostgresOpenError;
@@ -129,21 +130,15 @@ fn split(url: &str) -> Result<Split, PostgresOpenError> {
     Ok(Split { rest, mode, roots })
 }
 
-/// A path as it stands in an address: `%2F` is a slash.
+/// A path as it stands in an address: `%2F` is a slash. A percent sign that begins no escape is refused.
 fn decoded(value: &str) -> Result<String, PostgresOpenError> {
     let wrong = || PostgresOpenError::Address("its `sslrootcert` is not encoded as it should be");
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16)).ok_or_else(wrong);
-        let (high, low) = (digit()?, digit()?);
-        bytes.push(u8::try_from(high * 16 + low).map_err(|_| wrong())?);
+    let decoded = percent_decode_str(value).decode_utf8().map_err(|_| wrong())?;
+    let escapes = value.len() - value.replace('%', "").len();
+    match decoded.len() + 2 * escapes == value.len() {
+        true => Ok(decoded.into_owned()),
+        false => Err(wrong()),
     }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 /// `postgres://user@host:port/database`, with every host.

@@ -92,7 +92,7 @@ fn wrong(name: &'static str, message: String) -> Fault {
 }
 
 /// The event that tells of a request that came to nothing.
-pub(super) fn refusal(fault: &Fault) -> Vec<u8> {
+pub(super) fn refusal(fault: &Fault) -> Bytes {
     let mut writer = Writer::with_capacity(256);
     writer.object(|writer| {
         writer.key("type").string("error");
@@ -104,14 +104,14 @@ pub(super) fn refusal(fault: &Fault) -> Vec<u8> {
             }
         });
     });
-    writer.into_bytes()
+    writer.into_bytes().into()
 }
 
-/// An event that names its lane, in pieces.
-pub(super) fn in_lane<'a>(event: &'a [u8], lane: &'a Lane) -> [&'a [u8]; 4] {
+/// An event that names its lane.
+pub(super) fn in_lane(event: Bytes, lane: &Lane) -> Bytes {
     match (lane, event.strip_suffix(b"}")) {
-        (Some(lane), Some(event)) => [event, b",\"stream_id\":", lane.bytes(), b"}"],
-        _ => [event, b"", b"", b""],
+        (Some(lane), Some(open)) => [open, b",\"stream_id\":", lane.bytes(), b"}"].concat().into(),
+        _ => event,
     }
 }
 
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn an_event_names_its_lane() {
-        let event = br#"{"type":"a"}"#;
+        let event = Bytes::from_static(br#"{"type":"a"}"#);
         let lane = read_text(r#"{"type":"response.create","stream_id":"l\u00e4ne"}"#).0;
-        assert_eq!(in_lane(event, &lane).concat(), br#"{"type":"a","stream_id":"l\u00e4ne"}"#);
-        assert_eq!(in_lane(event, &None).concat(), event);
+        assert_eq!(in_lane(event.clone(), &lane), &br#"{"type":"a","stream_id":"l\u00e4ne"}"#[..]);
+        assert_eq!(in_lane(event.clone(), &None), event);
     }
 }

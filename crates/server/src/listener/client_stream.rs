@@ -1,4 +1,5 @@
-//! The client's socket as hyper writes to it: with a limit on silence, and with bodies for hyper's own answers.
+//! The client's TCP stream as hyper and its successor protocol use it: with a limit on how long a write may wait, and with
+//! bodies for hyper's own answers.
 
 use std::{
     future::Future,
@@ -8,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -16,9 +18,11 @@ use tokio::{
 
 use super::{head_guard::HeadGuard, reply};
 
-/// A socket that gives up on a client which does not read.
-pub(super) struct Socket {
+/// A stream that gives up on a client which does not read.
+pub(crate) struct ClientStream {
     stream: TcpStream,
+    /// Bytes that hyper read and did not use; they are read again first.
+    unread: Bytes,
     write_timeout: Duration,
     max_head_bytes: usize,
     /// Runs while a write waits for the client; any progress ends it.
@@ -34,9 +38,22 @@ enum Reply {
     Sent,
 }
 
-impl Socket {
+impl ClientStream {
     pub(super) fn new(stream: TcpStream, write_timeout: Duration, max_head_bytes: usize) -> Self {
-        Self { stream, write_timeout, max_head_bytes, stuck: None, reply: Reply::None, heads: HeadGuard::new() }
+        Self {
+            stream,
+            unread: Bytes::new(),
+            write_timeout,
+            max_head_bytes,
+            stuck: None,
+            reply: Reply::None,
+            heads: HeadGuard::new(),
+        }
+    }
+
+    /// The same stream with bytes that were read from it too early in front.
+    pub(super) fn with_unread(self, unread: Bytes) -> Self {
+        Self { unread, ..self }
     }
 
     /// Whether the client was told that its request head cannot be read.
@@ -81,12 +98,17 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            let length = self.unread.len().min(buffer.remaining());
+            buffer.put_slice(&self.unread.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         self.heads.look(buffer.filled_mut().get_mut(before..).unwrap_or_default());
@@ -94,7 +116,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }

@@ -1,4 +1,4 @@
-//! The life of a socket with no model behind it: what it refuses, and when it ends. Time is the test's own.
+//! A WebSocket with no model behind it: what it refuses, and when it ends. Time is paused.
 
 use amalgam_core::TenantState;
 use futures_util::SinkExt;
@@ -28,7 +28,7 @@ impl Talk {
         let (drain, draining) = watch::channel(false);
         let (asked, ()) =
             http::Request::builder().header("authorization", format!("Bearer {KEY}")).body(()).unwrap().into_parts();
-        let served = Connection::new(testing::app(TenantState::Stored), asked, ours, draining).run();
+        let served = serve(testing::app(TenantState::Stored), asked, ours, draining);
         let client = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
         Self { client, drain, served: JoinSet::from_iter([served]) }
     }
