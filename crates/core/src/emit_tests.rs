@@ -182,7 +182,7 @@ fn a_shell_call_comes_out_as_its_own_item() {
 }
 
 #[test]
-fn thoughts_are_summary_events_and_sealed_content_is_kept() {
+fn reasoning_are_summary_events_and_sealed_content_is_kept() {
     let (events, response) = stream(&[
         ModelEvent::ReasoningSummary(Literal::from_text("hm")),
         ModelEvent::ReasoningSummaryEnd,

@@ -173,7 +173,7 @@ fn calls_of_the_client_and_calls_to_be_agreed_to_end_the_turn_after_the_others_h
 }
 
 #[test]
-fn where_nobody_can_be_asked_a_call_to_be_agreed_to_is_refused_and_the_turn_goes_on() {
+fn where_approval_cannot_be_requested_the_call_is_refused_and_the_turn_continues() {
     let careful = tool(Policy { requires_approval: Some(Decider::Caller), ..Policy::default() });
     let mut turn = Turn::new(Caps::default());
     turn.be_unattended();

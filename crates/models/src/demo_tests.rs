@@ -228,7 +228,7 @@ async fn the_most_tokens_are_respected_and_counted() {
 }
 
 #[tokio::test]
-async fn thoughts_are_shown_when_a_summary_is_asked_for() {
+async fn reasoning_are_shown_when_a_summary_is_asked_for() {
     let events = ask(json!({"input": "Hello", "reasoning": {"summary": "auto"}})).await;
     let thoughts = events.iter().filter(|event| matches!(event, ModelEvent::ReasoningSummary(_))).count();
     let end = events.iter().position(|event| matches!(event, ModelEvent::ReasoningEnd { .. })).unwrap();

@@ -144,7 +144,7 @@ async fn connections_are_used_again_after_whole_and_streamed_answers() {
     for index in 0..10 {
         outcome(&transport, Delivery::Stream).await.1.unwrap();
         upstream.wait_for_end(index).await;
-        // The tail is read by a task of the pool, which nobody can wait for; it needs a moment.
+        // The tail is read by a task of the pool, which the test cannot await; it needs a moment.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(upstream.connections() < 10, "{} connections for 10 requests", upstream.connections());
@@ -293,7 +293,7 @@ async fn a_connection_that_breaks_before_the_answer_is_tried_again() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable() {
+async fn an_address_without_a_listener_is_unreachable() {
     let base_url = format!("http://{}/v1", Upstream::unused_address());
     let transport = Transport::new(&settings(base_url)).unwrap();
     let (_, ended) = outcome(&transport, Delivery::Whole).await;
@@ -375,7 +375,7 @@ async fn a_question_that_is_dropped_closes_the_connection() {
     let upstream = Upstream::scripted([Reply::hang()]);
     let transport = transport(&upstream);
     tokio::select! {
-        _ = ask(&transport, Delivery::Stream) => panic!("nobody answers"),
+        _ = ask(&transport, Delivery::Stream) => panic!("the upstream does not answer"),
         _ = upstream.wait_for_requests(1) => {}
     }
     upstream.wait_for_disconnect(0).await;

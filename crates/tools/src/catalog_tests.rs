@@ -31,7 +31,7 @@ impl CourseStore for Shelf {
         _courses: Vec<Course>,
         _now_ms: u64,
     ) -> Stored<'a, Option<Imported>> {
-        // Nobody keeps anything on it.
+        // The tests store nothing on it.
         Box::pin(async { Ok(None) })
     }
 

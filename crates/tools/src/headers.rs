@@ -70,7 +70,7 @@ mod tests {
 
     // P12
     #[test]
-    fn names_that_let_somebody_in_are_told_from_others() {
+    fn names_of_credential_headers_are_recognised() {
         for name in ["Authorization", "X-API-Key", "api-key", "Cookie", "x-goog-api-key", "X-Auth-Token", "apikey"] {
             assert!(holds_a_credential(name), "{name}");
         }

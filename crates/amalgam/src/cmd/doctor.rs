@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_mcp_server_that_nobody_answers_at_is_a_failure() {
+    async fn an_mcp_server_that_does_not_answer_is_a_failure() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let at = |url: &str| mcp(McpTransport::Http { url: url.to_owned(), authorization: None });

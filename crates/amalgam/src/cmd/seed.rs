@@ -231,7 +231,7 @@ fn tools_as_json(seeded: &[(&str, Outcome)]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn tools_are_chosen_by_name_and_a_name_that_nobody_has_is_told_with_the_others() {
+    fn tools_are_chosen_by_name_and_all_unknown_names_are_reported() {
         // RNCC-43
         let names = |chosen: &[&str]| -> anyhow::Result<Vec<&str>> {
             let chosen: Vec<String> = chosen.iter().map(|name| (*name).to_owned()).collect();

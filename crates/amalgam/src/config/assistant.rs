@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_nobody_knows_is_a_warning_with_the_one_that_was_meant() {
+    fn an_unknown_variable_is_a_warning_with_a_suggestion() {
         let loaded = Config::load(&sources(&[("AI_AGENT_MODLE", "x")])).unwrap();
         assert_eq!(loaded.warnings.len(), 1);
         assert!(loaded.warnings[0].contains("AI_AGENT_MODEL'?"), "{:?}", loaded.warnings);

@@ -181,7 +181,7 @@ fn keys_of_another_kind_of_upstream_are_refused() {
 }
 
 #[test]
-fn models_name_upstreams_that_exist_and_fall_back_to_names_that_somebody_serves() {
+fn models_name_upstreams_that_exist_and_fall_back_to_names_that_an_upstream_serves() {
     let text = "\
 [upstreams.openai]
 kind = 'responses'

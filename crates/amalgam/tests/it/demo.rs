@@ -192,7 +192,7 @@ async fn it_fills_a_schema_with_a_valid_instance() {
 }
 
 #[tokio::test]
-async fn it_shows_thoughts_when_asked_and_ends_early_when_told() {
+async fn it_shows_reasoning_when_asked_and_ends_early_when_told() {
     let amalgam = demo().await;
     let request = json!({"input": "Think first.", "reasoning": {"effort": "medium", "summary": "auto"}});
     for delivery in DELIVERIES {

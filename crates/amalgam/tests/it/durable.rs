@@ -276,7 +276,7 @@ async fn an_output_without_its_call_is_refused_on_a_chain() {
 async fn a_chain_goes_on_over_another_upstream() {
     // C-24, invariant 5
     for (world, store) in worlds().await {
-        let thinking = Script::new([Said::thoughts(&["Hm."]), Said::text(&["first"])]);
+        let thinking = Script::new([Said::reasoning(&["Hm."]), Said::text(&["first"])]);
         let mut previous = Value::Null;
         for (index, wire) in [Wire::Anthropic, Wire::Chat, Wire::Responses, Wire::Anthropic].into_iter().enumerate() {
             let request = json!({"input": format!("q{index}"), "previous_response_id": previous});

@@ -44,7 +44,7 @@ fn thoughtful() -> Reply {
 }
 
 #[tokio::test]
-async fn sealed_thoughts_go_back_to_the_model_that_had_them_and_are_told_by_their_summary_elsewhere() {
+async fn sealed_reasoning_go_back_to_the_model_that_had_them_and_are_told_by_their_summary_elsewhere() {
     for store in stores() {
         let second = "[models.second]\nupstream = \"responses\"\nmodel = \"another\"\n";
         let world = World::with(store.setup(Setup::new()).extra(second), &[]).await;
@@ -86,7 +86,7 @@ async fn sealed_thoughts_go_back_to_the_model_that_had_them_and_are_told_by_thei
 }
 
 #[tokio::test]
-async fn thoughts_that_were_asked_for_are_kept_with_what_is_stored() {
+async fn reasoning_that_were_asked_for_are_kept_with_what_is_stored() {
     let world = World::start().await;
     let ask = async |mut request: Value| {
         request["model"] = json!("m-responses");

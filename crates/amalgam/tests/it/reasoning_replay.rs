@@ -38,7 +38,7 @@ fn sealed(response: &Value) -> &str {
 #[tokio::test]
 async fn reasoning_is_sealed_on_every_upstream_and_goes_back_to_those_that_take_it() {
     let world = World::start().await;
-    let script = Script::new([Said::thoughts(&["Hmm, ", "a call."]), Said::call("call_1", "look", &["{}"])]);
+    let script = Script::new([Said::reasoning(&["Hmm, ", "a call."]), Said::call("call_1", "look", &["{}"])]);
     for wire in WIRES {
         for delivery in DELIVERIES {
             let response = world.response(wire, delivery, &script, &first()).await;
@@ -103,7 +103,7 @@ async fn a_chat_server_that_takes_no_reasoning_back_gets_none_and_that_is_told()
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer
     };
-    let script = Script::new([Said::thoughts(&["Hmm."]), Said::call("call_1", "look", &["{}"])]);
+    let script = Script::new([Said::reasoning(&["Hmm."]), Said::call("call_1", "look", &["{}"])]);
     let response = ask(first(), script).await.json();
     sealed(&response);
     let answer = ask(second(&response), Script::text(&["Done."])).await;

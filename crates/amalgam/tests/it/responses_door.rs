@@ -99,7 +99,7 @@ async fn streamed_and_whole_give_the_same_items() {
     });
     let scripts = [
         greeting(),
-        Script::new([Said::thoughts(&["I ", "think"]), Said::text(&["so ", "be it"])]),
+        Script::new([Said::reasoning(&["I ", "think"]), Said::text(&["so ", "be it"])]),
         Script::new([Said::text(&["Let me look."]), Said::call("call_1", "look", &["{\"a\"", ":1}"])]),
         Script::new([Said::call("call_1", "look", &["{}"]), Said::call("call_2", "look", &["{\"b\"", ":[2]}"])]),
         Script::text(&["cut ", "off"]).cut_by_length(),
@@ -140,7 +140,7 @@ async fn ids_have_the_published_form_stay_the_same_in_a_stream_and_never_repeat(
         "input": "Go.", "tools": [{"type": "function", "name": "look", "parameters": {"type": "object"}}],
     });
     let script = Script::new([
-        Said::thoughts(&["hm"]),
+        Said::reasoning(&["hm"]),
         Said::text(&["Looking."]),
         Said::call("call_of_upstream", "look", &["{}"]),
     ]);
@@ -256,7 +256,7 @@ async fn messages_in_every_accepted_spelling_reach_the_upstream() {
 async fn reasoning_comes_as_summary_events() {
     let world = World::start().await;
     let request = json!({"input": "Why?", "store": false, "reasoning": {"effort": "low", "summary": "auto"}});
-    let script = Script::new([Said::thoughts(&["First ", "this."]), Said::text(&["Because."])]);
+    let script = Script::new([Said::reasoning(&["First ", "this."]), Said::text(&["Because."])]);
     for wire in WIRES {
         for delivery in DELIVERIES {
             let response = world.response(wire, delivery, &script, &request).await;

@@ -50,7 +50,7 @@ async fn tail(client: &Client, id: &str, after: Option<u64>) -> Vec<u8> {
 #[tokio::test]
 async fn a_stream_that_has_ended_is_told_again_from_any_event_on() {
     let said = Script::new([
-        Said::thoughts(&["Hm", "."]),
+        Said::reasoning(&["Hm", "."]),
         Said::text(&["It ", "is \"31\" °C\n\n", "💥"]),
         Said::call("call_1", "f", &["{\"a\": ", "1}"]),
     ]);

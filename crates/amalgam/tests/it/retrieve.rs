@@ -43,7 +43,7 @@ fn texts(list: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_response_is_read_back_as_it_was_answered() {
     let script = Script::new([
-        Said::thoughts(&["Hm."]),
+        Said::reasoning(&["Hm."]),
         Said::text(&["It is ", "31 °C \"there\"."]),
         Said::call("call_1", "f", &["{\"a\": ", "1}"]),
     ]);

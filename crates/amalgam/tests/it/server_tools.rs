@@ -183,7 +183,7 @@ async fn a_streamed_turn_shows_each_call_with_its_own_events_and_ends_once() {
 }
 
 #[tokio::test]
-async fn thoughts_and_rounds_follow_each_other_until_the_model_is_done() {
+async fn reasoning_and_rounds_follow_each_other_until_the_model_is_done() {
     for store in stores() {
         let workshop = Workshop::on(&store).await;
         workshop.put("weather", json!({})).await;
@@ -197,8 +197,8 @@ async fn thoughts_and_rounds_follow_each_other_until_the_model_is_done() {
         for wire in WIRES {
             for delivery in DELIVERIES {
                 let scripts = [
-                    Script::new([Said::thoughts(&["First."]), asks("call_1", "weather", "Oslo")]),
-                    Script::new([Said::thoughts(&["Then."]), asks("call_2", "traffic", "Oslo")]),
+                    Script::new([Said::reasoning(&["First."]), asks("call_1", "weather", "Oslo")]),
+                    Script::new([Said::reasoning(&["Then."]), asks("call_2", "traffic", "Oslo")]),
                     Script::text(&["Stay."]),
                 ];
                 let response = workshop.turn(wire, delivery, &scripts, &request).await;

@@ -38,8 +38,8 @@ fn an_agent_is_a_text_of_at_most_a_hundred_characters() {
     // RNCC-04
     let asked = |agent: Value| given(&json!({"agent": agent, "message": "hi"}));
     assert_eq!(asked(json!("é".repeat(100))), request(Some(&"é".repeat(100)), "hi", None));
-    for nobody in [json!(null), json!(""), json!("  ")] {
-        assert_eq!(asked(nobody), request(None, "hi", None));
+    for absent in [json!(null), json!(""), json!("  ")] {
+        assert_eq!(asked(absent), request(None, "hi", None));
     }
     let refused = |fault: &str| Err(json!({"agent": [fault]}));
     assert_eq!(asked(json!("é".repeat(101))), refused("Ensure this field has no more than 100 characters."));

@@ -90,7 +90,7 @@ fn markers_of_what_was_found_become_annotations_where_they_stand() {
         ("Twice[kb:7].", "Twice.", json!([citation(5, "guide.md")])),
         ("Grüße[kb:a-8][kb:7]!", "Grüße!", json!([citation(5, "käse.md"), citation(5, "guide.md")])),
         ("[kb:7]", "", json!([citation(0, "guide.md")])),
-        // Of nobody, of another form, or never finished: text.
+        // Of an unknown id, of another form, or never finished: text.
         ("[kb:9] [kb:] [kb:7 ] [x] a[0] [kb:7", "[kb:9] [kb:] [kb:7 ] [x] a[0] [kb:7", json!([])),
         ("[[kb:7]]", "[]", json!([citation(1, "guide.md")])),
         ("[kb:[kb:7]", "[kb:", json!([citation(4, "guide.md")])),
@@ -172,7 +172,7 @@ fn a_search_is_told_step_by_step_and_kept_with_what_it_found() {
 }
 
 #[test]
-fn results_are_shown_to_whoever_includes_them() {
+fn results_are_returned_to_callers_that_include_them() {
     let (response, _) = response(true, &["Done."]);
     assert_eq!(response["output"][0]["results"], found());
     let mut emitter = emitter(Delivery::Whole);

@@ -375,7 +375,7 @@ fn a_failed_response_is_an_error_that_keeps_what_is_known() {
         "Usage": {"PromptTokens": 36, "CompletionTokens": 87, "TotalTokens": 123},
         "Sources": [], "FileBundle": null, "Warnings": [],
         "ErrorCode": "rate_limit_exceeded", "ErrorMessage": "Slow down.", "RawResponseJson": null,
-        // Nobody is to run what a failed turn asked for.
+        // The client must not run the calls of a failed turn.
         "ToolCalls": [],
     });
     assert_eq!(body, expected);

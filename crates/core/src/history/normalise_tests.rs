@@ -316,7 +316,7 @@ fn empty_and_false_values_are_results() {
 }
 
 #[test]
-fn thoughts_between_calls_stay_there_and_thoughts_after_outputs_close_the_turn() {
+fn reasoning_between_calls_stay_there_and_reasoning_after_outputs_close_the_turn() {
     // O-41, O-47
     let thought = json!({"type": "reasoning", "summary": []});
     let items = json!([

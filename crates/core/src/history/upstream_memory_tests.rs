@@ -75,7 +75,7 @@ fn whatever_differs_is_told_anew() {
         (json!([user("Ho"), message("Hello"), user("And?")]), "something else was said"),
         (json!([user("Hi"), message("Hullo"), user("And?")]), "something else was answered"),
         (json!([message("Hello"), user("And?")]), "the beginning is gone"),
-        (json!([{"role": "system", "content": "Hi"}, message("Hello"), user("And?")]), "somebody else said it"),
+        (json!([{"role": "system", "content": "Hi"}, message("Hello"), user("And?")]), "another role said it"),
     ] {
         assert_eq!(known(&memory, &json!({"input": input})), None, "{why}");
     }

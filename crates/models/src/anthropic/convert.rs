@@ -70,7 +70,7 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         replay: plan.is_on() || (abilities.style == Style::Adaptive && !switched_off),
     };
     let mut messages = Messages::new(request.history, &context);
-    if matches!(plan, Plan::Budget(_)) && messages.loop_lacks_thoughts() {
+    if matches!(plan, Plan::Budget(_)) && messages.loop_lacks_thinking() {
         stop_thinking(&mut plan, &mut losses, "the pending tool calls have no thinking block to continue from");
         context.replay = false;
         messages = Messages::new(request.history, &context);

@@ -150,7 +150,7 @@ fn seal(block: Value) -> Option<String> {
     Some(PlainSeal.seal("t", plain.as_bytes()))
 }
 
-/// Thinking, text, two calls and a block of a kind that nobody knows.
+/// Thinking, text, two calls and a block of an unknown kind.
 fn rich_stream() -> Vec<Value> {
     let mut frames = vec![
         message_start(),
@@ -250,7 +250,7 @@ fn a_stream_and_a_whole_answer_say_the_same() {
 }
 
 #[test]
-fn thoughts_are_sealed_only_when_the_client_asked() {
+fn reasoning_are_sealed_only_when_the_client_asked() {
     let events = streamed(decoder(rich_tools(), None, false), &rich_stream());
     let ends: Vec<&ModelEvent> =
         events.iter().filter(|event| matches!(event, ModelEvent::ReasoningEnd { .. })).collect();

@@ -86,7 +86,7 @@ impl Messages {
 
     /// Whether a tool loop is under way whose first answer does not begin with a thinking block: with a budget of thinking the
     /// wire refuses to go on from there.
-    pub(super) fn loop_lacks_thoughts(&self) -> bool {
+    pub(super) fn loop_lacks_thinking(&self) -> bool {
         let mut first = None;
         for turn in self.turns.iter().rev() {
             match turn.side {

@@ -377,7 +377,7 @@ fn custom_namespaced_and_client_calls_of_the_history_are_function_calls() {
 }
 
 #[test]
-fn thoughts_go_back_only_inside_the_tool_turn_that_is_under_way() {
+fn reasoning_go_back_only_inside_the_tool_turn_that_is_under_way() {
     let thought = |text: &str| json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]});
     let request = json!({"input": [
         {"role": "user", "content": "a"}, thought("old"), {"role": "assistant", "content": "b"},
@@ -404,7 +404,7 @@ fn thoughts_go_back_only_inside_the_tool_turn_that_is_under_way() {
 }
 
 #[test]
-fn thoughts_that_this_upstream_sealed_go_back_whole_in_their_own_field() {
+fn reasoning_that_this_upstream_sealed_go_back_whole_in_their_own_field() {
     let sealed = |upstream: &str, field: &str| {
         let plain = json!({"upstream": upstream, "model": "m", "field": field, "text": "all of it"});
         PlainSeal.seal("", plain.to_string().as_bytes())
@@ -434,7 +434,7 @@ fn thoughts_that_this_upstream_sealed_go_back_whole_in_their_own_field() {
 }
 
 #[test]
-fn thoughts_that_another_upstream_sealed_are_told_by_their_summary() {
+fn reasoning_that_another_upstream_sealed_are_told_by_their_summary() {
     let thought = |text: &str| {
         let summary = if text.is_empty() { json!([]) } else { json!([{"type": "summary_text", "text": text}]) };
         json!({"type": "reasoning", "summary": summary, "encrypted_content": "SECRET"})

@@ -193,7 +193,7 @@ fn whole_and_streamed_answers_add_up_to_the_same() {
 }
 
 #[test]
-fn thoughts_come_under_many_names_and_end_where_the_answer_begins() {
+fn reasoning_come_under_many_names_and_end_where_the_answer_begins() {
     let thought = |text: &str| Said::Thought(text.to_owned());
     for thoughts in [
         json!({"reasoning_content": "hm"}),
@@ -293,7 +293,7 @@ fn every_finish_reason_means_something() {
 }
 
 #[test]
-fn an_end_that_nobody_announced_is_a_cut() {
+fn a_stream_without_its_final_event_is_cut_short() {
     let word = delta(json!({"content": "a"}));
     assert!(matches!(streamed(std::slice::from_ref(&word)), Err(ModelError::CutShort)));
     assert!(matches!(streamed(&[json!("[DONE]")]), Err(ModelError::CutShort)));
@@ -374,7 +374,7 @@ fn a_call_that_was_cut_off_stays_open() {
 }
 
 #[test]
-fn thoughts_are_sealed_with_the_field_that_they_came_in() {
+fn reasoning_are_sealed_with_the_field_that_they_came_in() {
     let thought = |field: &str, text: &str| json!({"choices": [{"delta": {field: text}}]});
     let said = |text: &str| json!({"choices": [{"delta": {"content": text}}]});
     let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}}]});

@@ -245,7 +245,7 @@ fn a_call_without_its_output_becomes_a_note_of_the_users() {
 }
 
 #[test]
-fn thoughts_go_back_to_the_upstream_that_had_them_and_nowhere_else() {
+fn reasoning_go_back_to_the_upstream_that_had_them_and_nowhere_else() {
     let sealed = |upstream: &str, model: &str, context: &str| {
         Owner { upstream, model, context, seal: &PlainSeal }.seal(|writer| {
             writer.key("id").string("rs_real");
@@ -279,7 +279,7 @@ fn thoughts_go_back_to_the_upstream_that_had_them_and_nowhere_else() {
 }
 
 #[test]
-fn thoughts_that_nobody_could_read_are_told_by_their_summary() {
+fn unreadable_reasoning_is_sent_as_its_summary() {
     let (items, losses) = input(json!([
         {"type": "reasoning", "id": "rs_AM-1", "summary": []},
         {"type": "reasoning", "id": "rs_AM-2", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": ""},

@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn events_that_nobody_knows_pass_with_what_they_hold(name in "[a-z]{1,6}\\.[a-z_]{1,8}", fields in fields_of(value())) {
+    fn unknown_events_pass_with_their_fields(name in "[a-z]{1,6}\\.[a-z_]{1,8}", fields in fields_of(value())) {
         let event = with(json!({"type": name}), fields);
         let (events, _) = streamed(std::slice::from_ref(&event));
         let [ModelEvent::ItemProgress { key: None, event: passed }] = &events[..] else { panic!("{events:?}") };
@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn values_that_nobody_knows_stay_as_they_were_written() {
+fn unknown_values_stay_as_they_were_written() {
     let body = r#"{"status":"completed","output":[{"type":"function_call","id":"x","call_id":"c","name":"f","arguments":"{}","extra_content": { "a" : 1.50e2, "b":"\u00e9" }}]}"#;
     let mut events = Vec::new();
     decoder().whole(body.into(), &mut events).unwrap();

@@ -416,7 +416,7 @@ fn a_call_whose_name_comes_last_is_still_whole() {
 }
 
 #[test]
-fn encrypted_thoughts_are_sealed_and_only_where_they_were_asked_for() {
+fn encrypted_reasoning_are_sealed_and_only_where_they_were_asked_for() {
     let item = json!({"type": "reasoning", "id": "rs_real", "summary": [], "encrypted_content": "gAAA"});
     let body = json!({"status": "completed", "output": [item]});
     let sealed = |events: &[ModelEvent]| {

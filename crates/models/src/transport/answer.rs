@@ -299,7 +299,7 @@ fn is_over(events: &[ModelEvent]) -> bool {
 }
 
 /// Reads what follows the last event, usually `[DONE]` and the end of the last chunk, so that the connection is used
-/// again. Mostly it is here already; where it is not, nobody waits for it.
+/// again. Usually it has arrived already; if not, the connection is closed without waiting.
 fn drain(mut body: Body) {
     let mut rest = Vec::new();
     let mut context = Context::from_waker(Waker::noop());

@@ -202,7 +202,7 @@ async fn a_request_is_sent_to_its_end_although_the_answer_has_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_nobody_uses_again_are_closed() {
+async fn idle_connections_are_closed() {
     let (server, client) = Server::start().await;
     let upstream = async {
         let mut stream = server.accept().await;

@@ -242,7 +242,7 @@ async fn a_missing_key_is_named_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn thoughts_come_back_through_the_client() {
+async fn reasoning_come_back_through_the_client() {
     let mut first = vec![frames()[0].clone()];
     first.extend([
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}),

@@ -370,7 +370,7 @@ async fn a_model_without_tools_calls_them_by_schema() {
 }
 
 #[test]
-fn hosts_decide_the_name_of_the_token_limit_and_whether_thoughts_go_back() {
+fn hosts_decide_the_name_of_the_token_limit_and_whether_reasoning_go_back() {
     let request = json!({"max_output_tokens": 3, "input": [
         {"role": "user", "content": "a"},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},

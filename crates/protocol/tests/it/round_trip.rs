@@ -95,7 +95,7 @@ fn the_tools_that_clients_run_have_calls_and_outputs_of_their_own() {
 
 #[test]
 fn every_tool_kind_is_known_by_name() {
-    // The sixteen of the published description, and one that nobody knows.
+    // The sixteen of the published description, and an unknown one.
     for (kind, known) in [
         ("function", true),
         ("file_search", true),
@@ -149,7 +149,7 @@ fn more_fields() -> impl Strategy<Value = BTreeMap<String, Value>> {
 
 proptest! {
     #[test]
-    fn known_items_with_fields_that_nobody_knows_are_kept_byte_for_byte(pick in any::<prop::sample::Index>(), more in more_fields(), spread in any::<bool>()) {
+    fn known_items_with_unknown_fields_are_kept_byte_for_byte(pick in any::<prop::sample::Index>(), more in more_fields(), spread in any::<bool>()) {
         let known = known_items();
         let value = known[pick.index(known.len())].clone();
         let is_other = value["type"] == "acme:unknown";

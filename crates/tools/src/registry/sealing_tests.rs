@@ -121,7 +121,7 @@ fn a_secret_that_was_never_there_cannot_be_kept() {
     }
 }
 
-// S14: whoever may write a tool must not be able to read its secret by sending it elsewhere.
+// S14: a caller that may write a tool must not be able to read its secret by sending it elsewhere.
 #[test]
 fn a_secret_does_not_follow_its_tool_to_another_host() {
     let before = kept(BankKind::Http, &http("https://a.example/x", json!({"x-token": {"secret": SECRET}})));
@@ -145,7 +145,7 @@ fn a_secret_does_not_follow_its_tool_to_another_host() {
 
 // S14
 #[test]
-fn what_somebody_else_sealed_is_not_taken() {
+fn texts_sealed_for_another_tenant_are_refused() {
     let foreign = json!({"sealed": "ams2.tenant:3 tool.HUSH"});
     let told = field(sealed_after(&tool(BankKind::Http, &http("https://a.example", json!({"x": foreign}))), None));
     assert_eq!(told.0, "settings.headers.x");
@@ -168,7 +168,7 @@ fn settings_whose_secrets_cannot_be_found_are_refused() {
 }
 
 #[test]
-fn secrets_are_sealed_anew_by_whoever_can_open_all_of_them() {
+fn secrets_are_resealed_only_if_all_of_them_can_be_opened() {
     struct Newer;
 
     impl Seal for Newer {

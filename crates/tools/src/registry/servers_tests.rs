@@ -40,7 +40,7 @@ fn keeps(servers: &Servers, address: &Address) -> bool {
 
 // P10
 #[test]
-fn a_server_is_shared_by_the_same_tenant_with_the_same_credentials_and_by_nobody_else() {
+fn a_server_is_shared_only_by_the_same_tenant_with_the_same_credentials() {
     let header = |name: &str, value: &str| (name.to_owned(), HeaderText::Secret(value.to_owned().into()));
     let one = address(1, "a");
     let same = Address { label: "another".to_owned(), headers: vec![header("x-one", "1")], ..one.clone() };

@@ -165,7 +165,7 @@ async fn a_call_that_is_given_up_is_cancelled_at_the_server() {
     let server = connected(&scripted);
     let mut running = Box::pin(run(&server, "{}"));
     tokio::select! {
-        _ = &mut running => panic!("nobody has answered"),
+        _ = &mut running => panic!("the server has not answered"),
         _ = scripted.wait_for_requests(3) => {}
     }
     drop(running);

@@ -49,7 +49,7 @@ fn house_policy() -> Policy {
 
 // P12
 #[tokio::test]
-async fn an_http_tool_sends_its_secret_and_hands_it_to_nobody() {
+async fn an_http_tool_sends_its_secret_and_never_returns_it() {
     let service = Upstream::always(Reply::json(json!({"key": SECRET, "weather": "sunny"})));
     let house = reaching(&service);
     house.keep(1, weather(&service)).await;
@@ -80,7 +80,7 @@ async fn a_tool_that_the_client_runs_is_described_and_not_run() {
 
 // RNCC-30
 #[tokio::test]
-async fn what_nobody_can_run_stays_the_clients() {
+async fn tools_that_the_server_cannot_run_stay_the_clients() {
     let house = House::reaching(&[]);
     house.keep(1, BankTool { active: false, ..tool("current_time", BankKind::Builtin, json!({})) }).await;
     // A row of a program that had more.

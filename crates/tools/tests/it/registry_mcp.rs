@@ -22,7 +22,7 @@ fn offering(tools: Value) -> Upstream {
     server
 }
 
-/// What a server answers to somebody new.
+/// What a server answers to a new client.
 fn greet(server: &Upstream, session: &str, tools: Value) {
     hello(1, session).into_iter().for_each(|reply| server.enqueue(reply));
     server.enqueue(Reply::json(result(2, json!({"tools": tools}))));
@@ -184,9 +184,9 @@ async fn a_server_that_cannot_be_asked_is_named_and_nothing_of_the_way_to_it() {
         let asked = authorized(at(server), "hush-hush-hush");
         assert_eq!(refused(reaching(server).listed(1, asked).await, server.address().port()), told);
     }
-    let nobody = Upstream::unused_address();
-    let asked = asked("maps", Some(format!("http://{nobody}/")));
-    assert_eq!(refused(House::reaching(&[nobody.to_string()]).listed(1, asked).await, nobody.port()), told);
+    let unused = Upstream::unused_address();
+    let asked = asked("maps", Some(format!("http://{unused}/")));
+    assert_eq!(refused(House::reaching(&[unused.to_string()]).listed(1, asked).await, unused.port()), told);
 }
 
 // S17, P11: the canary
@@ -286,13 +286,13 @@ async fn a_tool_of_the_bank_may_be_one_of_an_mcp_server() {
     let common = BankTool { common: true, ..tool("find", BankKind::Mcp, json!({"server": "maps"})) };
     house.keep(0, common).await;
     assert_eq!(run(&house.tool(1, "find").await.unwrap(), 1, "{}").await, Ok(json!("the operator's")));
-    // Common it is, and still not for everybody.
+    // It is common, and still not for all tenants.
     assert!(run(&house.tool(2, "find").await.unwrap(), 2, "{}").await.is_err());
     assert_eq!(operators.requests().len(), 3);
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_asks_for_any_more_is_told() {
+async fn an_idle_server_is_told_that_its_session_ends() {
     let (idle, other) = (offering(mixed()), offering(mixed()));
     idle.enqueue(Reply::status(200));
     let house = House::reaching(&[idle.address().to_string(), other.address().to_string()]);

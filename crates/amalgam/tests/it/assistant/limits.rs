@@ -47,7 +47,7 @@ async fn an_answer_that_its_limit_cuts_before_the_first_word_is_incomplete_and_n
     for store in stores() {
         let campus = Campus::with(&store, Setup::new().env("AI_AGENT_MAX_OUTPUT_TOKENS", "8")).await;
         let ana = campus.user(ALPHA, "ana");
-        let mut cut = Script::new([Said::thoughts(&["Let me see"])]);
+        let mut cut = Script::new([Said::reasoning(&["Let me see"])]);
         cut.cut_by_length = true;
         campus.says(&[cut]);
         let answer = respond(&ana, &json!({"message": "Hi"})).await;

@@ -30,7 +30,7 @@ async fn the_limit_of_output_bounds_each_call_of_the_model_and_a_cut_turn_is_not
                     [&asked["max_output_tokens"], &asked["max_tokens"]].into_iter().find(|limit| !limit.is_null());
                 assert_eq!(limit, Some(&json!(8)), "{wire:?}: {asked}");
             }
-            let mut cut = Script::new([Said::thoughts(&["Let me see"])]);
+            let mut cut = Script::new([Said::reasoning(&["Let me see"])]);
             cut.cut_by_length = true;
             desk.says(wire, [cut]);
             let envelope = taken(&ana, &turn(&id, "t2", "And now?")).await;

@@ -44,7 +44,7 @@ impl Said {
         Self::Text(owned(pieces))
     }
 
-    pub(crate) fn thoughts(pieces: &[&str]) -> Self {
+    pub(crate) fn reasoning(pieces: &[&str]) -> Self {
         Self::Thoughts(owned(pieces))
     }
 
