@@ -1,4 +1,4 @@
-//! The command line: which commands there are and what they take.
+//! The command line: commands and their shared arguments.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::cmd;
 use crate::config::Flags;
 
-/// One server for the Responses API over any model.
+/// An OpenAI-compatible Responses server and agent backend for any model.
 #[derive(Debug, Parser)]
 #[command(name = "amalgam", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -17,19 +17,19 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve until a signal to stop
+    /// Run the server until SIGTERM or SIGINT
     Serve(cmd::serve::ServeArgs),
-    /// Make, list and change tenants
+    /// Create, list and change tenants
     Tenants(cmd::tenants::TenantsArgs),
-    /// Make, list and revoke keys; rotate the master key
+    /// Create, list and revoke API keys; rotate the master key
     Keys(cmd::keys::KeysArgs),
-    /// List, keep, try and take away the tools of the bank
+    /// List, add, test and remove tools of the bank
     Tools(cmd::tools::ToolsArgs),
-    /// List, keep and take away the modes that a tenant's agents can be in
+    /// List, add and remove a tenant's agent modes
     Modes(cmd::modes::ModesArgs),
-    /// List the calls that wait for somebody to agree, and decide about them
+    /// List, approve and deny tool calls that wait for approval
     Approvals(cmd::approvals::ApprovalsArgs),
-    /// Give tenants the tools, profiles and settings that an assistant begins with
+    /// Seed tenants with the default tools, profiles and settings of the assistant
     Seed(cmd::seed::SeedArgs),
     /// The same as `seed tools`
     #[command(name = "seed_ai_agent_tools")]
@@ -40,23 +40,23 @@ pub(crate) enum Command {
     /// The same as `seed configs`
     #[command(name = "seed_ai_agent_configs")]
     SeedConfigs(cmd::seed::SeedConfigsArgs),
-    /// Import and list the courses that a tenant's assistant knows
+    /// Import and list the courses of a tenant's catalogue
     Courses(cmd::courses::CoursesArgs),
-    /// Import, list, search and delete what a tenant's agents can look up
+    /// Import, list, search and delete a tenant's knowledge
     Knowledge(cmd::knowledge::KnowledgeArgs),
-    /// Talk to a tenant's assistant
+    /// Chat with a tenant's assistant
     Chat(cmd::chat::ChatArgs),
-    /// Bring the store's schema up to date
+    /// Migrate the store's schema to this version
     Migrate(cmd::migrate::MigrateArgs),
-    /// Remove what turns have written, with what assistants are made of, or everything
+    /// Delete stored turns, optionally with assistants, or everything
     Reset(cmd::reset::ResetArgs),
-    /// Check the configuration and show every effective value with its origin
+    /// Check the configuration and print the effective values with their origins
     Check(cmd::check::CheckArgs),
-    /// Look for what would keep the server from working: port, data folder, store, upstreams
+    /// Diagnose the installation: port, data folder, store, upstreams
     Doctor(cmd::doctor::DoctorArgs),
-    /// Print the OpenAPI document that the server publishes
+    /// Print the server's OpenAPI document
     Openapi,
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completion(cmd::completion::CompletionArgs),
     /// Print the version
     Version(cmd::version::VersionArgs),
@@ -68,10 +68,10 @@ pub(crate) struct ConfigArgs {
     /// Configuration file [env: AMALGAM_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address to serve on; port 0 takes a free one [env: AMALGAM_LISTEN] [default: 127.0.0.1:8080]
+    /// Address to listen on; port 0 picks a free port [env: AMALGAM_LISTEN] [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Folder for everything that is kept on disk [env: AMALGAM_DATA] [default: amalgam-data]
+    /// Folder for all data on disk [env: AMALGAM_DATA] [default: amalgam-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

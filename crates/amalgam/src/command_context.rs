@@ -1,4 +1,4 @@
-//! What commands on tenants, keys, tools and the store share: the configuration, the store that it names, and time.
+//! The context of commands that work on the store: the configuration, the opened store, the operator's scope and the time.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::storage::{self, OpenStore, StorePurpose};
 use crate::terminal::tell;
 use crate::wire_up::{self, SystemClock};
 
-/// Who is written down to have done what a command does.
+/// The user that records name for changes by a command.
 const NAME: &str = "operator";
 
-/// The operator's place, on the machine of the server or on one that reaches its database.
+/// The context of a command, on the server's machine or on one that reaches its database.
 pub(crate) struct CommandContext {
     pub(crate) config: Config,
     pub(crate) store: Arc<dyn Store>,
@@ -48,15 +48,15 @@ impl CommandContext {
         Ok(Self { config, store })
     }
 
-    /// What hashes of keys are made with.
+    /// The pepper for hashes of API keys.
     pub(crate) async fn pepper(&self) -> anyhow::Result<Pepper> {
         Ok(Pepper::of(&*self.store, &wire_up::sealer(&self.config)?).await?)
     }
 
-    /// The operator in the place of a tenant's administrator.
+    /// A scope with the rights of a tenant's administrator.
     #[expect(
         clippy::disallowed_methods,
-        reason = "whoever has the configuration and the store is authenticated by that"
+        reason = "access to the configuration and the store authenticates the operator"
     )]
     pub(crate) async fn administrator(&self, tenant_id: i64) -> anyhow::Result<Scope> {
         let tenant = self.store.tenant(Operator::of_this_process(), tenant_id).await?;
@@ -64,22 +64,22 @@ impl CommandContext {
         Ok(Scope::authenticated(tenant.id, NAME, tenant.state, Rights::ADMIN))
     }
 
-    /// The operator of the whole installation, in no tenant's place.
+    /// A scope with the operator's rights, outside of any tenant.
     #[expect(
         clippy::disallowed_methods,
-        reason = "whoever has the configuration and the store is authenticated by that"
+        reason = "access to the configuration and the store authenticates the operator"
     )]
     pub(crate) fn operator(&self) -> Scope {
         Scope::authenticated(0, NAME, TenantState::Stored, Rights::OPERATOR)
     }
 }
 
-/// Reads the configuration alone. Its warnings are for `serve` and `check`.
+/// Reads the configuration. Only `serve` and `check` print its warnings.
 pub(crate) fn configuration(args: ConfigArgs) -> anyhow::Result<Config> {
     Ok(Config::load(&Sources::gather(args.into())?)?.config)
 }
 
-/// The text of a file that a command was given; `-` stands for standard input.
+/// Reads a file argument; `-` stands for standard input.
 pub(crate) fn read_text(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();

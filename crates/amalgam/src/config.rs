@@ -138,7 +138,7 @@ pub(crate) struct Tenant {
     /// None: whatever the store has.
     pub(crate) state: Option<State>,
     pub(crate) keys: Vec<SecretString>,
-    /// Whether somebody wrote it down, or it stands in where nobody did.
+    /// Whether it is configured, or the built-in default.
     pub(crate) declared: bool,
 }
 

@@ -183,7 +183,7 @@ fn every_bad_element_is_told_by_its_line() {
     let contents = read(text.as_bytes(), Format::Json);
     let expected = [
         "line 3: a course has to be an object",
-        "line 4: `titel` is no field of a course; `id` must be a positive integer; `title` must be a text; \
+        "line 4: unknown field `titel`; `id` must be a positive integer; `title` must be a text; \
          `tags` must be a list of texts",
         "line 7: `tags` must be a list of texts",
     ];
@@ -198,10 +198,10 @@ fn a_file_that_is_no_catalogue_is_refused_with_the_line_where_that_shows() {
         ("\n\n", "line 1: the file is empty"),
         (
             "name,title\n",
-            "line 1: `name` is no field of a course; there are id, title, description, modality, type, status, \
+            "line 1: unknown field `name`; known fields are id, title, description, modality, type, status, \
           content_in_sequence, min_percentage_finish, tags, assets, url, progress, is_eligible, in_playlist, active",
         ),
-        ("id,title,id\n", "line 1: `id` is there twice"),
+        ("id,title,id\n", "line 1: `id` appears twice"),
         ("\nid,url\n", "line 2: the first line has to name the fields, and `title` is not among them"),
     ] {
         assert_eq!(told(&csv(text)), [expected], "{text:?}");

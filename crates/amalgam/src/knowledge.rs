@@ -14,7 +14,7 @@ pub(crate) use import::{Import, Totals};
 pub(crate) use sources::{Rules, gather};
 pub(crate) use write_throttle::WriteThrottle;
 
-/// A fault for whoever runs the installation, who may read what callers may not.
+/// A fault as text for the operator, including details that callers do not see.
 pub(crate) fn explained(fault: Fault) -> anyhow::Error {
     let message = fault.to_string();
     match &fault.detail {

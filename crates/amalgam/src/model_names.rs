@@ -29,8 +29,8 @@ pub(crate) struct ModelNames {
     started_at: u64,
 }
 
-/// The upstream of assistants whose model nobody in the configuration has. Known by this name to them alone, unless the
-/// configuration has one of it.
+/// The upstream of assistants whose model no configured upstream serves. Only assistants know it by this name, unless the
+/// configuration defines an upstream of the same name.
 pub(crate) const USUAL: &str = "openai";
 
 /// So many routes are remembered. Callers choose the names, so that there must be a bound.
@@ -79,7 +79,7 @@ impl ModelNames {
                 let (upstream, model) = match (name.split_once('/'), listed) {
                     (Some((upstream, model)), _) if self.wire(upstream).is_some() => (upstream, model),
                     (_, Some(upstream)) => (upstream.name.as_str(), name),
-                    // Whoever lists it is known only once the upstreams were asked: the first one that has no list is.
+                    // Which upstream lists it is known only after a request to each: take the first one without a list.
                     _ => match config.upstreams.iter().find(|one| one.remote().is_some_and(|r| r.models.is_empty())) {
                         Some(upstream) => (upstream.name.as_str(), name),
                         None => return,
@@ -133,13 +133,13 @@ impl ModelNames {
         Some(Route { candidates: Arc::new([candidate]), card: Arc::new(self.listed_card(id, upstream)) })
     }
 
-    /// A route that nobody has to be asked for.
+    /// A route that needs no request to an upstream.
     fn known(&self, name: &str) -> Option<Route> {
         let configured = self.configured.get(name).cloned();
         configured.or_else(|| self.direct.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
     }
 
-    /// A route, whoever has to be asked for it.
+    /// A route, which may need requests to upstreams for their lists of models.
     async fn anywhere(&self, name: &str) -> Option<Route> {
         match self.known(name) {
             Some(route) => Some(route),
@@ -244,7 +244,7 @@ impl Catalog for ModelNames {
     }
 }
 
-/// Only the first candidate of a name is asked: whoever would answer in its place has another space.
+/// Only the first candidate of a name is used: embeddings of another model are not comparable.
 impl Embedder for ModelNames {
     fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! How far a long command is, for the person who waits for it; nothing where nobody looks.
+//! A progress line for long commands; nothing if standard error is not a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Progress {
         let due = self.drawn.is_none_or(|at| at.elapsed() >= PAUSE) || self.done == self.all;
         if self.shown && due {
             self.drawn = Some(Instant::now());
-            // There is nobody to tell when that fails.
+            // A failure to write progress is ignored.
             let _ = write!(io::stderr().lock(), "\r{}", line(self.what, self.done, self.all));
         }
     }

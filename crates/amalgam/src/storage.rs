@@ -18,7 +18,7 @@ use crate::config::{Pool, StoreUrl};
 pub(crate) enum StorePurpose {
     /// To serve from it: on SQLite there is one such process.
     Serving,
-    /// To look or change something beside whoever serves.
+    /// For a command that may change something while a server runs.
     Command,
     /// To look, without bringing its schema up to date.
     ReadOnly,
@@ -29,7 +29,7 @@ pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
     /// No other process serves from it.
     pub(crate) alone: bool,
-    /// What would surprise somebody who relies on it.
+    /// Warnings about the database's durability or access settings.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -88,14 +88,14 @@ pub(crate) async fn status(url: &StoreUrl, pool: Pool) -> anyhow::Result<Vec<Mig
         StoreUrl::Sqlite(path) => {
             let path = path.clone();
             let looked =
-                tokio::task::spawn_blocking(move || Sqlite::status(path)).await.context("looking at the file")?;
+                tokio::task::spawn_blocking(move || Sqlite::status(path)).await.context("inspecting the file")?;
             looked.map_err(anyhow::Error::from)
         }
         StoreUrl::Postgres(url) => {
             Postgres::status(url.expose_secret(), &options(pool)).await.map_err(anyhow::Error::from)
         }
     };
-    status.with_context(|| format!("looking at the store {url}"))
+    status.with_context(|| format!("inspecting the store {url}"))
 }
 
 /// Whether there is a database with any of our tables; creates nothing.

@@ -86,7 +86,7 @@ fn indented(json: &str) -> String {
     told
 }
 
-/// Writes to the person in front of the terminal. There is nobody to tell when that fails.
+/// Writes a line to standard error. A failure to write is ignored.
 pub(crate) fn tell(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -67,7 +67,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<A
     let OpenStore { store, alone, .. } = storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
     let pepper = match Pepper::of(&*store, &*seal).await {
         Ok(pepper) => pepper,
-        // Whoever shares a database without sharing the master key can still serve what needs neither.
+        // A process that shares the database without the master key can still serve what does not need the key.
         Err(error @ PepperError::Sealed) => {
             error!("keys of the store are refused: {error}");
             Pepper::of_this_process()
@@ -343,11 +343,11 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Where callers reach the server, without a slash at the end; where nobody says so, at the address that it listens on.
+/// The server's public URL, without a slash at the end; by default the address that it listens on.
 fn public_url(config: &Config, bound: SocketAddr) -> String {
     config.server.public_url.clone().unwrap_or_else(|| {
         let host = match bound.ip() {
-            // Every address of this machine is none that anybody can write down.
+            // The wildcard address is no address that a client can use.
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
             ip => ip,
@@ -358,7 +358,7 @@ fn public_url(config: &Config, bound: SocketAddr) -> String {
 
 const USUAL_URL: &str = "https://api.openai.com/v1";
 
-/// Whoever assistants ask with the installation's key or one of their tenant's, where the configuration says nothing else.
+/// The default upstream of assistants, used with the installation's key or the tenant's, unless another is configured.
 fn usual_upstream(config: &Config) -> UpstreamSettings {
     UpstreamSettings {
         name: USUAL.to_owned(),
@@ -459,7 +459,7 @@ fn known_headers(remote: &config::Remote) -> Vec<(String, String)> {
 pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else is handed")]
+    #[expect(clippy::disallowed_methods, reason = "this is the implementation of the clock")]
     fn now_ms(&self) -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -16,7 +16,7 @@ use crate::hex::hex;
 
 pub use window::window;
 
-/// Who a user is to an upstream: 64 hexadecimal digits that nobody without the salt can lead back.
+/// The identifier of a user for an upstream: 64 hexadecimal digits that cannot be traced back without the salt.
 ///
 /// The same user of the same tenant is always the same; users of two tenants are two even under one name.
 pub fn safety_identifier(salt: &str, tenant_id: i64, user: &str) -> String {

@@ -1,4 +1,4 @@
-//! Listens in on one call of a model, so that it can be shown exactly as it was.
+//! Records one call of a model, so that its transcript can be stored and returned byte for byte.
 
 use std::{
     fmt,
@@ -7,10 +7,10 @@ use std::{
 
 use bytes::Bytes;
 
-/// Removes what must not be kept.
+/// Removes secrets from recorded bytes.
 type Redact = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 
-/// What a transport notes while it carries one call. Cheap to clone; all clones are one.
+/// Records the answer of one call while the transport reads it. Cheap to clone; all clones share one recording.
 #[derive(Clone, Default)]
 pub struct CallRecorder(Arc<Mutex<State>>);
 
@@ -27,43 +27,43 @@ struct State {
     redact: Option<Redact>,
 }
 
-/// What was recorded.
+/// The recording of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecording {
-    /// The answer's body, as far as it came and is kept.
+    /// The answer's body, as far as it arrived, up to [`CallRecorder::KEPT_BYTES`].
     pub body: Bytes,
-    /// Whether it was longer.
+    /// Whether the body was longer.
     pub cut: bool,
-    /// Tries after the first.
+    /// Attempts after the first.
     pub retries: u32,
-    /// The HTTP status of an answer that is no success, or has no body.
+    /// The HTTP status of an answer that is not successful or has no body.
     pub status: Option<u16>,
-    /// The data of the event that ended a stream, where that was asked for.
+    /// The data of the event that ended a stream, if the recorder keeps it.
     pub last: Option<Bytes>,
 }
 
 impl CallRecorder {
-    /// The most bytes of a stream that are kept, and of any answer in a transcript.
+    /// The most bytes that are kept of a stream, and of any answer in a transcript.
     pub const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
-    /// A recorder that keeps the event that ends a stream apart, however long the stream is.
+    /// A recorder that keeps the last event of a stream separately, however long the stream is.
     pub fn keeping_last() -> Self {
         let recorder = Self::default();
         recorder.state().keeps_last = true;
         recorder
     }
 
-    /// Whether the event that ends a stream is wanted.
+    /// Whether the last event of a stream is kept.
     pub fn keeps_last(&self) -> bool {
         self.state().keeps_last
     }
 
-    /// The data of the event that ended a stream.
+    /// Records the data of the last event of a stream.
     pub fn last(&self, data: Bytes) {
         self.state().last = Some(data);
     }
 
-    /// The whole body of an answer.
+    /// Records a complete body.
     pub fn whole(&self, body: &Bytes) {
         let mut state = self.state();
         state.whole = Some(body.clone());
@@ -72,13 +72,13 @@ impl CallRecorder {
         }
     }
 
-    /// The body of an answer that is no success.
+    /// Records an answer that is not successful.
     pub fn refused(&self, status: u16, body: &[u8]) {
         self.state().status = Some(status);
         self.record(body);
     }
 
-    /// More of the answer's body.
+    /// Appends to the recorded body.
     pub fn record(&self, piece: &[u8]) {
         let mut state = self.state();
         let room = Self::KEPT_BYTES - state.recorded.len();
@@ -86,7 +86,7 @@ impl CallRecorder {
         state.recorded.extend_from_slice(piece.get(..room).unwrap_or(piece));
     }
 
-    /// The call is made once more; what was recorded of the answer before does not count.
+    /// Starts over for another attempt, and discards what was recorded of the answer before.
     pub fn restart(&self) {
         let mut state = self.state();
         state.retries += 1;
@@ -95,12 +95,12 @@ impl CallRecorder {
         (state.whole, state.last, state.status) = (None, None, None);
     }
 
-    /// Everything that is recorded goes through `clean` before anybody sees it.
+    /// Passes everything that is recorded through `redact` before it leaves the recorder.
     pub fn redact_with(&self, redact: Redact) {
         self.state().redact = Some(redact);
     }
 
-    /// What was recorded so far; listening is over.
+    /// Ends the recording and returns it.
     pub fn take(&self) -> CallRecording {
         let State { recorded, whole, last, status, redact, cut, retries, .. } = std::mem::take(&mut *self.state());
         let redacted = |bytes: Bytes| match &redact {
@@ -151,7 +151,7 @@ mod tests {
 
     // P12
     #[test]
-    fn nobody_sees_what_was_to_be_removed() {
+    fn secrets_are_removed_from_the_recording() {
         let recorder = CallRecorder::default();
         recorder
             .redact_with(Arc::new(|recorded| String::from_utf8_lossy(&recorded).replace("sk-1", "[redacted]").into()));

@@ -1,4 +1,4 @@
-//! Which names a caller may ask for, and what answers behind them.
+//! The port that resolves model names to upstream models.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,45 +6,45 @@ use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope, tool::Se
 
 /// Resolves model names. Implemented by the binary, over configuration and upstreams.
 pub trait Catalog: Send + Sync {
-    /// What answers to `name` for this caller; nothing when nobody does.
+    /// The models behind `name` for this caller; none if the name is unknown.
     fn resolve<'a>(&'a self, scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
-    /// What answers to a name on terms of the tenant's own; nothing when nobody does.
+    /// The models behind a name, with the tenant's own upstream, key or timeout; none if the name is unknown.
     fn resolve_on<'a>(
         &'a self,
         scope: &'a Scope,
         terms: ModelSelection<'a>,
     ) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
-    /// The model that assistants ask when neither tenant nor profile names one: of this upstream, or of the whole installation. Nothing
-    /// where the built-in one counts; an empty name where upstreams are configured and none of them names a model.
+    /// The model of assistants when neither tenant nor profile names one: for this upstream, or for the whole installation.
+    /// None where the built-in default applies; an empty name where upstreams are configured and none of them names a model.
     fn default_model<'a>(&'a self, _upstream: Option<&'a str>) -> BoxFuture<'a, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Everything that this caller may ask for.
+    /// All models that this caller may use.
     fn list<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>>;
 }
 
-/// What a tenant has of its own when it asks for a model.
+/// A model with the tenant's own choice of upstream, key and timeout.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelSelection<'a> {
     /// The model.
     pub name: &'a str,
-    /// The operator's name of the upstream that is to be asked; none for whoever has the model.
+    /// The operator's name of the upstream; none for any upstream that serves the model.
     pub upstream: Option<&'a str>,
-    /// The credential that the upstream is shown instead of the operator's.
+    /// The credential that is sent instead of the operator's.
     pub key: Option<&'a SecretText>,
-    /// The longest silence that is borne.
+    /// The idle timeout.
     pub patience: Option<Duration>,
 }
 
-/// What answers to a name: the first candidate, and the ones after it when that one cannot.
+/// The models behind a name: the first candidate, and its fallbacks in order.
 #[derive(Clone)]
 pub struct Route {
     /// Never empty.
     pub candidates: Arc<[Candidate]>,
-    /// What is known about the first.
+    /// The description of the first candidate.
     pub card: Arc<ModelCard>,
 }
 
@@ -53,11 +53,11 @@ pub struct Route {
 pub struct Candidate {
     /// The operator's name of its upstream.
     pub upstream: String,
-    /// What is asked.
+    /// The upstream's adapter.
     pub model: Arc<dyn Model>,
     /// The name that the upstream knows.
     pub name: String,
-    /// Tokens that fit into it, where the operator has said so.
+    /// Its context window in tokens, if the operator has configured one.
     pub context_window: Option<u64>,
 }
 
@@ -67,20 +67,20 @@ impl fmt::Debug for Candidate {
     }
 }
 
-/// What a caller may know about a model.
+/// The public description of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelCard {
-    /// The name to ask for.
+    /// The name that callers use.
     pub id: String,
-    /// Who has it: the upstream's name.
+    /// The upstream's name.
     pub owned_by: String,
     /// The wire behind it: `responses`, `chat`, `anthropic`, `demo`.
     pub wire: String,
     /// Seconds since 1970.
     pub created: u64,
-    /// Tokens that fit, where the operator has said so.
+    /// The context window in tokens, if the operator has configured one.
     pub context_window: Option<u64>,
-    /// The most tokens of an answer, where the operator has said so.
+    /// The most tokens of an answer, if the operator has configured it.
     pub max_output_tokens: Option<u64>,
     /// `text`, `image`, …
     pub modalities: Vec<String>,
@@ -88,6 +88,6 @@ pub struct ModelCard {
     pub tools: bool,
     /// Whether it can follow a JSON schema.
     pub structured_output: bool,
-    /// Names that answer when this one cannot.
+    /// Names that are tried when this one fails.
     pub fallback: Vec<String>,
 }

@@ -60,7 +60,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The text for the client, of use to nobody but the tenant of `context`.
+    /// The sealed text for the client; only the tenant of `context` can open it.
     pub fn seal(&self, seal: &dyn Seal, context: &str) -> String {
         let mut writer = Writer::with_capacity(self.text.len() + 128);
         writer.object(|writer| {
@@ -92,12 +92,12 @@ impl Summary {
     }
 }
 
-/// Sealed thoughts of the same tenant are no summary, and the other way round.
+/// The purpose keeps sealed reasoning of the same tenant from being read as a summary, and the reverse.
 fn purpose(context: &str) -> String {
     format!("{context}/compaction")
 }
 
-/// A compaction item that one of us sealed and that cannot be opened here: somebody else's, or damaged.
+/// A compaction item in our format that cannot be opened: it belongs to another tenant, or is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnreadableSummary<'a> {
     /// The item as it was sent.

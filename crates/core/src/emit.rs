@@ -157,8 +157,8 @@ impl Emitter {
         self.status = Status::InProgress;
     }
 
-    /// `response.in_progress`, after the events of [`Emitter::wait`]; nothing if more than those were told before, by
-    /// whoever began with the response and did not go on.
+    /// `response.in_progress`, after the events of [`Emitter::wait`]; nothing if more than those were emitted before, by
+    /// a process that began the response and did not finish it.
     pub fn begin_after_waiting(&mut self, told: u64) {
         self.sequence = told;
         if told <= EVENTS_OF_WAITING {
@@ -448,7 +448,7 @@ impl Emitter {
         }
     }
 
-    /// Forgets what was said: nobody is given half of it.
+    /// Discards the output, so that a failed response contains no partial answer.
     fn clear_output(&mut self) {
         self.output.clear();
         self.positions = OutputPositions::default();
@@ -460,7 +460,7 @@ impl Emitter {
         Place { output_index: self.output.len() as u64 }
     }
 
-    /// Announces an item; it is written only if somebody listens.
+    /// Emits `output_item.added`; the item is built only for a stream.
     fn item_added(&mut self, item: impl FnOnce() -> Json) {
         let place = self.place();
         self.event(EventKind::ItemAdded, |writer| {
@@ -533,7 +533,7 @@ impl Emitter {
                 self.status = Status::Completed;
             }
             Some(reason) => {
-                // Calls that waited are whole as far as anybody knows; only the last item was cut.
+                // Calls that waited count as complete; only the last item was cut off.
                 while !self.waiting.is_empty() {
                     self.close_open("completed");
                     if let Some(call) = self.waiting.pop_front() {

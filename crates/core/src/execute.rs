@@ -2,14 +2,14 @@
 //!
 //! Nothing here waits or stores; the door reads a request with it, and writes its answer with it.
 
-mod arrived;
-pub mod attach;
+pub mod attachments;
 pub mod context;
 pub mod envelope;
 mod fields;
 pub mod fingerprint;
 mod inputs;
 pub mod modes;
-mod reading;
 pub mod request;
+mod response_reader;
 pub mod results;
+mod upstream_outcome;

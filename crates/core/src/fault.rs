@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// What went wrong, as a decision somebody can make.
+/// The kind of a fault; each wire maps it to a status and a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// The caller's request is wrong and will stay wrong.
@@ -22,7 +22,7 @@ pub enum FaultKind {
     Unauthenticated,
     /// A known caller asked for something that its key does not allow.
     Forbidden,
-    /// Missing, or somebody else's: the two look alike.
+    /// Missing, or owned by another caller; the two are indistinguishable on purpose.
     NotFound,
     /// The path exists, the method does not.
     MethodNotAllowed,

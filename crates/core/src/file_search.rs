@@ -63,7 +63,7 @@ pub fn write_result(writer: &mut Writer, chunk: &FoundChunk, score: f64) {
                 }
             }
             for (name, value) in &chunk.attributes {
-                // Where a document was brought in from is a place on somebody's disk.
+                // The source of a document may be a path on the operator's disk.
                 if name != SOURCE && !ours.iter().any(|(known, _)| known == name) {
                     writer.key_text(name).string(value);
                 }
@@ -217,7 +217,7 @@ pub(crate) fn told(item: Raw<'_>) -> Raw<'_> {
         .unwrap_or_else(|| Raw::parse(NOT_KEPT).expect("a quoted sentence is JSON"))
 }
 
-/// Whether somebody who reads an item again sees results that its first caller did not ask for.
+/// Whether a later read of an item includes results that its first caller did not ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Results {
     /// As the first caller.
@@ -226,7 +226,7 @@ pub enum Results {
     Shown,
 }
 
-/// An item that was kept, as whoever reads it again sees it.
+/// A stored item as a later read returns it.
 pub fn shown(kept: Json, results: Results) -> Json {
     if !has_private_fields(kept.raw()) {
         return kept;
@@ -236,7 +236,7 @@ pub fn shown(kept: Json, results: Results) -> Json {
     Json::from_writer(writer)
 }
 
-/// Writes an item that was kept as whoever reads it again sees it.
+/// Writes a stored item as a later read returns it.
 pub(crate) fn write_shown(writer: &mut Writer, item: Raw<'_>, results: Results) {
     if !has_private_fields(item) {
         return writer.raw(item);

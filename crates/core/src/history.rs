@@ -50,7 +50,7 @@ pub enum Entry<'a> {
     Call(Call<'a>),
     /// The tool answered.
     Output(Output<'a>),
-    /// The model thought.
+    /// Reasoning of the model.
     Reasoning(Item<'a>),
     /// An item that only some upstreams understand: hosted tools, compaction, unknown kinds.
     Opaque(Item<'a>),

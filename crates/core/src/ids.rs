@@ -2,7 +2,7 @@
 //!
 //! `resp_AM-{milliseconds}-{24}` for responses, `{prefix}_AM-{24}` for everything else, where 24 are lower-case letters
 //! and digits that carry 124 random bits. The ids of a response's items begin with the same sixteen characters as the last
-//! part of the response's own id, its stem: whoever has an item's id can find its response without an index of items.
+//! part of the response's own id, its stem: an item's id leads to its response without an index of items.
 //!
 //! Eight characters of a stem are the time and eight are random: stems of one time stand beside each other in an index, so
 //! that new ones go where the last ones went. The ids of responses and of their items keep 82 random bits each.
@@ -95,7 +95,7 @@ impl IdKind {
 
 /// Where ids come from. Handed in, so that a seed replays a history.
 pub enum Ids {
-    /// The system's randomness: nobody can guess them.
+    /// The system's randomness, so that ids cannot be guessed.
     Unguessable,
     /// The same, for the items of one response: they begin with its stem.
     Within(Stem),

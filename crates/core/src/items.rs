@@ -21,7 +21,7 @@ use crate::{
 /// What a request said, as it is kept: a JSON array in which every item has an id.
 ///
 /// An item is the text that was sent; one without an id gets one as its first key. A bare text becomes a message of the
-/// user. References are written as they are: whoever keeps what they refer to puts that in their place before.
+/// user. References are written as they are: the caller of this function resolves them before.
 pub fn number_items(input: Option<&Input<'_>>, ids: &mut Ids) -> Json {
     let room = match input {
         None => 0,

@@ -3,12 +3,12 @@
 //!
 //! The stores index the words that are made here and look for the words that are made here, so that they find the same.
 
-mod cut;
-mod declared;
+mod chunking;
+mod declarations;
 mod language;
 mod words;
 
-pub use cut::{CUT_VERSION, cut};
+pub use chunking::{CHUNKING_VERSION, chunks};
 pub use language::language_of;
 pub use words::{MOST_ASKED, question, words};
 

@@ -22,7 +22,7 @@ impl Loss {
         Self::new("…", "more was lost than is listed")
     }
 
-    /// Whether it says that something of what was said is not told as it was. Of what is not listed, nobody knows.
+    /// Whether a part of the input was changed or left out. An unlisted reason counts as such.
     pub fn is_of_input(&self) -> bool {
         self.field == "input" || *self == Self::more()
     }

@@ -1,6 +1,6 @@
-//! What kind of thing some bytes are: by themselves where they tell, else by somebody's word.
+//! The media type of bytes: from their content where that is conclusive, else from the declared type.
 
-/// What nobody knows more about.
+/// The media type of unknown content.
 pub const UNKNOWN: &str = "application/octet-stream";
 
 /// The media type that the first bytes tell.
@@ -15,7 +15,7 @@ pub fn by_bytes(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The media type of `bytes` that somebody calls `named`, if anything is known about it.
+/// The media type of `bytes` that were declared as `named`; none if nothing is known.
 pub fn media_type(bytes: &[u8], named: Option<&str>) -> Option<String> {
     match by_bytes(bytes) {
         Some(known) => Some(known.to_owned()),

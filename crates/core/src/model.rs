@@ -1,6 +1,6 @@
-//! What a model is to us: something that takes a [`ModelRequest`] and answers with [`ModelEvent`]s.
+//! The port to models: a [`Model`] takes a [`ModelRequest`] and answers with [`ModelEvent`]s.
 //!
-//! A model yields small events; ids, order and numbering are made by [`crate::Emitter`] alone.
+//! A model yields small events; [`crate::Emitter`] alone assigns ids, order and sequence numbers.
 
 mod item_extra;
 
@@ -21,46 +21,46 @@ use crate::{
 
 pub use item_extra::{ItemExtra, PartOwner};
 
-/// How the caller wants its answer.
+/// How an answer is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// Events as they come.
+    /// As a stream of events.
     Stream,
-    /// One object at the end.
+    /// As one object at the end.
     Whole,
 }
 
-/// What an upstream keeps itself of what it was asked, so that a later call need not say it again.
+/// What an upstream retains of earlier calls, so that a later call need not repeat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UpstreamRetention {
-    /// Every call stands for itself.
+    /// Nothing; every call is self-contained.
     #[default]
     Nothing,
-    /// What was said. Instructions are told with every call.
+    /// The items. Instructions are sent with every call.
     Items,
-    /// What was said, and the instructions that it began with.
+    /// The items and the instructions of the first call.
     Everything,
 }
 
-/// How a call stands to others, for an upstream that retains answers; other upstreams ignore it.
+/// How a call relates to earlier calls, for an upstream that retains answers; other upstreams ignore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Chain<'a> {
-    /// It is not to be remembered.
+    /// The answer is not retained.
     #[default]
     Standalone,
-    /// It says everything, and is to be remembered.
+    /// The call sends the whole history, and its answer is retained.
     Start,
-    /// It goes on from an answer that is remembered, and says only what is new.
+    /// The call continues a retained answer, and sends only what is new.
     Continue {
         /// The upstream's own id of the answer.
         id: &'a str,
-        /// So many entries of the history are known there.
+        /// How many entries of the history the upstream knows.
         known: usize,
     },
 }
 
 impl Chain<'_> {
-    /// The same for a call that says everything.
+    /// The same for a call that sends the whole history.
     #[must_use]
     pub fn anew(self) -> Self {
         match self {
@@ -73,50 +73,50 @@ impl Chain<'_> {
 /// One call of a model.
 #[derive(Debug)]
 pub struct ModelRequest<'a> {
-    /// What the upstream is asked for.
+    /// The upstream's name of the model.
     pub model: &'a str,
-    /// Everything that the caller set, other than what is said.
+    /// All parameters of the request except its input.
     pub settings: &'a CreateResponse<'a>,
-    /// What is said: instructions apart, tool calls paired.
+    /// The conversation: instructions separate, tool calls paired with their outputs.
     pub history: &'a History<'a>,
     /// How the call continues an answer that the upstream retains.
     pub chain: Chain<'a>,
     /// How the upstream is asked for its answer.
     pub delivery: Delivery,
-    /// Whom sealed content is bound to.
+    /// The tenant that sealed content is bound to.
     pub seal_context: &'a str,
-    /// Images that were fetched for this call, as `data:` URIs by their address. Empty unless the model asked for it.
+    /// Images that were fetched for this call, as `data:` URIs by their address. Empty unless the model needs image bytes.
     pub images: &'a HashMap<String, String>,
 }
 
-/// A translated request, ready to be sent, also more than once.
+/// A translated request; it may be sent more than once.
 #[derive(Debug, Clone)]
 pub struct PreparedRequest {
     /// The exact body.
     pub body: Bytes,
-    /// What the body does not carry over.
+    /// What the translation left out or changed.
     pub losses: Vec<Loss>,
-    /// How the answer will come.
+    /// How the answer is delivered.
     pub delivery: Delivery,
-    /// What the answer's calls mean; empty where the upstream speaks for itself.
+    /// Maps the names in the answer's calls to tools; empty where the upstream needs no mapping.
     pub calls: CallMap,
-    /// What the model needs to remember between asking and reading, such as sealing context.
+    /// What reading the answer needs to know about the request.
     pub answer_context: AnswerContext,
 }
 
-/// The tokens of a prompt by our own count: an estimate, since every upstream counts in its own way.
+/// The tokens of a prompt by our own count: an estimate, since every upstream has its own tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TokenCount {
-    /// Of everything that is text: what is said, the tools, the schema of the answer.
+    /// Of all text: the conversation, the tools, the schema of the answer.
     pub text: u64,
     /// Of images and files.
     pub media: u64,
 }
 
 impl TokenCount {
-    /// What a message costs beyond its text.
+    /// The overhead of a message.
     pub const PER_MESSAGE: u64 = 4;
-    /// What an image of a usual size costs.
+    /// The cost of an image of a usual size.
     pub const PER_MEDIA: u64 = 765;
 
     /// All of them.
@@ -125,61 +125,61 @@ impl TokenCount {
     }
 }
 
-/// What a model needs to remember between asking and reading.
+/// What reading an answer needs to know about its request.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerContext {
     /// What the upstream was asked for.
     pub model: String,
-    /// Whom sealed content is bound to.
+    /// The tenant that sealed content is bound to.
     pub seal_context: String,
-    /// Tokens of output that the upstream was allowed.
+    /// The limit on output tokens that was sent to the upstream.
     pub max_output_tokens: Option<u64>,
     /// The client asked for `reasoning.encrypted_content`.
     pub wants_sealed_reasoning: bool,
     /// The client asked for `message.output_text.logprobs`.
     pub wants_logprobs: bool,
-    /// Anything else, in the model's own words.
+    /// Anything else, in a format of the adapter.
     pub own: Option<String>,
-    /// Who wants to know exactly what is said.
+    /// Records the answer byte for byte.
     pub recorder: Option<CallRecorder>,
 }
 
 /// The events of one answer; each batch is what one piece of the network held.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<Vec<ModelEvent>, ModelError>> + Send>>;
 
-/// Something that answers.
+/// A model behind an upstream.
 ///
 /// An implementer promises: `prepare` does no I/O; the stream ends after [`ModelEvent::Finish`] or an error and holds no
 /// more memory than a few network pieces; dropping the future or the stream closes the upstream call at once.
 pub trait Model: Send + Sync {
-    /// Translates a request; what cannot be carried over is listed, never dropped in silence.
+    /// Translates a request; everything that is lost in translation is listed, never dropped silently.
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault>;
 
-    /// Sends it. An error here means that nothing was passed on to the caller yet.
+    /// Sends a request. An error here means that nothing has been sent to the caller yet.
     fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>>;
 
-    /// The tokens of a translated request, by our own count. Takes its time over a long one: not for a thread that serves
-    /// connections. Four bytes are a token unless the model knows better.
+    /// The tokens of a translated request, by our own count. CPU-bound on long requests: call it on the blocking pool. The
+    /// default counts four bytes as a token.
     fn count(&self, prepared: &PreparedRequest) -> TokenCount {
         TokenCount { text: (prepared.body.len() as u64).div_ceil(4), media: 0 }
     }
 
-    /// The tokens of one text in a prompt for `model`, by the same count; takes its time as well.
+    /// The tokens of one text in a prompt for `model`, by the same count; CPU-bound as well.
     fn count_text(&self, _model: &str, text: &str) -> u64 {
         (text.len() as u64).div_ceil(4)
     }
 
-    /// The variable that should hold the key which is missing; nothing where none is.
+    /// The environment variable of a missing API key; none if no key is missing.
     fn missing_key(&self) -> Option<&str> {
         None
     }
 
-    /// What the upstream itself calls the model of this name: proof that it is reached, takes our key and has the model.
+    /// The upstream's own name of this model. Succeeds only if the upstream is reachable, accepts the key and has the model.
     fn identify<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, ModelError>> {
         Box::pin(async move { Ok(name.to_owned()) })
     }
 
-    /// What it keeps itself between two calls.
+    /// What the upstream retains between calls.
     fn retention(&self) -> UpstreamRetention {
         UpstreamRetention::Nothing
     }
@@ -189,26 +189,26 @@ pub trait Model: Send + Sync {
         false
     }
 
-    /// Whether addresses of images and files in the history leave this process, and are checked before.
+    /// Whether URLs of images and files are sent to the upstream, and therefore have to be checked before.
     fn sends_addresses(&self) -> bool {
         true
     }
 
-    /// The same request with the history's tool calls written as labelled text, if `error` says that the upstream lost a
-    /// call that the history holds, and the operator allows it.
+    /// The same request with the history's tool calls as labelled text, if `error` says that the upstream does not know a
+    /// call of the history, and the operator allows that.
     fn recover(&self, _request: &ModelRequest<'_>, _error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         None
     }
 }
 
-/// What a model says, bit by bit.
+/// One event of a model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
-    /// The upstream accepted, and says who it is.
+    /// The upstream has accepted the request.
     Begun {
         /// Its own id for the answer.
         id: Option<String>,
-        /// The model that really answers.
+        /// The model that answers, by the upstream's account.
         model: Option<String>,
     },
     /// A message begins. Optional: text opens one by itself.
@@ -231,15 +231,15 @@ pub enum ModelEvent {
     PartEnd,
     /// The message ends; more text begins another one.
     MessageEnd,
-    /// What may be shown of the model's thoughts.
+    /// Text of a reasoning summary.
     ReasoningSummary(Literal),
     /// A summary part ends; more summary begins another one.
     ReasoningSummaryEnd,
-    /// The thoughts themselves, where the upstream gives them apart from a summary.
+    /// Reasoning text, where the upstream returns it separately from a summary.
     ReasoningText(Literal),
-    /// The thoughts end.
+    /// The reasoning item ends.
     ReasoningEnd {
-        /// What the model wants back next time, sealed.
+        /// What the model needs back in the next request, sealed.
         encrypted_content: Option<String>,
     },
     /// A call begins.
@@ -261,34 +261,34 @@ pub enum ModelEvent {
         /// Which call.
         key: u64,
     },
-    /// An item of a kind that passes along as it is, begun.
+    /// An item of an unknown kind begins; it is passed on unchanged.
     ItemStart {
         /// Tells such items apart.
         key: u64,
         /// The item so far.
         item: Json,
     },
-    /// Progress of such an item: an event as the upstream wrote it. Indices and numbers are made anew.
+    /// Progress of such an item: an event as the upstream wrote it. Indices and sequence numbers are assigned anew.
     ItemProgress {
         /// Which item; none for an event that belongs to no item.
         key: Option<u64>,
         /// The event.
         event: Json,
     },
-    /// An item of a kind that passes along as it is, whole. Begins it too if it was not begun.
+    /// An item of an unknown kind, complete. Begins the item too if it has not begun.
     ItemEnd {
         /// Which item.
         key: u64,
         /// The item.
         item: Json,
     },
-    /// What an item has beyond all this.
+    /// Fields or parts of an item that no other event carries.
     Extra(ItemExtra),
-    /// Something that was asked for and is not in the answer. Told beside the answer, not in it.
+    /// Something that was requested and is missing in the answer. Reported beside the answer, not in it.
     Loss(Loss),
-    /// What it cost; the last one counts.
+    /// Token usage; the last event counts.
     Usage(Usage),
-    /// The answer is over. Nothing follows.
+    /// The answer is complete. Nothing follows.
     Finish(Finish),
 }
 
@@ -305,25 +305,25 @@ pub struct CallHead {
     pub namespace: Option<String>,
 }
 
-/// Why an answer is over.
+/// Why an answer ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finish {
-    /// The model was done, with or without calls.
+    /// The model finished, with or without calls.
     Stop,
-    /// No more tokens were allowed.
+    /// The token limit was reached.
     Length,
-    /// A filter cut it off.
+    /// A content filter stopped it.
     ContentFilter,
-    /// Another reason for an early end, in the Responses wire's words.
+    /// Another reason, as `incomplete_details.reason` names it.
     Incomplete(String),
-    /// The upstream says that it failed.
+    /// The upstream reported a failure.
     Failed(Fault),
 }
 
-/// How asking a model goes wrong.
+/// Why a call of a model failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The operator has not given a key that the upstream needs.
+    /// The API key of the upstream is not configured.
     #[error("upstream `{upstream}` has no key: variable {variable} is not set")]
     NoKey {
         /// Which upstream.
@@ -331,10 +331,10 @@ pub enum ModelError {
         /// The variable that should hold it.
         variable: String,
     },
-    /// No connection, or it broke before an answer began.
+    /// No connection, or it was lost before an answer began.
     #[error("could not reach the upstream: {0}")]
     Unreachable(String),
-    /// The proxy on the way to the upstream makes no connection to it.
+    /// The proxy did not connect to the upstream.
     #[error("the proxy made no connection to the upstream: {0}")]
     Proxy(String),
     /// An answer that is not 2xx.
@@ -342,7 +342,7 @@ pub enum ModelError {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// When the upstream wants to be asked again.
+        /// The upstream's `Retry-After`.
         retry_after: Option<Duration>,
         /// The error object's message, where there is one.
         message: Option<String>,
@@ -353,25 +353,25 @@ pub enum ModelError {
         /// The beginning of the body, for the log.
         body: String,
     },
-    /// Silence for too long.
+    /// The idle timeout has passed.
     #[error("upstream was silent for {0:?}")]
     Silent(Duration),
-    /// The stream ended before its end.
+    /// The stream ended without its final event.
     #[error("upstream closed the stream before its end")]
     CutShort,
     /// An answer that cannot be read.
     #[error("upstream gave an answer that cannot be read: {0}")]
     Unreadable(String),
-    /// An answer that goes on past every bound.
+    /// An answer beyond the size limits.
     #[error("upstream gave an answer past the limit: {0}")]
     TooLarge(String),
-    /// The upstream is resting after many failures.
+    /// The circuit breaker is open after repeated failures.
     #[error("upstream is resting after repeated failures")]
     Resting(Duration),
 }
 
 impl ModelError {
-    /// Whether the same request may be sent once more, as long as nothing was passed on.
+    /// Whether the request may be retried, as long as nothing was sent to the caller.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Proxy(_) => true,
@@ -388,12 +388,12 @@ impl ModelError {
         }
     }
 
-    /// Whether another upstream would have to refuse the same request: then there is no point in asking it.
+    /// Whether another upstream would refuse the request as well, so that a fallback is pointless.
     pub fn is_of_the_request(&self) -> bool {
         matches!(self, Self::Refused { status: 400 | 413 | 415 | 422, .. })
     }
 
-    /// How long the upstream wants us to wait.
+    /// How long to wait before a retry.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -402,7 +402,7 @@ impl ModelError {
         }
     }
 
-    /// Whether the upstream says that the prompt is longer than its model takes.
+    /// Whether the upstream says that the prompt exceeds the model's context window.
     pub fn is_too_long(&self) -> bool {
         match self {
             Self::Refused { status: 400 | 413 | 422, message, code, .. } => {
@@ -412,7 +412,7 @@ impl ModelError {
         }
     }
 
-    /// Whether the upstream does not know, or does not want to know, the answer of this id that a call goes on from.
+    /// Whether the upstream does not know, or does not accept, the earlier answer of this id.
     pub fn is_forgotten(&self, id: &str) -> bool {
         let Self::Refused { status: 400 | 404 | 410 | 422, message, code, param, .. } = self else { return false };
         let said = message.as_deref().unwrap_or_default().to_ascii_lowercase();
@@ -423,7 +423,7 @@ impl ModelError {
             || (said.contains("not found") && message.as_deref().is_some_and(|message| message.contains(id)))
     }
 
-    /// What the caller is told. The upstream's own words reach it only where they concern its request.
+    /// The fault for the caller. The upstream's own message is included only where it concerns the request.
     pub fn into_fault(self) -> Fault {
         let detail = self.to_string();
         match self {

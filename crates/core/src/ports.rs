@@ -50,7 +50,7 @@ pub trait Seal: Send + Sync {
     /// The plain bytes, or nothing when `sealed` is not ours, not whole, or from another context.
     fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>>;
 
-    /// Whether `text` was sealed by one of us, whoever can open it: `ams`, the digit of the format, a dot.
+    /// Whether `text` has our sealed format, whichever key can open it: `ams`, the digit of the format, a dot.
     fn is_sealed(&self, text: &str) -> bool {
         matches!(text.as_bytes(), [b'a', b'm', b's', digit, b'.', ..] if digit.is_ascii_digit())
     }

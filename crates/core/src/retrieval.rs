@@ -1,4 +1,4 @@
-//! Looking things up in a tenant's knowledge, as whoever runs turns asks for it.
+//! The port for searching a tenant's knowledge, and the port for embeddings.
 
 use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::Scope, store::FoundChunk};
 

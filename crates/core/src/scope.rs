@@ -13,8 +13,8 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A caller whose credential was checked, or the owner of a turn that goes on without its caller. Nobody else has
-    /// a reason to make one; the lints say so.
+    /// A caller whose credential was checked, or the owner of a turn that continues without its caller. A lint
+    /// forbids all other uses.
     pub fn authenticated(tenant_id: i64, user: impl Into<Arc<str>>, state: TenantState, rights: Rights) -> Self {
         Self { tenant_id, user: user.into(), state, rights, has_credential: true }
     }

@@ -1,8 +1,8 @@
 //! Words as they are searched for: the same ones for a text and for a question, in English and Indonesian.
 //!
 //! Both databases index what [`words`] makes of a text and look for what it makes of a question, so they find the same.
-//! A word comes out as the stem of its family (`evaluations` and `evaluating`, `pelatihan` and `melatih`). Nobody says
-//! which language a word is from: a word that Indonesian affixes lead back to a root that we know is Indonesian, and
+//! A word comes out as the stem of its family (`evaluations` and `evaluating`, `pelatihan` and `melatih`). The
+//! language of a word is not given: a word that Indonesian affixes lead back to a root that we know is Indonesian, and
 //! everything else goes through the endings of English, which leave most other words alone.
 
 mod english;

@@ -149,7 +149,7 @@ impl<'a> Toolset<'a> {
                         Ok(found) => {
                             found.iter().flatten().for_each(|tool| offering.offer(tool, None, false, path));
                         }
-                        // Whoever sends such a list is told so; this one was kept by an earlier version.
+                        // Requests with such a list are refused today; this one was stored by an earlier version.
                         Err(_) => offering.toolset.losses.push(Loss::new(path, "its list of tools cannot be read")),
                     }
                 }

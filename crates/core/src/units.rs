@@ -1,6 +1,6 @@
 //! Durations as people write them: `10s`, `250ms`, `30d`.
 //!
-//! Reading and writing only; which bounds hold is the business of whoever asks.
+//! Reading and writing only; the caller checks bounds.
 
 use std::time::Duration;
 

@@ -41,7 +41,7 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// Prepares the way to one upstream; `seal` closes thoughts that the client carries.
+    /// Prepares one upstream; `seal` seals thinking blocks that the client carries.
     pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
         let UpstreamKind::Anthropic { version, max_output_tokens, structured_output } = &settings.kind else {
             return Err(Fault::internal(format_args!("upstream `{}` does not speak the Messages API", settings.name)));

@@ -29,7 +29,7 @@ use self::decode::Decoder;
 
 const PATH: &str = "/chat/completions";
 
-/// The fields of a message that hold its thoughts, under the names that servers have for them; the first one is the most usual.
+/// The fields of a message that hold its reasoning, under the names that servers use; the first one is the most usual.
 const THOUGHTS_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 /// An upstream that speaks Chat Completions.
@@ -55,9 +55,9 @@ struct Wire {
     replay: Replay,
 }
 
-/// Which thoughts are sent again.
+/// Which reasoning is sent again.
 ///
-/// Reasoning models such as DeepSeek's and Kimi's want their thoughts back while a tool turn is under way, in the field that
+/// Reasoning models such as DeepSeek's and Kimi's need their reasoning back during a tool turn, in the field that
 /// they came in; most servers pass by what they do not know. Hosts that refuse unknown fields of a message get none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replay {

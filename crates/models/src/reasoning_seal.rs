@@ -1,23 +1,23 @@
-//! How reasoning travels through a client: sealed together with the upstream and the model that it belongs to; and what is
-//! told of reasoning that an upstream cannot read, because another upstream, another model or another tenant had it.
+//! Reasoning that the client carries between requests: sealed together with the upstream and the model that produced it.
+//! Reasoning of another upstream, model or tenant cannot be opened; its summary is sent as text instead.
 
 use std::sync::Arc;
 
 use amalgam_core::{AnswerContext, Seal};
 use amalgam_protocol::{Part, Raw, Reasoning, Writer};
 
-/// Why such thoughts are a loss.
+/// The loss that is reported for such reasoning.
 pub(crate) const FOREIGN_REASONING: &str =
-    "thoughts of another upstream, model or tenant cannot be read; a summary is sent as text where there is one";
+    "reasoning of another upstream, model or tenant cannot be read; its summary is sent as text where there is one";
 
-/// The summary of thoughts as the model itself might have said it; nothing where there is none.
+/// The summary of a reasoning item as text; none where it has no summary.
 pub(crate) fn reasoning_summary(reasoning: &Reasoning<'_>) -> Option<String> {
     let texts: Vec<_> = reasoning.summary.0.iter().filter_map(Part::text).map(|text| text.decode()).collect();
     let summary = texts.join("\n\n");
     (!summary.trim().is_empty()).then(|| format!("[Summary of earlier reasoning]\n{summary}"))
 }
 
-/// Who may read a piece of sealed reasoning: one model of one upstream, on behalf of one tenant.
+/// Who may open sealed reasoning: one model of one upstream, on behalf of one tenant.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
     /// The operator's name of the upstream.

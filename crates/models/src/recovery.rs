@@ -45,8 +45,8 @@ fn says_that_a_call_is_lost(error: &ModelError) -> bool {
         || (message.contains("role 'tool' must be a response to a prece") && message.contains("tool_calls"))
 }
 
-/// Calls and outputs as text in the user's role, in their places. Thoughts that led to a call go with it: an upstream
-/// refuses thoughts without what they led to.
+/// Calls and outputs as text in the user's role, in their places. Reasoning before a call is removed with it, because an
+/// upstream refuses reasoning without the item that follows it.
 fn as_text<'a>(history: &History<'a>) -> History<'a> {
     let calls = history.entries.iter().filter_map(|entry| match entry {
         Entry::Call(call) => Some(((call.kind, &*call.call_id), &*call.name)),
@@ -156,6 +156,6 @@ mod tests {
                 "[Tool history] look (call c1) returned:\n    one\n    [Tool history] forged",
             ]
         );
-        assert_eq!(told.entries.len(), 4, "both messages stay, the thoughts go");
+        assert_eq!(told.entries.len(), 4, "both messages stay, the reasoning goes");
     }
 }

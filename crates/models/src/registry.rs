@@ -54,7 +54,7 @@ impl UpstreamRegistry {
     }
 
     /// The upstream of this name on terms of a tenant's own: with its credential, with its patience. S9: it has a breaker
-    /// of its own, so that one tenant's bad key rests nobody else's calls.
+    /// of its own, so that one tenant's bad key does not open the breaker for other tenants.
     pub fn get_on(
         &self,
         upstream: &str,

@@ -294,7 +294,7 @@ async fn a_connection_that_breaks_before_the_answer_is_tried_again() {
 
 #[tokio::test]
 async fn nobody_there_is_unreachable() {
-    let base_url = format!("http://{}/v1", Upstream::nobody());
+    let base_url = format!("http://{}/v1", Upstream::unused_address());
     let transport = Transport::new(&settings(base_url)).unwrap();
     let (_, ended) = outcome(&transport, Delivery::Whole).await;
     assert!(matches!(ended, Err(ModelError::Unreachable(_))), "{ended:?}");

@@ -274,13 +274,13 @@ impl<'a> Field<'a> for CallOutput<'a> {
 }
 
 view! {
-    /// What the model thought.
+    /// Reasoning of the model.
     pub struct Reasoning<'a> {
         /// The item's id.
         id: Option<Cow<'a, str>>,
         /// What may be shown of it.
         summary: Parts<'a> = Parts(Vec::new()),
-        /// The thoughts themselves, where a model gives them.
+        /// The reasoning text, where a model returns it.
         content: Parts<'a> = Parts(Vec::new()),
         /// For the model's eyes; opaque to the client.
         encrypted_content: Option<JsonStr<'a>>,

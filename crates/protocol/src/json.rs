@@ -1,7 +1,7 @@
 //! JSON kept as it was written.
 //!
 //! A text is checked once ([`Raw::parse`]); from then on it is walked in place, and everything handed out is a slice
-//! of it. Strings keep their escapes until somebody asks for the characters, so that a text can pass from one wire to
+//! of it. Strings keep their escapes until they are decoded, so that a text can pass from one wire to
 //! another without being decoded and encoded again.
 
 mod check;
@@ -19,7 +19,7 @@ use walk::Cursor;
 pub use walk::Ends;
 pub use write::Writer;
 
-/// How deep a text from outside may nest unless somebody says otherwise.
+/// The default limit on the nesting of untrusted JSON.
 pub const DEFAULT_DEPTH: usize = 64;
 
 /// One valid JSON value, without white space around it.
@@ -87,7 +87,7 @@ impl<'a> Raw<'a> {
         Ok(Raw { text, ends: ends.noted(), number: 0 })
     }
 
-    /// Valid text whose values nobody has taken note of.
+    /// Valid text whose values are not indexed.
     const fn unnoted(text: &'a str) -> Self {
         Raw { text, ends: None, number: 0 }
     }

@@ -24,7 +24,7 @@ pub enum Status {
     Failed,
     /// Ended early, with what there was.
     Incomplete,
-    /// Ended because somebody asked for it.
+    /// Cancelled on request.
     Cancelled,
 }
 
@@ -65,9 +65,9 @@ pub struct Usage {
     pub cached_tokens: u64,
     /// Of those, written to a cache.
     pub cache_write_tokens: u64,
-    /// Tokens of the answer, thoughts among them.
+    /// Tokens of the answer, including reasoning.
     pub output_tokens: u64,
-    /// Of those, thoughts.
+    /// Of those, reasoning tokens.
     pub reasoning_tokens: u64,
     /// The upstream's own total, where it gave one.
     pub total_tokens: Option<u64>,

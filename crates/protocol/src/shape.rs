@@ -189,7 +189,7 @@ impl<'a, T: Field<'a>> Field<'a> for Option<T> {
 /// Declares a view of a JSON object: a struct whose fields are read by name, and its reader.
 ///
 /// A field of type `Option` may be absent or null; a field marked `= default` too; any other must be there. Fields that
-/// are not declared are passed by; whoever needs them has the [`Raw`] that the view was read from.
+/// are not declared are skipped; they remain in the [`Raw`] that the view was read from.
 macro_rules! view {
     (
         $(#[$meta:meta])*

@@ -14,7 +14,7 @@ use std::{
 use amalgam_core::{
     Rights, Scope, Store, TenantState,
     execute::request::{ComparisonOperator, Condition},
-    knowledge::{cut, question},
+    knowledge::{chunks, question},
     store::{KnowledgeQuery, NewDocument, Within},
 };
 use amalgam_store::{
@@ -132,7 +132,7 @@ fn document(number: u64) -> NewDocument {
     let mut digest = [0; 32];
     digest[..8].copy_from_slice(&number.to_le_bytes());
     NewDocument {
-        chunks: cut(&path, "rust", &text),
+        chunks: chunks(&path, "rust", &text),
         path,
         digest,
         language: "rust".into(),

@@ -37,7 +37,7 @@ pub struct Setup {
     seeded: bool,
 }
 
-/// A folder with a configuration and data, for as long as somebody uses it. Servers that follow each other, or that run
+/// A folder with a configuration and data, removed with its last handle. Servers that follow each other, or that run
 /// beside each other on one database, can share one.
 #[derive(Clone, Debug)]
 pub struct Home(Arc<TempDir>);
@@ -219,7 +219,7 @@ impl Amalgam {
         command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
         command.arg("--data").arg(folder.join("data")).args(&setup.arguments);
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Settings of whoever runs the tests must not leak into them.
+        // The environment of the test run must not leak into the server.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             let is_proxy = text.to_ascii_uppercase().ends_with("_PROXY");

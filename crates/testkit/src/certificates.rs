@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// An authority that nobody knows, and a certificate of it; gone when dropped.
+/// A private certificate authority and a certificate that it issued; deleted when dropped.
 #[derive(Debug)]
 pub struct Certificates {
     folder: TempDir,
@@ -27,7 +27,7 @@ impl Certificates {
         made
     }
 
-    /// The file that whoever is to believe the certificate has to trust.
+    /// The CA file that a client has to trust.
     pub fn authority(&self) -> PathBuf {
         self.path("authority.crt")
     }

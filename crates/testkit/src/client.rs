@@ -156,7 +156,7 @@ impl Client {
     pub async fn connect(&self) -> TcpStream {
         match within("a connection", TcpStream::connect(&self.authority)).await {
             Ok(socket) => socket,
-            Err(error) => panic!("nobody listens on {}: {error}", self.authority),
+            Err(error) => panic!("cannot connect to {}: {error}", self.authority),
         }
     }
 
@@ -187,7 +187,7 @@ impl Client {
         let request = request.body(Full::new(body)).expect("the test wrote a proper request");
 
         let socket = within("a connection", TcpStream::connect(&self.authority)).await;
-        let socket = socket.map_err(|error| format!("nobody listens on {}: {error}", self.authority))?;
+        let socket = socket.map_err(|error| format!("cannot connect to {}: {error}", self.authority))?;
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(1 << 20)
             .handshake(TokioIo::new(socket))
@@ -195,7 +195,7 @@ impl Client {
             .expect("an HTTP/1.1 client needs nothing from its peer");
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // A failure of the connection also reaches whoever waits for the answer or its body.
+            // A failure of the connection is also reported by the request or its body.
             let _ = connection.await;
         });
         let response = within("an answer", sender.send_request(request)).await;

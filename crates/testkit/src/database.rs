@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Names the server: `postgres://USER@HOST:PORT/DATABASE`, by somebody who may make databases.
+/// Names the server: `postgres://USER@HOST:PORT/DATABASE`, with a user who may create databases.
 const SERVER: &str = "AMALGAM_TEST_POSTGRES";
 
 /// An empty database, dropped with its handle.
@@ -17,7 +17,7 @@ pub struct Database {
 
 impl Database {
     /// A fresh database, or none where no server is named.
-    #[expect(clippy::disallowed_methods, reason = "the server belongs to whoever runs the tests")]
+    #[expect(clippy::disallowed_methods, reason = "the environment of the test run names the server")]
     pub fn fresh() -> Option<Self> {
         let server = std::env::var(SERVER).ok().filter(|server| !server.is_empty())?;
         static COUNT: AtomicU32 = AtomicU32::new(0);

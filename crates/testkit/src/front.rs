@@ -42,7 +42,7 @@ impl Front {
         Self { serving, connections, hang_up }
     }
 
-    /// Ends all connections, used or not, without a farewell. Whoever comes afterwards is served.
+    /// Ends all connections, used or not, without a close message. Later connections are served.
     pub fn hang_up(&self) {
         self.hang_up.notify_one();
     }

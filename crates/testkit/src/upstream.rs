@@ -114,8 +114,8 @@ impl Upstream {
         upstream
     }
 
-    /// An address of the loopback interface where nobody listens.
-    pub fn nobody() -> SocketAddr {
+    /// A loopback address without a listener.
+    pub fn unused_address() -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         listener.local_addr().expect("a bound listener has an address")
     }
@@ -191,7 +191,7 @@ impl Upstream {
         self.state.log.borrow().malformed.clone()
     }
 
-    /// How many queued replies nobody asked for yet.
+    /// How many queued replies have not been requested yet.
     pub fn replies_left(&self) -> usize {
         let script = self.state.script();
         script.queue.len() + script.paths.iter().map(|path| path.queue.len()).sum::<usize>()
@@ -323,7 +323,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A peer that is gone before it was accepted is nobody's failure.
+                // A peer may disconnect before it is accepted.
                 let Ok((socket, _)) = accepted else { continue };
                 state.log.send_modify(|log| {
                     log.connections += 1;

@@ -150,7 +150,7 @@ impl Egress {
         timeout(limits.timeout, work).await.map_err(|_| EgressError::Timeout(limits.timeout))?
     }
 
-    /// The same up to the head of the answer; whoever reads on sees to the time that it takes.
+    /// The same up to the head of the answer; the reader of the body enforces its own timeout.
     pub(crate) async fn open(
         &self,
         method: Method,
@@ -172,7 +172,7 @@ impl Egress {
 
     /// Resolves the host, once, and checks what came out.
     ///
-    /// One bad address condemns the name: nobody with good intentions mixes public and private ones, and which of
+    /// One bad address condemns the name: legitimate names do not mix public and private addresses, and which of
     /// them is tried must not depend on their order.
     async fn pin(&self, target: &Target) -> Result<Pinned, EgressError> {
         let addresses = self.resolve(target).await?;

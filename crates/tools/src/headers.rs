@@ -1,4 +1,4 @@
-//! Headers that somebody wrote down for a service: checked once, secrets kept apart.
+//! Configured headers for a service: validated once, with secrets kept separate.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -6,14 +6,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::{egress::is_the_connections, secrets::Secrets, text};
 
 const MAX_HEADERS: usize = 32;
-/// Parts of names whose values let somebody in. A value that is hidden without need does no harm.
+/// Parts of header names whose values are credentials. Hiding a harmless value does no harm.
 const CREDENTIALS: [&str; 11] =
     ["auth", "cookie", "token", "secret", "passw", "credential", "apikey", "-key", "_key", "session", "signature"];
 
 /// The value of a header.
 #[derive(Debug, Clone)]
 pub enum HeaderText {
-    /// Anybody may see it.
+    /// Not a secret.
     Plain(String),
     /// It never comes out again: not in errors, and not in results that repeat it.
     Secret(SecretString),

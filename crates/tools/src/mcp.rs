@@ -1,6 +1,6 @@
 //! Tools of MCP servers: listed and called, over HTTP or in a process that the operator configured.
 //!
-//! A server's words are somebody else's: bounded, checked, and never taken for instructions. It sees the credential that
+//! Text from a server is untrusted: bounded, checked, and never used as an instruction. The server sees the credential that
 //! was stored for it, and never the caller's.
 
 mod http;
@@ -43,7 +43,7 @@ pub struct McpSettings {
     pub authorization: Option<SecretString>,
     /// Further headers for every request to it.
     pub headers: Vec<(String, HeaderText)>,
-    /// The tenant whose server it is, and who alone may use it; nobody for one that the operator offers to all.
+    /// The tenant that owns the server and alone may use it; none for a server that the operator offers to all.
     pub tenant_id: Option<i64>,
     /// The longest that one request may take. A tool's own limit may end a call before.
     pub timeout: Duration,
@@ -106,7 +106,7 @@ impl McpServer {
     /// The tools that it offers; asked for again after a minute, or when it says that they have changed.
     pub async fn tools(&self, scope: &Scope) -> Result<Vec<ListedTool>, ToolError> {
         self.0.check_owner(scope)?;
-        // All pages together, and the wait for somebody else who asks already, take no longer than one request may.
+        // All pages together, including the wait for another request that lists already, take no longer than one request may.
         timeout(self.0.timeout, self.0.list()).await.unwrap_or(Err(ToolError::TimedOut))
     }
 
@@ -120,7 +120,7 @@ impl McpServer {
         self.0.timeout
     }
 
-    /// Whether somebody else holds it too: a turn that may call its tools.
+    /// Whether it has another holder: a turn that may call its tools.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -141,7 +141,7 @@ impl fmt::Debug for McpServer {
 }
 
 impl Inner {
-    /// P10: one tenant's server, and what it is authorised by, serves nobody else.
+    /// P10: one tenant's server and its credential serve no other tenant.
     fn check_owner(&self, scope: &Scope) -> Result<(), ToolError> {
         match self.tenant_id {
             Some(owner) if owner != scope.tenant_id() => Err(rpc::broken("the MCP server belongs to another tenant")),

@@ -1,4 +1,4 @@
-//! Where the tools of a turn come from: the bank, MCP servers, what is built in.
+//! The [`ToolProvider`] of this program: tools from the bank, from MCP servers, and built-in ones.
 //!
 //! A tool kind is a branch of `bank.rs`; everything that callers and tenants write is checked there, and nothing of it is
 //! trusted here. What is made for one tenant is never handed to another.
@@ -45,10 +45,10 @@ const MAX_ASKED_AT_ONCE: usize = 8;
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 const MAX_SCHEMAS: usize = 1024;
-/// How long servers have to be told that we are going.
+/// How long MCP servers have to close their sessions at shutdown.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// All tools that there are.
+/// The tool registry: the bank, MCP servers and built-in tools.
 pub struct ToolRegistry {
     store: Arc<dyn BankStore>,
     seal: Arc<dyn Seal>,
@@ -115,7 +115,7 @@ impl ToolRegistry {
     pub async fn close(&self) {
         let operators = self.operators.values().filter_map(|operator| operator.server.as_ref().ok());
         let closing = join_all(operators.map(McpServer::close));
-        // Who does not listen is not waited for: processes end with us, sessions by themselves.
+        // A server that does not answer is not waited for: processes end with this one, sessions expire.
         let _ = timeout(FAREWELL, async { tokio::join!(closing, self.servers.close()) }).await;
     }
 

@@ -1,4 +1,4 @@
-//! `amalgam approvals`: calls of tools that wait for somebody to agree.
+//! `amalgam approvals`: tool calls that wait for approval.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::command_context::{CommandContext, now_ms};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_as_written, say_list};
 
-/// How many approvals are asked for at once.
+/// The page size for listing approvals.
 const PAGE: usize = 200;
 
 /// How much of a call's arguments a table shows.
@@ -29,36 +29,36 @@ pub(crate) struct ApprovalsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the calls of a tenant that wait or waited for somebody to agree, the newest first
+    /// List a tenant's pending and decided approvals, newest first
     List {
-        /// Only those that can still be decided
+        /// Only approvals that are still pending
         #[arg(long)]
         pending: bool,
         #[command(flatten)]
         common: Common,
     },
-    /// Agree to a call
+    /// Approve a call
     Approve(DecideArgs),
-    /// Refuse a call
+    /// Deny a call
     Deny(DecideArgs),
 }
 
 #[derive(Debug, Args)]
 struct DecideArgs {
-    /// The approval's id, as `approvals list` shows it
+    /// Approval id, as printed by `approvals list`
     #[arg(value_name = "APPROVAL_ID")]
     id: String,
-    /// Why
+    /// Reason for the decision
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
     common: Common,
 }
 
-/// What every command on approvals takes.
+/// Arguments that all commands on approvals share.
 #[derive(Debug, Args)]
 struct Common {
-    /// The tenant, by its number
+    /// Tenant id
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: i64,
     #[command(flatten)]

@@ -17,27 +17,27 @@ use crate::terminal::{say_part, tell};
 use call::{Call, Event, ServerAddress};
 use screen::Screen;
 
-/// What ends the talk, besides the end of the input.
+/// Inputs that end the chat, besides the end of the input.
 const QUIT: &str = "/quit";
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// The profile to talk to, such as home-assistant
+    /// Profile to chat with, such as home-assistant
     #[arg(long, value_name = "SLUG")]
     agent: Option<String>,
-    /// The server
+    /// Server URL
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// The key of the tenant; better in the variable, where nobody sees it
+    /// The tenant's API key; prefer the environment variable, so that the key does not appear in the process list
     #[arg(long, env = "AMALGAM_KEY", hide_env_values = true, value_name = "KEY", value_parser = secret)]
     key: Option<SecretString>,
-    /// The user on whose behalf the messages are
+    /// User on whose behalf messages are sent
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// The course that is on the screen, by its number
+    /// Id of the course that the user is viewing
     #[arg(long, value_name = "ID")]
     course_id: Option<i64>,
-    /// Print each answer as JSON, one a line, when it is there
+    /// Print each complete answer as one line of JSON
     #[arg(long)]
     json: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Refuses an agent that the tenant does not have: the assistant's door would answer without any profile.
+/// Refuses a profile that the tenant does not have: the assistant API would answer without any profile.
 async fn check_agent(place: &ServerAddress, args: &ChatArgs, agent: &str) -> anyhow::Result<()> {
     let slug = utf8_percent_encode(agent, NON_ALPHANUMERIC);
     let get = |path: String| async move { call::get(place, key(args), args.user.as_deref(), &path).await };
@@ -95,7 +95,7 @@ fn key(args: &ChatArgs) -> Option<&str> {
     args.key.as_ref().map(|key| key.expose_secret()).filter(|key| !key.is_empty())
 }
 
-/// Says something, and shows the answer as it comes.
+/// Sends a message, and prints the answer as it streams.
 async fn answer(place: &ServerAddress, args: &ChatArgs, message: &str, screen: &mut Screen) -> anyhow::Result<()> {
     let mut body = json!({"message": message});
     if let Some(agent) = &args.agent {
@@ -113,7 +113,7 @@ async fn answer(place: &ServerAddress, args: &ChatArgs, message: &str, screen: &
             Event::Failed(detail) => bail!("{detail}"),
         }
     }
-    bail!("the answer ended in the middle")
+    bail!("the answer ended early")
 }
 
 fn secret(text: &str) -> Result<SecretString, String> {

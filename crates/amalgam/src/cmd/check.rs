@@ -17,7 +17,7 @@ use assistant::Assistant;
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Show what counts for the assistant of this tenant too, by its number
+    /// Also print the effective assistant settings of this tenant id
     #[arg(long, value_name = "ID", visible_alias = "company-id")]
     tenant: Option<i64>,
     #[command(flatten)]
@@ -61,13 +61,13 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the store is like, in a word. One that cannot be used is no fault of the configuration: it may be up later.
+/// The status of the store in a word. An unreachable store is no fault of the configuration: it may be up later.
 async fn store_state(loaded: &mut LoadedConfig) -> (&'static str, Option<Arc<dyn Store>>) {
     let (look, store) = storage::look(&loaded.config.store, loaded.config.pool).await;
     let state = match look {
         StoreStatus::Absent => "absent",
         StoreStatus::Behind { pending } => {
-            loaded.warnings.push(format!("the store lacks {pending} migrations; the next start runs them"));
+            loaded.warnings.push(format!("the store has {pending} pending migrations; the next start applies them"));
             "behind"
         }
         StoreStatus::Ready { warnings, .. } => {

@@ -11,7 +11,7 @@ use crate::cli::Cli;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
-    /// The shell that reads the script
+    /// Shell to generate the script for
     shell: Shell,
 }
 

@@ -19,9 +19,9 @@ use crate::progress::Progress;
 use crate::table::table;
 use crate::terminal::{say, say_json, tell};
 
-/// How many courses are written at once: enough to be quick, few enough to see it go on.
+/// The batch size for writing courses: large enough to be quick, small enough for visible progress.
 const AT_ONCE: usize = 500;
-/// How many courses are asked for at once.
+/// The page size for listing courses.
 const PAGE: usize = 200;
 /// How much of a title is shown.
 const TITLE: usize = 60;
@@ -34,21 +34,21 @@ pub(crate) struct CoursesArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Take over the courses of a file, each in the place of the one of its number
+    /// Import the courses of a file; a course replaces the one of the same id
     Import(ImportArgs),
-    /// List the courses that are offered, or those that a search finds, the best first
+    /// List all available courses, or search results with the best match first
     List(ListArgs),
 }
 
 #[derive(Debug, Args)]
 struct ImportArgs {
-    /// A file of courses, .csv or .json
+    /// File with courses, .csv or .json
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The tenant, by its number
+    /// Tenant id
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: i64,
-    /// Write nothing if any row is bad
+    /// Import nothing if any row is invalid
     #[arg(long)]
     all_or_nothing: bool,
     #[command(flatten)]
@@ -60,10 +60,10 @@ struct ImportArgs {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// The tenant, by its number
+    /// Tenant id
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: i64,
-    /// What is looked for
+    /// Search text
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: CoursesArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Bad rows make the command fail, also where the good ones were taken over: a script should hear of them.
+/// Invalid rows make the command fail even if the valid ones were imported, so that scripts notice them.
 async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let shown = args.file.display();
     let format = Format::of(&args.file).with_context(|| format!("{shown} is neither .csv nor .json"))?;

@@ -27,10 +27,10 @@ use crate::storage::{self, StoreStatus};
 use crate::terminal::{say, say_json};
 use crate::wire_up::{self, SystemClock};
 
-/// A neighbour on the same machine that takes longer is not going to answer.
+/// The timeout for another process on the same port.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
 
-/// More than the description of our interface takes.
+/// More than the size of our OpenAPI document.
 const NEIGHBOUR_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: String,
@@ -106,7 +106,7 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     findings
 }
 
-/// Which model the doors use whose callers name none.
+/// The model for callers that name none.
 async fn door_models(config: &Config) -> Vec<Finding> {
     // Upstreams are only asked what they have, so that nothing is sealed.
     let seal: Arc<dyn Seal> = Arc::new(Sealer::new(&KeyRing::temporary()));
@@ -143,7 +143,7 @@ async fn port(listen: SocketAddr) -> Finding {
     }
 }
 
-/// Whether the one who listens there is one of us: it publishes our interface.
+/// Whether the process on the port is an Amalgam server: it serves our OpenAPI document.
 async fn is_amalgam(listen: SocketAddr) -> bool {
     let mut target = listen;
     if target.ip().is_unspecified() {
@@ -196,7 +196,7 @@ fn store_findings(url: &StoreUrl, look: StoreStatus) -> Vec<Finding> {
     match look {
         StoreStatus::Absent => vec![Finding::ok(CHECK, format!("{url} will be set up at the first start"))],
         StoreStatus::Behind { pending } => {
-            let detail = format!("{url} lacks {pending} migrations");
+            let detail = format!("{url} has {pending} pending migrations");
             vec![Finding::warn(
                 CHECK,
                 detail,
@@ -214,7 +214,7 @@ fn store_findings(url: &StoreUrl, look: StoreStatus) -> Vec<Finding> {
     }
 }
 
-/// Whether the master keys can be read by this user alone, and open what the store holds.
+/// Whether the master keys are readable by this user alone, and open the data in the store.
 async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
     const CHECK: &str = "master key";
     let path = config.key_file();
@@ -227,7 +227,11 @@ async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
         Ok(ring) => ring,
         Err(error) => {
             let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-            return Finding::fail(CHECK, format!("{error}{source}"), "put back the key that the store was set up with");
+            return Finding::fail(
+                CHECK,
+                format!("{error}{source}"),
+                "restore the master key that the store was created with",
+            );
         }
     };
     let seal = Sealer::new(&ring);
@@ -237,8 +241,8 @@ async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
             None => None,
         };
         if remembered.is_some_and(|sealed| seal.open(&memory_context(name), &sealed).is_none()) {
-            let detail = format!("{place} does not open what the store holds");
-            return Finding::fail(CHECK, detail, "put back the key that the store was set up with");
+            let detail = format!("{place} does not open the data in the store");
+            return Finding::fail(CHECK, detail, "restore the master key that the store was created with");
         }
     }
     Finding::ok(CHECK, format!("{place} ({})", ring.ids().map(|id| id.to_string()).collect::<Vec<_>>().join(", ")))
@@ -266,7 +270,7 @@ async fn upstream_finding(upstream: &Upstream, proxies: &Proxies) -> Finding {
     }
 }
 
-/// Whether an MCP server could be used. A program is looked for and not started.
+/// Whether an MCP server could be used. A program is located but not started.
 async fn mcp_finding(mcp: &Mcp) -> Finding {
     let check = format!("mcp {}", mcp.name);
     let found = match &mcp.reached {

@@ -18,7 +18,7 @@ use crate::config::duration_from_text;
 use crate::table::{moment, table};
 use crate::terminal::{say, say_json, tell};
 
-/// How many keys are asked for at once.
+/// The page size for listing keys.
 const PAGE: usize = 200;
 
 #[derive(Debug, Args)]
@@ -29,25 +29,25 @@ pub(crate) struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a key, and print it: this once
+    /// Create an API key and print it; it cannot be printed again
     Create(CreateArgs),
-    /// List keys, without themselves
+    /// List keys, without their secret part
     List {
-        /// Only those of this tenant
+        /// Only keys of this tenant
         #[arg(long, value_name = "ID", visible_alias = "company-id")]
         tenant: Option<i64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Make a key worthless
+    /// Revoke a key
     Revoke {
-        /// The key's id, as `keys list` shows it
+        /// Key id, as printed by `keys list`
         #[arg(value_name = "KEY_ID")]
         id: String,
         #[command(flatten)]
         common: Common,
     },
-    /// Add a master key and seal everything in the store with it
+    /// Add a master key and re-encrypt all sealed data with it
     RotateMaster {
         #[command(flatten)]
         common: Common,
@@ -56,26 +56,26 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// The tenant's number
+    /// Tenant id
     #[arg(long, value_name = "ID", visible_alias = "company-id")]
     tenant: i64,
-    /// What it may do: use (the doors), admin (its tenant), operator (all tenants); may be repeated [default: use]
+    /// Rights of the key: use (call the APIs), admin (its tenant), operator (all tenants); repeatable [default: use]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = right)]
     scopes: Vec<Rights>,
-    /// The only user on whose behalf it acts; without one callers name the user in X-Amalgam-User
+    /// Bind the key to this user; otherwise callers name the user in X-Amalgam-User
     #[arg(long)]
     user: Option<String>,
-    /// What people call it
+    /// Display name
     #[arg(long)]
     label: Option<String>,
-    /// How long it is good: 90d, 12h; for ever if nothing is said
+    /// Lifetime, such as 90d or 12h; unlimited by default
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
     #[command(flatten)]
     common: Common,
 }
 
-/// What every command on keys takes.
+/// Arguments that all commands on keys share.
 #[derive(Debug, Args)]
 struct Common {
     #[command(flatten)]
@@ -113,10 +113,10 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let now_ms = now_ms();
     let expires_at_ms = args.expires.as_deref().map(|text| expiry(text, now_ms)).transpose()?;
     if args.user.as_deref().is_some_and(|user| !is_user(user)) {
-        bail!("a user has 1 to 256 visible characters and does not begin with `key:`");
+        bail!("a user has 1 to 256 printable characters and does not begin with `key:`");
     }
     if args.label.as_deref().is_some_and(|label| label.chars().count() > 200 || label.chars().any(char::is_control)) {
-        bail!("a label has at most 200 characters that can be seen");
+        bail!("a label has at most 200 printable characters");
     }
     let rights = match args.scopes.is_empty() {
         true => Rights::USE,

@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::table::{moment, table};
 use crate::terminal::{say, say_json, say_list};
 
-/// How many documents are asked for at once.
+/// The page size for listing documents.
 const PAGE: usize = 500;
 
 #[derive(Debug, Args)]
@@ -33,20 +33,20 @@ pub(crate) struct KnowledgeArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Bring in the text files of folders; what has not changed is left alone, what is gone is forgotten
+    /// Import the text files of folders; unchanged files are skipped, deleted files are removed
     Import(import::ImportArgs),
-    /// List the collections of a tenant, or the documents of one of them
+    /// List a tenant's collections, or the documents of a collection
     List(ListArgs),
-    /// Look something up as agents do, the best first
+    /// Search as agents do, best match first
     Search(search::SearchArgs),
-    /// Forget a collection, or what one source has brought into it
+    /// Delete a collection, or the documents of one source in it
     Delete(DeleteArgs),
 }
 
-/// Whose knowledge is meant, and what every command on it takes.
+/// Arguments that all commands on knowledge share.
 #[derive(Debug, Args)]
 struct KnowledgeTarget {
-    /// The tenant, by its number; may be left out where there is only one
+    /// Tenant id; optional if there is only one tenant
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: Option<i64>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct DeleteArgs {
-    /// The collection
+    /// Collection name
     #[arg(long, value_name = "NAME")]
     collection: String,
     /// Only the documents of this source
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: KnowledgeArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Where a command deals with the knowledge of one tenant.
+/// The context of commands on one tenant's knowledge.
 struct KnowledgeContext {
     command: CommandContext,
     tenant_id: i64,
@@ -102,8 +102,8 @@ impl KnowledgeContext {
             }
             None => match command.store.tenants(operator, None, 2).await?.as_slice() {
                 [only] => only.id,
-                [] => bail!("there is no tenant yet; the first start of the server makes one"),
-                _ => bail!("there are several tenants: say with --tenant which one is meant"),
+                [] => bail!("there is no tenant yet; the first start of the server creates one"),
+                _ => bail!("there are several tenants; choose one with --tenant"),
             },
         };
         Ok(Self { command, tenant_id })
@@ -189,8 +189,8 @@ async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     drop(progress);
     match (place.json, &source) {
         (true, _) => say_json(&json!({"collection": collection, "source": source, "deleted": deleted}))?,
-        (false, None) => say(format_args!("{collection} is gone, with {deleted} documents"))?,
-        (false, Some(source)) => say(format_args!("{deleted} documents of {source} are gone from {collection}"))?,
+        (false, None) => say(format_args!("deleted {collection} with {deleted} documents"))?,
+        (false, Some(source)) => say(format_args!("deleted {deleted} documents of {source} from {collection}"))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ use crate::terminal::{say, say_json, tell};
 pub(crate) struct MigrateArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Only say what is applied and what is not
+    /// Only print which migrations are applied and which are pending
     #[arg(long)]
     status: bool,
     /// Print JSON

@@ -21,39 +21,39 @@ pub(crate) struct ModesArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the modes of a tenant, its own and those that every tenant has
+    /// List a tenant's own modes and the built-in modes
     List {
         #[command(flatten)]
         place: ModeTarget,
     },
-    /// Show a mode, as JSON
+    /// Print a mode as JSON
     Show {
-        /// The mode's name
+        /// Mode name
         name: String,
         #[command(flatten)]
         place: ModeTarget,
     },
-    /// Keep the mode that a file describes, in the place of the one of its name
+    /// Add the mode in a file, or replace the mode of the same name
     Put {
-        /// A file with the JSON of one mode, as `modes show` tells it; - for standard input
+        /// JSON file with one mode, in the format of `modes show`; - for standard input
         #[arg(value_name = "FILE.json")]
         file: PathBuf,
         #[command(flatten)]
         place: ModeTarget,
     },
-    /// Take a mode of the tenant's own away; one that every tenant has comes back
+    /// Remove a tenant's own mode; a built-in mode of the same name applies again
     Delete {
-        /// The mode's name
+        /// Mode name
         name: String,
         #[command(flatten)]
         place: ModeTarget,
     },
 }
 
-/// Whose modes are meant, and what every command on them takes.
+/// Arguments that all commands on modes share.
 #[derive(Debug, Args)]
 struct ModeTarget {
-    /// The tenant, by its number
+    /// Tenant id
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: i64,
     #[command(flatten)]
@@ -80,9 +80,9 @@ pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
             let (kept, new) = context.modes().put(&context.scope, None, &text.into()).await?;
             match (json, new) {
                 (true, _) => say_as_written(kept.show().raw().text())?,
-                (false, true) => say(format_args!("{} is a mode of the tenant", kept.mode.name))?,
+                (false, true) => say(format_args!("added mode {}", kept.mode.name))?,
                 (false, false) => {
-                    say(format_args!("{} is a mode of the tenant, in the place of the one before", kept.mode.name))?;
+                    say(format_args!("replaced mode {}", kept.mode.name))?;
                 }
             }
         }
@@ -91,28 +91,28 @@ pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
             let seeded = context.modes().delete(&context.scope, &name).await?;
             match (json, seeded) {
                 (true, _) => say_json(&json!({"id": name, "object": "mode.deleted", "deleted": true}))?,
-                (false, false) => say(format_args!("{name} is gone"))?,
-                (false, true) => say(format_args!("{name} is gone; the one that every tenant has is back"))?,
+                (false, false) => say(format_args!("removed {name}"))?,
+                (false, true) => say(format_args!("removed {name}; the built-in mode applies again"))?,
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a command deals with the modes of a tenant.
+/// The context of commands on a tenant's modes.
 struct ModesContext {
     command: CommandContext,
     scope: Scope,
 }
 
 impl ModesContext {
-    /// Opens the store to change something; whether JSON is to be printed.
+    /// Opens the store for writing. Also returns whether to print JSON.
     async fn open(place: ModeTarget) -> anyhow::Result<(Self, bool)> {
         let command = CommandContext::open(place.config.clone()).await?;
         Self::of(command, place).await
     }
 
-    /// Opens the store to read from it alone.
+    /// Opens the store read-only.
     async fn look(place: ModeTarget) -> anyhow::Result<(Self, bool)> {
         let command = CommandContext::open_read_only(place.config.clone()).await?;
         Self::of(command, place).await

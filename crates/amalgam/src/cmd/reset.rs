@@ -15,16 +15,16 @@ use crate::terminal::{say, say_json, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct ResetArgs {
-    /// What to remove
+    /// What to delete
     #[arg(value_enum)]
     what: What,
-    /// Only of this tenant, by its number; may be repeated
+    /// Only for this tenant id; repeatable
     #[arg(long, value_name = "ID", visible_alias = "company-id")]
     tenant: Vec<i64>,
-    /// Do not ask; `everything` needs --confirm instead
+    /// Skip the confirmation; `everything` needs --confirm instead
     #[arg(long)]
     yes: bool,
-    /// Do not ask: the name of the store, such as amalgam.db
+    /// Confirm with the name of the store, such as amalgam.db
     #[arg(long, value_name = "NAME")]
     confirm: Option<String>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ impl What {
 
 pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
     if args.what == What::Everything && !args.tenant.is_empty() {
-        bail!("'reset everything' is about the whole store; 'reset all' and 'reset runtime' take --tenant");
+        bail!("'reset everything' applies to the whole store; 'reset all' and 'reset runtime' take --tenant");
     }
     let context = CommandContext::open(args.config.clone()).await?;
     for id in &args.tenant {
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Servers that run have what is remembered of keys in memory: a store without it would make another.
+/// Running servers hold the pepper of keys in memory; without it in the store, a new server would create another.
 async fn everything(store: &dyn Store, operator: Operator) -> anyhow::Result<()> {
     let mut memories = Vec::new();
     for name in SEALED_MEMORIES {
@@ -107,7 +107,7 @@ async fn everything(store: &dyn Store, operator: Operator) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Whether the operator means it: `--yes`, `--confirm NAME`, or the answer to a question.
+/// Whether the operator has confirmed: by `--yes`, by `--confirm NAME`, or at the prompt.
 fn confirmed(args: &ResetArgs, context: &CommandContext) -> anyhow::Result<bool> {
     let (store, name) = (&context.config.store, context.config.store.name());
     if let Some(confirm) = &args.confirm {
@@ -132,9 +132,9 @@ fn confirmed(args: &ResetArgs, context: &CommandContext) -> anyhow::Result<bool>
     let (flag, word) =
         if everything { (format!("--confirm {name}"), name) } else { ("--yes".to_owned(), "yes".to_owned()) };
     if !io::stdin().is_terminal() {
-        bail!("this removes {removes} in {store}; say {flag} where there is no terminal to ask on");
+        bail!("this removes {removes} in {store}; pass {flag} when there is no terminal");
     }
-    tell(format_args!("This removes {removes} in {store}.\nType {word} to go on:"));
+    tell(format_args!("This removes {removes} in {store}.\nType {word} to continue:"));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(answer.trim() == word)

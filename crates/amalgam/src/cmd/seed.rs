@@ -32,20 +32,20 @@ pub(crate) struct SeedArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Put the tools of the course catalogue into the common bank
+    /// Add the tools of the course catalogue to the common bank
     Tools(SeedToolsArgs),
-    /// Give tenants the profiles home-assistant and course-assistant, with their tools
+    /// Add the profiles home-assistant and course-assistant with their tools to tenants
     Profiles(SeedProfilesArgs),
-    /// Fill what tenants have not set about their assistant
+    /// Fill in unset assistant settings of tenants
     Configs(SeedConfigsArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SeedToolsArgs {
-    /// Print the names of all tools that there are, and do nothing
+    /// Print the names of all tools and change nothing
     #[arg(long, conflicts_with = "tool")]
     list: bool,
-    /// Only this tool; may be repeated
+    /// Only this tool; repeatable
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
     #[command(flatten)]
@@ -64,18 +64,18 @@ pub(crate) struct SeedProfilesArgs {
 pub(crate) struct SeedConfigsArgs {
     #[command(flatten)]
     targets: Targets,
-    /// Replace what is set already, but never a key
+    /// Overwrite existing values, but never an API key
     #[arg(long)]
     overwrite: bool,
     #[command(flatten)]
     common: Common,
 }
 
-/// Which tenants are meant.
+/// The tenants that a command applies to.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Targets {
-    /// The tenant, by its number; may be repeated
+    /// Tenant id; repeatable
     #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
     tenant_id: Vec<i64>,
     /// All tenants

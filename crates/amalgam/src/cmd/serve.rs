@@ -28,7 +28,7 @@ pub(crate) struct ServeArgs {
     config: ConfigArgs,
 }
 
-/// Reads the configuration, starts the log and says what is odd. From here on everything is logged.
+/// Reads the configuration, starts logging and logs warnings.
 pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<LoadedConfig> {
     let loaded = Config::load(&Sources::gather(args.config.clone().into())?)?;
     logs::init(&loaded.config.log)?;
@@ -38,14 +38,14 @@ pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<LoadedConfig> {
     Ok(loaded)
 }
 
-/// Serves until SIGTERM or SIGINT, then lets running turns end.
+/// Serves until SIGTERM or SIGINT, then drains running turns.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Links in answers name the port, which may be any free one.
     let main = Door::bind(config.server.listen)?;
     let AssembledServer { app, names, engine, admission, auth, tools, life, first_key } =
         wire_up::join(&config, main.bound).await?;
     let runner = Arc::new(QueueRunner::new(app.application()));
-    engine.be_born(life).await.context("making this process known to the store")?;
+    engine.be_born(life).await.context("registering this process in the store")?;
     // Where other machines come in, the administration has a door of its own.
     let admin = match config.is_local() {
         true => None,
@@ -71,7 +71,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         let patience = config.server.drain_timeout.saturating_sub(LAST_WORDS.min(config.server.drain_timeout / 2));
         tokio::time::sleep(patience).await;
         admission.end_turns();
-        // What is still not written down by then is left to whoever finds it.
+        // Turns that are not stored by then are recovered by another process or at the next start.
         tokio::time::sleep(config.server.drain_timeout - patience + FAREWELL).await;
     };
     let listener = || wire_up::listener(&config);
@@ -119,7 +119,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An address that connections come to.
+/// A listening socket.
 struct Door {
     listener: TcpListener,
     bound: SocketAddr,
@@ -141,19 +141,19 @@ impl Door {
     }
 }
 
-/// How long turns that outlive their requests may take to be written down at the end.
+/// How long background turns may take to be stored at shutdown.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// So long before the drain is over, turns that still run are told to end, so that their callers hear of it.
+/// Running turns are cancelled this long before the drain deadline, so that their callers get an answer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What the system may hold of a stream for a client that does not read. Left to itself it takes megabytes.
+/// The send buffer for a client that does not read. The system's default grows to megabytes.
 const SEND_BUFFER: u32 = 128 * 1024;
 
-/// Connections that wait to be accepted.
+/// The backlog of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Binds the address; what is set here holds for every connection that is accepted.
+/// Binds the address; socket options set here apply to every accepted connection.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address.is_ipv4() {
         true => TcpSocket::new_v4(),
@@ -165,7 +165,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The signals that end the process in order.
+/// The signals that shut the process down.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

@@ -15,7 +15,7 @@ use crate::command_context::{CommandContext, now_ms};
 use crate::table::{moment, table};
 use crate::terminal::{say, say_json};
 
-/// How many tenants are asked for at once.
+/// The page size for listing tenants.
 const PAGE: usize = 200;
 
 #[derive(Debug, Args)]
@@ -26,15 +26,15 @@ pub(crate) struct TenantsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a tenant
+    /// Create a tenant
     Create {
-        /// What people call it
+        /// Display name
         #[arg(long)]
         name: String,
-        /// Its number; the next free one if none is given
+        /// Tenant id; the next free one by default
         #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
         id: Option<i64>,
-        /// Whether its responses are kept: stored or stateless
+        /// Whether responses are stored: stored or stateless
         #[arg(long, value_parser = state, default_value = "stored")]
         state: TenantState,
         #[command(flatten)]
@@ -47,9 +47,9 @@ enum Action {
     },
     /// Change a tenant: ai_agent_enabled=true|false, state=stored|stateless, name=NAME
     Set {
-        /// The tenant's number
+        /// Tenant id
         id: i64,
-        /// What to set
+        /// Values to set
         #[arg(required = true, value_name = "NAME=VALUE")]
         settings: Vec<String>,
         #[command(flatten)]
@@ -57,7 +57,7 @@ enum Action {
     },
 }
 
-/// What every command on tenants takes.
+/// Arguments that all commands on tenants share.
 #[derive(Debug, Args)]
 struct Common {
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All tenants, by number.
+/// All tenants, ordered by id.
 pub(super) async fn all(store: &dyn Store) -> anyhow::Result<Vec<TenantRecord>> {
     let mut tenants: Vec<TenantRecord> = Vec::new();
     loop {
@@ -114,7 +114,7 @@ fn state(text: &str) -> Result<TenantState, String> {
 
 fn checked_name(name: &str) -> anyhow::Result<&str> {
     if name.trim().is_empty() || name.chars().count() > 200 || name.chars().any(char::is_control) {
-        bail!("a name has 1 to 200 characters that can be seen");
+        bail!("a name has 1 to 200 printable characters");
     }
     Ok(name)
 }

@@ -17,7 +17,7 @@ use crate::table::{moment, table};
 use crate::terminal::{say, say_as_written, say_json, say_list, tell};
 use crate::wire_up::{self, SystemClock};
 
-/// How many tools are asked for at once.
+/// The page size for listing tools.
 const PAGE: usize = 200;
 
 #[derive(Debug, Args)]
@@ -28,38 +28,38 @@ pub(crate) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the tools of a tenant, its own and the common ones
+    /// List a tenant's own tools and the common tools
     List {
         #[command(flatten)]
         place: ToolTarget,
     },
-    /// Show a tool, as JSON and without its secrets
+    /// Print a tool as JSON, without its secrets
     Show {
-        /// The tool's name
+        /// Tool name
         name: String,
         #[command(flatten)]
         place: ToolTarget,
     },
-    /// Keep the tool that a file describes, in the place of the one of its name
+    /// Add the tool in a file, or replace the tool of the same name
     Put {
-        /// A file with the JSON of one tool, as `tools show` tells it; - for standard input
+        /// JSON file with one tool, in the format of `tools show`; - for standard input
         #[arg(value_name = "FILE.json")]
         file: PathBuf,
         #[command(flatten)]
         place: ToolTarget,
     },
-    /// Take a tool out of the bank
+    /// Remove a tool from the bank
     Delete {
-        /// The tool's name
+        /// Tool name
         name: String,
         #[command(flatten)]
         place: ToolTarget,
     },
-    /// Tell how the calls of a tool went, in one tenant
+    /// Print statistics on a tenant's calls of a tool
     Statistics {
-        /// The tool's name
+        /// Tool name
         name: String,
-        /// Only calls since then, in seconds since 1970
+        /// Only calls since this Unix time, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         since: u64,
         #[command(flatten)]
@@ -67,9 +67,9 @@ enum Action {
     },
     /// Run a tool once, active or not
     Try {
-        /// The tool's name
+        /// Tool name
         name: String,
-        /// Its arguments: a JSON object
+        /// Arguments of the call: a JSON object
         #[arg(long, value_name = "JSON", default_value = "{}")]
         arguments: String,
         #[command(flatten)]
@@ -77,10 +77,10 @@ enum Action {
     },
 }
 
-/// Whose tools are meant, and what every command on them takes.
+/// Arguments that all commands on tools share.
 #[derive(Debug, Args)]
 struct ToolTarget {
-    /// The tenant, by its number
+    /// Tenant id
     #[arg(
         long = "tenant",
         value_name = "ID",
@@ -89,7 +89,7 @@ struct ToolTarget {
         conflicts_with = "common"
     )]
     tenant_id: Option<i64>,
-    /// The installation's common tools, for all tenants
+    /// Use the common tools of the installation, which all tenants share
     #[arg(long)]
     common: bool,
     #[command(flatten)]
@@ -121,7 +121,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
             context.bank().delete(&context.scope, context.whose, &name).await?;
             match json {
                 true => say_json(&json!({"id": name, "object": "tool.deleted", "deleted": true}))?,
-                false => say(format_args!("{name} is gone"))?,
+                false => say(format_args!("removed {name}"))?,
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Where a command deals with the bank.
+/// The context of commands on the tool bank.
 struct BankContext {
     command: CommandContext,
     tool_registry: Arc<ToolRegistry>,
@@ -151,14 +151,14 @@ struct BankContext {
 }
 
 impl BankContext {
-    /// Opens the store to change something; whether JSON is to be printed.
+    /// Opens the store for writing. Also returns whether to print JSON.
     async fn open(place: ToolTarget) -> anyhow::Result<(Self, bool)> {
         let command = CommandContext::open(place.config.clone()).await?;
         let seal = wire_up::sealer(&command.config)?;
         Self::of(command, seal, place).await
     }
 
-    /// Opens the store to read from it alone: neither a database nor a master key is made.
+    /// Opens the store read-only: creates neither a database nor a master key.
     async fn look(place: ToolTarget) -> anyhow::Result<(Self, bool)> {
         let command = CommandContext::open_read_only(place.config.clone()).await?;
         let seal = wire_up::existing_sealer(&command.config)?;
@@ -208,8 +208,8 @@ async fn put(context: &BankContext, text: String, json: bool) -> anyhow::Result<
     let (tool, new) = bank.put(&context.scope, context.whose, None, &text.into()).await?;
     match (json, new) {
         (true, _) => say_as_written(bank.show(&tool).raw().text())?,
-        (false, true) => say(format_args!("{} is in the bank", tool.name))?,
-        (false, false) => say(format_args!("{} is in the bank, in the place of the one before", tool.name))?,
+        (false, true) => say(format_args!("added {} to the bank", tool.name))?,
+        (false, false) => say(format_args!("replaced {} in the bank", tool.name))?,
     }
     Ok(ExitCode::SUCCESS)
 }

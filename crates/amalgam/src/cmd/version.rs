@@ -9,7 +9,7 @@ use crate::terminal::{say, say_json};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Set by whoever builds from a checkout; a build from plain sources has none.
+/// Set by builds from a checkout; a build from plain sources has none.
 const COMMIT: Option<&str> = option_env!("AMALGAM_BUILD_COMMIT");
 
 #[derive(Debug, Args)]

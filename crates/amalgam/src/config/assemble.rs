@@ -56,7 +56,7 @@ fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What exists when nobody names any: a tenant to act for and a model that answers.
+/// The defaults when none is configured: one tenant and one model.
 fn put_demo(layers: &mut Layers) {
     let mut put = |section: Section, key: &'static str, value: &str| {
         if layers.names(section).next().is_none() {
@@ -168,7 +168,7 @@ fn tenant(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Tenant {
     for (index, secret) in secrets.into_iter().enumerate() {
         match secret {
             Secret::Known { value, .. } => keys.push(value),
-            // Starting without it would serve the tenant to nobody, or everybody.
+            // Starting without it would lock out the tenant's callers, or let every caller in.
             Secret::Missing { name } => reader.fault(
                 reader.item_origin(at, "keys", index),
                 format!("a key of {at} is in the variable {name}, which is not set"),
@@ -182,14 +182,13 @@ fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
     let at = &KeyPath::section(Section::Auth);
     let written: Option<Secret> = reader.optional(at, "jwt_secret");
     if let Some(variable) = written.as_ref().and_then(Secret::missing) {
-        // Starting without it would lock out everybody whom it lets in.
+        // Starting without it would lock out all callers that use it.
         reader.fault(reader.origin(at, "jwt_secret"), format!("the variable {variable} is not set"));
     }
     let secret = written.and_then(|secret| secret.value().cloned());
     if secret.as_ref().is_some_and(|secret| secret.expose_secret().len() < SHORTEST_JWT_SECRET) {
-        let message = format!(
-            "the secret of tokens has {SHORTEST_JWT_SECRET} characters or more, so that nobody finds it by trying"
-        );
+        let message =
+            format!("the secret of tokens has {SHORTEST_JWT_SECRET} characters or more, so that it cannot be guessed");
         reader.fault(reader.origin(at, "jwt_secret"), message);
     }
     let jwks = reader.optional::<String>(at, "jwks").map(|text| match text.contains("://") {

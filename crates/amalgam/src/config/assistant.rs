@@ -12,7 +12,7 @@ use super::suggest::did_you_mean;
 
 const PREFIX: &str = "AI_AGENT_";
 
-/// Reads the variables. One that cannot be used is a fault, one that nobody knows a warning.
+/// Reads the variables. An invalid value is a fault, an unknown variable a warning.
 pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> AgentSettings {
     let known = || AgentSettings::KEYS.iter().map(|(_, variable)| *variable);
     for name in known().chain([KEY_VARIABLE]) {

@@ -35,7 +35,7 @@ fn tenants(config: &Config, reader: &mut Reader<'_>) {
         }
         for key in &tenant.keys {
             if let Some(first) = keys.insert(key.expose_secret(), &tenant.name).filter(|first| **first != tenant.name) {
-                let message = format!("{at} shares a key with '{first}': nobody could tell whose caller it is");
+                let message = format!("{at} shares a key with '{first}': a key must identify one tenant");
                 reader.fault(reader.origin(&at, "keys"), message);
             }
         }
@@ -50,7 +50,7 @@ fn tenants(config: &Config, reader: &mut Reader<'_>) {
     if !config.needs_key() && config.tenants.len() > 1 {
         for tenant in &config.tenants {
             let at = KeyPath::entry(Section::Tenants, &tenant.name);
-            let message = format!("{at} has no key, and with several tenants nobody could tell whose caller it is");
+            let message = format!("{at} has no key; with several tenants, each needs a key to identify its callers");
             reader.fault(reader.origin(&at, "keys"), message);
         }
     }
@@ -60,7 +60,7 @@ fn shares(tenant: &Tenant, key: &SecretString) -> bool {
     tenant.keys.iter().any(|own| own.expose_secret() == key.expose_secret())
 }
 
-/// Other machines reach the server only when somebody wrote that down, and a key guards it.
+/// The server is reachable from other machines only if that is configured, and only with a key.
 fn door(config: &Config, reader: &mut Reader<'_>) {
     if config.is_local() {
         return;
@@ -190,7 +190,7 @@ fn models(config: &Config, reader: &mut Reader<'_>) {
             let hint = did_you_mean(name, configured.iter().chain(&listed).copied());
             // An upstream without a list may serve anything; whether it does shows when it is asked.
             if asked.is_empty() {
-                reader.fault(origin, format!("{at} falls back to '{name}', which nobody serves{hint}"));
+                reader.fault(origin, format!("{at} falls back to '{name}', which no upstream serves{hint}"));
             } else {
                 let message = format!("{at} falls back to '{name}', which only {} could serve{hint}", asked.join(", "));
                 reader.warn(&origin, message);

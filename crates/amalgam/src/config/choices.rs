@@ -148,7 +148,7 @@ choice! {
 }
 
 choice! {
-    /// What happens to fields of the strict contract that nobody knows.
+    /// What happens to unknown fields of the strict contract.
     UnknownFields {
         Refuse = "refuse",
         Ignore = "ignore",

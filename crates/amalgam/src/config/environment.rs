@@ -35,8 +35,8 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
                 continue;
             }
         };
-        // Whoever sets a caller's key to nothing meant to lock the door, not to leave it open; and whoever names an empty
-        // database has one.
+        // An empty API key is meant to lock callers out, so it must not count as unset; the same holds for an empty
+        // database URL.
         let guards = match key.shape {
             Shape::Secrets => true,
             Shape::Secret => matches!(key.section, Section::Process | Section::Auth),

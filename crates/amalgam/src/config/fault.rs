@@ -13,7 +13,7 @@ pub(crate) enum Origin {
     Variable(String),
     /// A flag of the command line.
     Flag(&'static str),
-    /// Nowhere: what holds when nobody says otherwise.
+    /// Not set: the built-in default.
     Default,
 }
 

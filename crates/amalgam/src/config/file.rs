@@ -10,7 +10,7 @@ use super::schema::Section;
 use super::sources::SourceFile;
 use super::suggest::did_you_mean;
 
-/// Puts everything that the file sets into `layers`; keys and tables that nobody knows go to `faults`.
+/// Puts everything that the file sets into `layers`; unknown keys and tables go to `faults`.
 ///
 /// Text that is not TOML is an error by itself: what the parser recovers from it would bring about faults that are
 /// not there.

@@ -181,7 +181,7 @@ pub(crate) enum Shape {
     Choices(&'static [&'static str]),
 }
 
-/// What holds when nobody sets the key.
+/// The value of a key that is not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultValue {
     /// This value, written as a variable would have it.

@@ -21,7 +21,7 @@ pub(crate) enum Secret {
         from: SecretFrom,
         value: SecretString,
     },
-    /// `env:NAME`, and no such variable. Whoever needs the value says so to its caller.
+    /// `env:NAME`, and no such variable. The code that needs the value reports that.
     Missing {
         name: String,
     },
@@ -44,7 +44,7 @@ impl Secret {
         if let Some(path) = written.strip_prefix("file:") {
             return Self::from_file(path, folder);
         }
-        // `Env:KEY` would otherwise be sent to an upstream as the key, and nobody would see why it is refused.
+        // `Env:KEY` would otherwise be sent to an upstream as the key, and the refusal would be hard to explain.
         let prefix = written.split(':').next().unwrap_or_default();
         if prefix.len() < written.len() && ["env", "file"].iter().any(|known| prefix.eq_ignore_ascii_case(known)) {
             return Err(format!("write '{}:' in lower case", prefix.to_lowercase()));

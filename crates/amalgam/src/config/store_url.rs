@@ -15,7 +15,7 @@ pub(crate) enum StoreUrl {
 }
 
 impl StoreUrl {
-    /// The file that is used where nobody says otherwise.
+    /// The default file.
     pub(crate) fn in_folder(data: &Path) -> Self {
         Self::Sqlite(data.join("amalgam.db"))
     }

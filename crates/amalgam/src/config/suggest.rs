@@ -1,4 +1,4 @@
-//! The nearest good name for one that nobody knows.
+//! The nearest known name for an unknown one.
 
 /// The candidate closest to `written`, when it is close enough to be what was meant.
 ///

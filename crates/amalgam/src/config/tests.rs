@@ -200,7 +200,7 @@ fallback = [
         faults(text),
         [
             "amalgam.toml:6: [models.a] names the upstream 'opnai', which is not defined; did you mean 'openai'?",
-            "amalgam.toml:11: [models.b] falls back to 'gpt-4o-mimi', which nobody serves; did you mean 'gpt-4o-mini'?",
+            "amalgam.toml:11: [models.b] falls back to 'gpt-4o-mimi', which no upstream serves; did you mean 'gpt-4o-mini'?",
         ]
     );
 }

@@ -61,7 +61,7 @@ pub(crate) trait FromValue: Sized {
     /// `None` where the schema gives the key another shape, which is a mistake in this program.
     fn from_value(value: Value) -> Option<Self>;
 
-    /// Stands in for a value that was refused, so that the rest can be looked at. Nobody sees it: loading fails.
+    /// Stands in for a value that was refused, so that the rest can be checked. It is never used: loading fails.
     fn placeholder() -> Self;
 }
 
@@ -429,7 +429,7 @@ fn server_url(text: &str) -> Result<Value, String> {
     Ok(Value::Text(text.to_owned()))
 }
 
-/// The address of a set of keys: encrypted, since whoever changes it on its way could sign in as anybody.
+/// The address of a set of keys: HTTPS only, since an attacker who changes the keys in transit could sign in as any user.
 fn key_set_url(text: &str) -> Result<Value, String> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
     let Some(uri) = uri else { return Err("expected a path or an address such as https://issuer/keys".to_owned()) };

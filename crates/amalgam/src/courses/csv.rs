@@ -27,10 +27,10 @@ pub(super) fn rows(text: &str) -> Result<impl Iterator<Item = Row>, RowFault> {
 fn check(names: &[String]) -> Result<(), String> {
     for (index, name) in names.iter().enumerate() {
         if !NAMES.contains(&name.as_str()) {
-            return Err(format!("`{}` is no field of a course; there are {}", shown(name), NAMES.join(", ")));
+            return Err(format!("unknown field `{}`; known fields are {}", shown(name), NAMES.join(", ")));
         }
         if names.iter().take(index).any(|earlier| earlier == name) {
-            return Err(format!("`{name}` is there twice"));
+            return Err(format!("`{name}` appears twice"));
         }
     }
     match ["id", "title"].into_iter().find(|needed| !names.iter().any(|name| name == needed)) {

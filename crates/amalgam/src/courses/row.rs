@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
 
     fn unknown_names(&mut self) {
         let unknown = self.fields.keys().filter(|name| !NAMES.contains(&name.as_str()));
-        self.faults.extend(unknown.take(5).map(|name| format!("`{}` is no field of a course", shown(name))));
+        self.faults.extend(unknown.take(5).map(|name| format!("unknown field `{}`", shown(name))));
     }
 
     fn id(&mut self) -> Option<i64> {
@@ -194,7 +194,7 @@ fn whole(value: &Value) -> Option<i64> {
     }
 }
 
-/// A name that somebody has made up, fit to be repeated.
+/// An unknown name from the file, made safe to repeat.
 pub(super) fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(40).collect()
 }

@@ -62,7 +62,7 @@ impl Draft<'_> {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         };
-        part(&knowledge::CUT_VERSION.to_le_bytes());
+        part(&knowledge::CHUNKING_VERSION.to_le_bytes());
         part(knowledge::language_of(self.path).as_bytes());
         part(settings.model.as_deref().unwrap_or_default().as_bytes());
         for (name, value) in &settings.attributes {
@@ -82,7 +82,7 @@ impl Draft<'_> {
             digest,
             language: language.to_owned(),
             attributes: [source].into_iter().chain(settings.attributes.iter().cloned()).collect(),
-            chunks: knowledge::cut(self.path, language, self.text),
+            chunks: knowledge::chunks(self.path, language, self.text),
         }
     }
 }

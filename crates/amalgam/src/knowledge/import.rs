@@ -26,7 +26,7 @@ use crate::terminal::tell;
 const BATCH_BYTES: usize = 128 * 1024;
 /// How many documents are written or forgotten at once.
 const BATCH_DOCUMENTS: usize = 200;
-/// How many files are looked at before somebody hears of it.
+/// How many files are read between two updates of the progress line.
 const BATCH_FILES: usize = 1_000;
 /// How many documents are asked for at once.
 const PAGE: usize = 1_000;
@@ -211,7 +211,7 @@ fn has_no_room(fault: &Fault) -> bool {
 }
 
 fn placing(model: &str) -> String {
-    format!("asking {model} for embeddings; what was imported before stays, and another import goes on from there")
+    format!("requesting embeddings from {model}; imported documents are kept, and the next import continues from there")
 }
 
 /// Looks at all files of a source, and hands on what has changed.
@@ -239,7 +239,7 @@ fn look(
             let full = std::mem::replace(&mut batch, Batch { documents: Vec::new(), files: 0 });
             bytes = 0;
             if sender.blocking_send(full).is_err() {
-                // Whoever writes has failed, and says so itself.
+                // The writing task has failed, and reports its own error.
                 return SourceState { totals, gone: Vec::new() };
             }
         }

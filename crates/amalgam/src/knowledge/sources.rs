@@ -1,4 +1,4 @@
-//! Which files are meant: every file below a folder that is somebody's work, and none that was built or hidden.
+//! Which files of a folder are imported: source files, but no build output and no hidden files.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -78,7 +78,7 @@ async fn sealed_thoughts_go_back_to_the_model_that_had_them_and_are_told_by_thei
                 _ => {
                     assert!(sent.contains("[Summary of earlier reasoning]\\nCats purr."), "{place}: {sent}");
                     assert!(!sent.contains("gAAAA"), "{place}: {sent}");
-                    assert!(losses.contains("input.reasoning: thoughts of another upstream"), "{place}: {losses}");
+                    assert!(losses.contains("input.reasoning: reasoning of another upstream"), "{place}: {losses}");
                 }
             }
         }

@@ -151,7 +151,7 @@ async fn an_upstream_without_a_list_does_not_hide_the_others() {
     html.always_for("/models", Reply::html(200, "Welcome"));
     good.always_for("/models", list_of(&["alpha"]));
     let setup = Setup::new()
-        .upstream("nobody", "chat", &format!("http://{}/v1", Upstream::nobody()))
+        .upstream("nobody", "chat", &format!("http://{}/v1", Upstream::unused_address()))
         .upstream("refusing", "chat", &refusing.base_url())
         .upstream("html", "chat", &html.base_url())
         .upstream("good", "chat", &good.base_url());

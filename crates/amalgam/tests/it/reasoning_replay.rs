@@ -110,7 +110,7 @@ async fn a_chat_server_that_takes_no_reasoning_back_gets_none_and_that_is_told()
     let sent = upstream.requests().last().expect("it was asked").json();
     assert!(!sent.to_string().contains("Hmm."), "{sent:#}");
     let losses = answer.header("amalgam-losses").unwrap_or_default();
-    assert!(losses.contains("input.reasoning: this upstream does not take thoughts back"), "{losses}");
+    assert!(losses.contains("input.reasoning: this upstream does not accept earlier reasoning"), "{losses}");
 }
 
 // right A6

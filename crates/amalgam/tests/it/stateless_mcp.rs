@@ -12,7 +12,7 @@ async fn a_bare_or_unreachable_server_is_left_out_and_reported() {
     // right C7
     let upstream = Upstream::always(Script::text(&["Hello."]).reply(Wire::Chat, Delivery::Whole));
     let setup = Setup::new().tenant_key("am_one").stateless().upstream("up", "chat", &upstream.base_url());
-    let nobody = Upstream::nobody();
+    let nobody = Upstream::unused_address();
     let setup = setup.option("models", "[\"m\"]").extra(&format!("[egress]\nallow_private = [\"{nobody}\"]"));
     let amalgam = Amalgam::start(BINARY, setup).await;
     let client = amalgam.client();

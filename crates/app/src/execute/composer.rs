@@ -4,7 +4,7 @@ use amalgam_core::{
     ComposeBlocks, ComposeRequest, Composition, ConversationContext, Fault, RetrievalQuery, Scope,
     assistant::settings::Origin,
     execute::{
-        attach,
+        attachments,
         context::{self, Chunk, ContextBlock},
         modes,
         request::{Continuation, UserTurn},
@@ -91,8 +91,8 @@ impl Speaker {
         context: Option<&ContextBlock>,
         head: &Head<'_>,
     ) -> ResponseParameters {
-        let mut attachments = attach::parts(turn, solution_context);
-        attachments.extend_from_slice(files);
+        let mut parts = attachments::parts(turn, solution_context);
+        parts.extend_from_slice(files);
         let composition = Composition {
             request: ComposeRequest {
                 mode: &self.mode.name,
@@ -103,7 +103,7 @@ impl Speaker {
                 rag_context_block: context.map(|context| context.text.as_str()),
                 ..ComposeBlocks::default()
             },
-            attachments: &attachments,
+            attachments: &parts,
             ..Composition::default()
         };
         self.parameters(&[composition.user_item()], head)

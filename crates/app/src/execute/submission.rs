@@ -5,7 +5,7 @@ use std::sync::Arc;
 use amalgam_core::{
     Fault, FaultKind, Scope, Stem, StoreError,
     execute::{
-        attach,
+        attachments,
         fingerprint::Fingerprint,
         request::{Continuation, RequestFaults, UserTurn},
         results::{self, Difference},
@@ -305,7 +305,7 @@ async fn files(app: &Application, scope: &Scope, turn: &UserTurn<'_>) -> Result<
         let Some(file) = file else {
             return Err(SubmissionError::field(format!("FileIds[{index}]"), "names no file that was uploaded"));
         };
-        parts.push(attach::file_part(&file.id, Some(&file.media_type)));
+        parts.push(attachments::file_part(&file.id, Some(&file.media_type)));
     }
     Ok(parts)
 }

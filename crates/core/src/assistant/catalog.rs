@@ -1,6 +1,6 @@
 //! What a new tenant is seeded with: the tools that are built in, two profiles, and a persona.
 //!
-//! The texts are ours to improve: whoever has seeded once keeps what is there until it is seeded with `--overwrite`, and a
+//! The texts may change between versions: a tenant that was seeded keeps its texts until it is seeded with `--overwrite`, and a
 //! profile keeps its earlier versions.
 
 use amalgam_protocol::Json;

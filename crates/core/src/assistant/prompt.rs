@@ -23,7 +23,7 @@ const ASSETS: usize = 20;
 /// A prompt, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// All of it; empty where nobody has said anything.
+    /// The whole text; empty if no prompt is configured.
     pub text: String,
     /// SHA-256 of what is configured, in hexadecimal: the same for every user and course.
     pub hash: String,
@@ -31,7 +31,7 @@ pub struct Prompt {
 
 /// Puts a prompt together: the tenant's words, the profile's, and the line about the course.
 ///
-/// Blank words count as none. The hash leaves the line out, so that it names what somebody has configured.
+/// Blank text counts as none. The hash leaves the line out, so that it identifies the configured text.
 pub fn compose(config: &str, profile: Option<&str>, course: Option<&Course>) -> Prompt {
     let configured = configured(config, profile.unwrap_or_default());
     let hash = hash(&configured);

@@ -1,4 +1,4 @@
-//! A page of recommended courses, the same for the model and for whoever turns its pages.
+//! A page of recommended courses, the same for the model and for a client that fetches further pages.
 
 use amalgam_protocol::Writer;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -10,9 +10,9 @@ use crate::{
 
 /// Where the pages are.
 pub const PATH: &str = "/api/v2/course-recommendations/";
-/// How many courses are on a page unless somebody says otherwise.
+/// The default number of courses on a page.
 pub const PAGE_SIZE: u64 = 5;
-/// The most that somebody may say.
+/// The largest number of courses on a page.
 pub const MAX_PAGE_SIZE: u64 = 50;
 /// The longest question that is looked at, in characters.
 pub const MAX_QUERY_CHARS: usize = 500;
@@ -22,7 +22,7 @@ const MAX_PAGE: u64 = 1_000_000;
 /// What may stand in a query of an address as it is.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Which courses are wanted, and which page of them.
+/// A search for courses, and the requested page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CourseQuery {
     query: String,
@@ -31,7 +31,7 @@ pub struct CourseQuery {
 }
 
 impl CourseQuery {
-    /// A question in anybody's words, a page from 1, and how many courses it has; what is out of bounds is brought back in.
+    /// A question in plain language, a page number from 1, and the page size; values out of bounds are clamped.
     pub fn new(query: &str, page: Option<u64>, page_size: Option<u64>) -> Self {
         Self {
             query: query.trim().chars().take(MAX_QUERY_CHARS).collect(),

@@ -82,7 +82,7 @@ impl FieldFaults {
     }
 }
 
-/// Reads a request. Fields that nobody knows are passed over; keys of `metadata` that nobody knows are not.
+/// Reads a request. Unknown fields are ignored; unknown keys of `metadata` are faults.
 pub fn read(body: Raw<'_>, limits: RespondLimits) -> Result<RespondRequest, FieldFaults> {
     match body.shape() {
         Shape::Object => {}
@@ -102,7 +102,7 @@ pub fn read(body: Raw<'_>, limits: RespondLimits) -> Result<RespondRequest, Fiel
     }
 }
 
-/// Null and blank ask for nobody, like leaving it out.
+/// Null and blank count as absent.
 fn read_agent(value: Option<Raw<'_>>) -> Result<Option<String>, Vec<String>> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let text = value.as_str().ok_or_else(|| vec![NO_STRING.to_owned()])?.decode();

@@ -17,7 +17,7 @@ use value::Value as _;
 pub use resolve::{EffectiveSettings, Fact, Origin, SettingValue, resolve};
 pub use value::Truncation;
 
-/// The model that is asked when nobody has named one.
+/// The model that is used when none is configured.
 pub const DEFAULT_MODEL: &str = "gpt-4o-mini";
 /// The version of a prompt that has none.
 pub const DEFAULT_PROMPT_VERSION: &str = "v1";
@@ -97,7 +97,7 @@ pub enum Fill {
 
 macro_rules! settings {
     ($(#[doc = $about:literal] $field:ident: $kind:ty, $variable:literal, $bounds:expr;)*) => {
-        /// What somebody has set; nothing has to be.
+        /// Configured values; all are optional.
         #[derive(Debug, Clone, PartialEq, Default)]
         pub struct AgentSettings {
             /// The key for the upstream. Never part of [`AgentSettings::values`]: a tenant's is kept sealed elsewhere.
@@ -245,7 +245,7 @@ settings! {
 }
 
 impl AgentSettings {
-    /// What holds when nobody has set anything. No prompt, no upstream, no salt: these are nobody's to guess.
+    /// The built-in defaults. There is none for the prompt, the upstream and the salt.
     pub fn defaults() -> Self {
         Self {
             model: Some(DEFAULT_MODEL.to_owned()),

@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Emitter {
-    /// Names ids that no call may have: one that the model uses once more gets another in its place. For whoever tells
-    /// results apart by nothing but the call that they name.
+    /// Sets call ids that are taken: a call for which the model repeats one gets another id. For wires that match results
+    /// to calls by the id alone.
     pub fn avoid_calls(&mut self, used: HashSet<String>) {
         self.used_calls = used;
     }

@@ -47,7 +47,7 @@ impl Citations {
                     pieces.push(Piece::Citation(source.clone()));
                     rest = bracket.split_at(length).1;
                 }
-                // What nobody has found stays what it is: text.
+                // An id that no search returned stays text.
                 Marker::Whole(..) | Marker::No => {
                     plain.push('[');
                     rest = bracket.split_at(1).1;

@@ -1,4 +1,4 @@
-//! What an upstream's item has beyond ours: fields that follow our own, and parts that stand where they stood.
+//! Unknown fields and parts of an upstream's item: fields follow our own, parts keep their position.
 
 use amalgam_protocol::{EventKind, Json, Writer};
 
@@ -13,7 +13,7 @@ impl Emitter {
                     message.fields = Some(fields);
                 }
             }
-            // Thoughts of which nothing may be shown can still have fields.
+            // A reasoning item without visible text can still have fields.
             ItemExtra::Item { of: PartOwner::Reasoning, fields } => {
                 self.ensure_reasoning();
                 if let Some(Open::Reasoning(reasoning)) = &mut self.open {

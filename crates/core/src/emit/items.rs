@@ -161,7 +161,7 @@ impl OpenPart {
     }
 }
 
-/// Thoughts: finished summaries and the open one.
+/// A reasoning item: finished summaries and the open one.
 #[derive(Debug)]
 pub(super) struct OpenReasoning {
     id: String,

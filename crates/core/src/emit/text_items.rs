@@ -1,4 +1,4 @@
-//! Messages and thoughts while they are said.
+//! Open messages and reasoning items: their parts and deltas.
 
 use amalgam_protocol::{EventKind, Json, Literal};
 

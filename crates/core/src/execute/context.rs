@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 pub use crate::knowledge::language_of;
 
-/// How many pieces a turn is given unless somebody says otherwise.
+/// The default number of chunks for a turn.
 pub const DEFAULT_CHUNKS: usize = 8;
 
 /// How many candidates are looked at for so many pieces.

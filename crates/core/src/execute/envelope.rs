@@ -5,7 +5,7 @@
 
 use amalgam_protocol::{Json, Literal, Raw, Shape, Writer};
 
-use super::{arrived, context::SourceRef, fields::camel, reading};
+use super::{context::SourceRef, fields::camel, response_reader, upstream_outcome};
 use crate::raw_answer::RawAnswer;
 
 /// What a turn knows without its model.
@@ -98,7 +98,7 @@ pub struct AgentExecuteResponse {
     pub sources: Vec<SourceRef>,
     /// Files that came of the turn.
     pub file_bundle: Option<Json>,
-    /// What somebody should know about it.
+    /// Warnings about the answer.
     pub warnings: Vec<String>,
     /// Set exactly when the turn failed.
     pub failure: Option<Failure>,
@@ -173,26 +173,10 @@ impl AgentExecuteResponse {
         }
     }
 
-    /// Maps the body of a response.
-    pub fn from_body(identity: ExecuteIdentity, body: &str) -> Self {
-        if body.trim().is_empty() {
-            return Self::failed(identity, code::EMPTY, "the response is empty", None);
-        }
-        match Raw::parse(body.as_bytes()) {
-            // As it was received, white space around it included.
-            Ok(response) => {
-                Self { raw_response_json: Some(body.to_owned()), ..Self::from_response(identity, response) }
-            }
-            Err(error) => {
-                Self::failed(identity, code::NO_JSON, format!("the response is not JSON: {error}"), Some(body))
-            }
-        }
-    }
-
-    /// Maps a turn: the response that came of it here, and what the model's server sent last.
+    /// Maps a turn: its response, and the last answer of the upstream.
     ///
-    /// Text, calls and usage are those of the whole turn, whose calls of the server's own tools are left out. The model, the
-    /// raw response, an explicit reason to stop and what failed are told as the model's server told them.
+    /// Text, calls and usage are those of the whole turn, without calls of tools that this server ran. The model, the raw
+    /// response, an explicit finish reason and the failure are those that the upstream reported.
     pub fn from_turn(
         identity: ExecuteIdentity,
         response: Raw<'_>,
@@ -204,7 +188,7 @@ impl AgentExecuteResponse {
         if usage.and_then(|usage| usage.get("estimated")).and_then(Raw::as_bool) == Some(true) {
             let reported = usage.and_then(|usage| usage.get("reported"));
             match (uncounted, reported) {
-                (UncountedUsage::Zero, reported) => envelope.usage = reading::usage_of(reported),
+                (UncountedUsage::Zero, reported) => envelope.usage = response_reader::usage_of(reported),
                 (UncountedUsage::Estimated, None) => {
                     envelope.warnings.push("Usage is estimated: the model's server reported none".to_owned());
                 }
@@ -216,11 +200,11 @@ impl AgentExecuteResponse {
         let Some(arrived) = arrived else { return envelope };
         envelope.raw_response_json.clone_from(&arrived.body);
         match envelope.failure.take() {
-            Some(failure) => envelope.failure = Some(arrived::failure(failure, arrived)),
+            Some(failure) => envelope.failure = Some(upstream_outcome::failure(failure, arrived)),
             None => {
                 envelope.model_id = arrived.model.clone().or(envelope.model_id);
                 if response.get_str("status").as_deref() == Some("completed") {
-                    envelope.finish_reason = arrived::finish_reason(arrived).or(envelope.finish_reason);
+                    envelope.finish_reason = upstream_outcome::finish_reason(arrived).or(envelope.finish_reason);
                 }
             }
         }
@@ -233,7 +217,7 @@ impl AgentExecuteResponse {
             let message = format!("the response must be an object, not {}", response.shape().name());
             return Self::failed(identity, code::NO_JSON, message, Some(response.text()));
         }
-        let read = reading::read(response);
+        let read = response_reader::read(response);
         Self {
             identity,
             response_continuation_id: read.id,
@@ -250,25 +234,7 @@ impl AgentExecuteResponse {
         }
     }
 
-    /// An answer for an HTTP status that is no success.
-    pub fn from_http_failure(identity: ExecuteIdentity, status: u16, reason: &str, body: &str) -> Self {
-        let head = match reason.trim() {
-            "" => format!("HTTP {status}"),
-            reason => format!("HTTP {status} {reason}"),
-        };
-        let told = Raw::parse(body.as_bytes()).ok().and_then(|body| reading::api_error(body.get("error")?));
-        let (code, message) = match told {
-            Some(error) => {
-                let code = error.code.clone().or_else(|| error.kind.clone());
-                (code.unwrap_or_else(|| status.to_string()), format!("{head}: {error}"))
-            }
-            None if body.trim().is_empty() => (status.to_string(), head),
-            None => (status.to_string(), format!("{head}: {}", shortened(body.trim()))),
-        };
-        Self::failed(identity, code, message, Some(body).filter(|body| !body.trim().is_empty()))
-    }
-
-    /// An answer for a failure of any other kind.
+    /// An answer for a failure.
     pub fn failed(
         identity: ExecuteIdentity,
         code: impl Into<String>,
@@ -366,12 +332,6 @@ impl AgentExecuteResponse {
             }
         });
     }
-}
-
-/// A body that says nothing we know is shown as far as a person reads it.
-fn shortened(body: &str) -> &str {
-    const MOST: usize = 2000;
-    body.get(..body.floor_char_boundary(MOST)).unwrap_or_default()
 }
 
 #[cfg(test)]

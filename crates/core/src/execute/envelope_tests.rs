@@ -17,7 +17,11 @@ fn identity() -> ExecuteIdentity {
 }
 
 fn mapped(response: &Value) -> AgentExecuteResponse {
-    AgentExecuteResponse::from_body(identity(), &response.to_string())
+    mapped_text(&response.to_string())
+}
+
+fn mapped_text(response: &str) -> AgentExecuteResponse {
+    AgentExecuteResponse::from_response(identity(), Raw::parse(response.as_bytes()).unwrap())
 }
 
 fn written(envelope: &AgentExecuteResponse, casing: Casing, raw: RawResponses) -> Value {
@@ -130,7 +134,7 @@ fn a_turn_without_a_name_has_the_responses_id() {
     // R004-05
     let unnamed = ExecuteIdentity { turn_id: None, ..identity() };
     let body = real(json!([said("x")])).to_string();
-    let envelope = AgentExecuteResponse::from_body(unnamed, &body);
+    let envelope = AgentExecuteResponse::from_response(unnamed, Raw::parse(body.as_bytes()).unwrap());
     assert_eq!(written(&envelope, Casing::Pascal, RawResponses::Hidden)["TurnId"], "resp_1");
 }
 
@@ -299,15 +303,15 @@ fn arguments_are_exactly_what_the_model_sent() {
             r#"{{"id":"r","output":[{{"type":"function_call","call_id":"c","name":"look","arguments":{arguments}}}]}}"#
         )
     };
-    let exact = AgentExecuteResponse::from_body(identity(), &body(r#""\ud800 \/ A""#));
+    let exact = mapped_text(&body(r#""\ud800 \/ A""#));
     let mut writer = Writer::default();
     exact.write(&mut writer, Casing::Pascal, RawResponses::Hidden);
     let text = String::from_utf8(writer.into_bytes()).unwrap();
     assert!(text.contains(r#""ArgumentsJson":"\ud800 \/ A"}"#), "{text}");
-    let object = AgentExecuteResponse::from_body(identity(), &body("{ \"b\" : [1, {\"c\": \"x y\"} ], \"a\": 1e2 }"));
+    let object = mapped_text(&body("{ \"b\" : [1, {\"c\": \"x y\"} ], \"a\": 1e2 }"));
     assert_eq!(calls(&object), [look("c", r#"{"b":[1,{"c":"x y"}],"a":1e2}"#)]);
     for missing in ["null", "null ,\"x\":1"] {
-        let envelope = AgentExecuteResponse::from_body(identity(), &body(missing));
+        let envelope = mapped_text(&body(missing));
         assert_eq!(calls(&envelope), [("c".to_owned(), "look".to_owned(), None)]);
     }
 }
@@ -328,16 +332,6 @@ fn calls_that_cannot_be_run_as_they_are_come_with_a_warning() {
         (calls(&cut), cut.warnings),
         (vec![look("c", "{\"a")], vec!["a tool call was cut short: its arguments are not whole".to_owned()])
     );
-}
-
-#[test]
-fn the_response_is_kept_as_it_was_received() {
-    // R004-26, C-12
-    let body = " {\"id\" : \"r\",\n \"output\":[] , \"new\":1}\n";
-    let envelope = AgentExecuteResponse::from_body(identity(), body);
-    assert_eq!(envelope.raw_response_json.as_deref(), Some(body));
-    let hidden = written(&envelope, Casing::Pascal, RawResponses::Hidden);
-    assert_eq!(hidden["RawResponseJson"], Value::Null);
 }
 
 #[test]
@@ -394,8 +388,6 @@ fn failures_have_a_code_and_a_message_and_the_identity() {
     let failed = json!({"id": "r", "status": "failed", "error": null, "output": []});
     let cancelled = json!({"id": "r", "status": "cancelled", "output": []});
     let cases = [
-        (String::new(), "empty-json", "the response is empty"),
-        (" \n".to_owned(), "empty-json", "the response is empty"),
         ("[]".to_owned(), "json-parse-failure", "the response must be an object, not an array"),
         (json!({"id": "r"}).to_string(), "missing-output", "the response has no output"),
         (json!({"id": "r", "output": null}).to_string(), "missing-output", "the response has no output"),
@@ -407,45 +399,15 @@ fn failures_have_a_code_and_a_message_and_the_identity() {
         (cancelled.to_string(), "cancelled", "the response was cancelled"),
     ];
     for (body, code, message) in cases {
-        let envelope = AgentExecuteResponse::from_body(identity(), &body);
+        let envelope = mapped_text(&body);
         let failure = Failure { code: code.to_owned(), message: message.to_owned() };
         assert_eq!((envelope.kind(), envelope.failure), (Kind::Error, Some(failure)), "{body}");
         assert_eq!((envelope.identity, envelope.finish_reason.as_deref()), (identity(), Some("error")), "{body}");
-        assert_eq!(envelope.raw_response_json.is_some(), !body.trim().is_empty(), "{body}");
     }
-    let broken = AgentExecuteResponse::from_body(identity(), "{\"id\": ");
-    assert_eq!(broken.failure.map(|failure| failure.code).as_deref(), Some("json-parse-failure"));
-    assert_eq!(broken.raw_response_json.as_deref(), Some("{\"id\": "));
     // What is known stays, also where the output is missing.
-    let known = AgentExecuteResponse::from_body(identity(), r#"{"id":"r","model":"m","usage":{"input_tokens":3}}"#);
+    let known = mapped_text(r#"{"id":"r","model":"m","usage":{"input_tokens":3}}"#);
     let told = (known.response_continuation_id.as_deref(), known.model_id.as_deref(), known.usage.prompt_tokens);
     assert_eq!(told, (Some("r"), Some("m"), 3));
-}
-
-#[test]
-fn an_http_failure_tells_the_status_and_what_the_server_said() {
-    // R004-28, R004-30
-    let error = json!({"error": {"message": "Too fast", "type": "rate_limit_error", "param": "model", "code": "slow"}});
-    let partial = json!({"error": {"message": "Too fast", "type": null, "code": 429}});
-    let cases = [
-        (
-            error.to_string(),
-            "slow",
-            "HTTP 429 Too Many Requests: Too fast (type: rate_limit_error, param: model, code: slow)",
-        ),
-        (partial.to_string(), "429", "HTTP 429 Too Many Requests: Too fast (code: 429)"),
-        ("<html>busy</html>".to_owned(), "429", "HTTP 429 Too Many Requests: <html>busy</html>"),
-        ("{\"detail\":1}".to_owned(), "429", "HTTP 429 Too Many Requests: {\"detail\":1}"),
-        (String::new(), "429", "HTTP 429 Too Many Requests"),
-    ];
-    for (body, code, message) in cases {
-        let envelope = AgentExecuteResponse::from_http_failure(identity(), 429, "Too Many Requests", &body);
-        let expected =
-            AgentExecuteResponse::failed(identity(), code, message, Some(&*body).filter(|body| !body.is_empty()));
-        assert_eq!(envelope, expected);
-    }
-    let long = AgentExecuteResponse::from_http_failure(identity(), 500, "", &"é".repeat(5000));
-    assert_eq!(long.failure.map(|failure| failure.message.len()), Some("HTTP 500: ".len() + 2000));
 }
 
 proptest! {

@@ -37,7 +37,7 @@ pub enum FieldFaultKind {
     Missing,
     /// It is known, and must not be there.
     Forbidden,
-    /// Nobody knows it.
+    /// The field is unknown.
     Unknown,
     /// It is there more than once.
     Repeated,
@@ -106,7 +106,7 @@ impl fmt::Display for RequestFaults {
     }
 }
 
-/// What happens to fields that nobody knows.
+/// What happens to unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownFields {
     /// They are faults.

@@ -1,6 +1,6 @@
 //! What makes two requests the same one.
 //!
-//! A turn's name belongs to one request: whoever sends it again gets the same answer, and another request under it is
+//! A turn's id belongs to one request: sending that request again returns the same answer, and another request under it is
 //! refused. Requests are compared by what they say, so that spelling, white space and the order of fields do not count;
 //! nor does how the answer is delivered, since a dropped stream may be asked for again in one piece.
 

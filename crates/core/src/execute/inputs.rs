@@ -176,7 +176,7 @@ fn artifact<'a>(element: &Field<'a>, bounds: &Bounds, faults: &mut RequestFaults
 
 /// A path with `/` between its parts, or nothing if it might lead out of the folder it is relative to.
 ///
-/// Clients on Windows write backslashes, and somebody on Windows may open what we hand on: both separators separate, a
+/// Clients on Windows write backslashes, and a later reader may run on Windows: both separators separate, a
 /// drive is no folder, and a part that is nothing but dots and spaces is refused, since that system reads it as dots.
 fn relative(path: &str) -> Option<String> {
     let mut parts = Vec::new();

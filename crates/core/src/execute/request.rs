@@ -1,7 +1,7 @@
 //! What a client sends to have a turn executed (AGN-034): intent in, or the results of tools that it ran.
 //!
 //! The two shapes are told apart by which fields are there. A request is checked whole: one answer tells every fault, and
-//! each names its field. Whether the session and the turn exist is nobody's business here.
+//! each names its field. Whether the session and the turn exist is checked elsewhere.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -41,7 +41,7 @@ pub struct Bounds {
     pub results: usize,
     /// Bytes of one result or error.
     pub result_bytes: usize,
-    /// What happens to fields that nobody knows.
+    /// What happens to unknown fields.
     pub unknown_fields: UnknownFields,
 }
 

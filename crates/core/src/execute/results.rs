@@ -19,7 +19,7 @@ pub enum Difference {
         /// Its place among the calls.
         place: usize,
     },
-    /// A result of a call that nobody waits for.
+    /// A result of a call that is not pending.
     Extra {
         /// Its place among the results.
         index: usize,

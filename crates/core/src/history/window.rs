@@ -44,7 +44,7 @@ pub fn turns(history: &History<'_>) -> usize {
 
 /// The history with its latest turns alone, `kept` of them and never none; nothing when that is all of them.
 ///
-/// For an upstream whose window nobody has told us, and which says only that a prompt is too long.
+/// For an upstream whose context window is not configured, and which only says that a prompt is too long.
 pub fn latest<'a>(history: &History<'a>, kept: usize) -> Option<History<'a>> {
     let turns = Turns::of(&history.entries);
     shortened(history, &turns, turns.0.len().saturating_sub(kept.max(1)), Summaries::Stay)

@@ -16,7 +16,7 @@ const LONGEST: usize = 64;
 /// A name that has more parts is no name, but something that a program has written.
 const MOST_PARTS: usize = 12;
 
-/// Words that stand in nearly every text; in order, so that they can be found. Other frequent words may be what somebody
+/// Words that stand in nearly every text; in order, so that they can be found. Other frequent words may be what a user
 /// looks for, and are left to the store.
 #[rustfmt::skip]
 const EMPTY: &[&str] = &[

@@ -1,11 +1,11 @@
-//! What an item of an upstream has beyond what the events of a model say: kept as it was written.
+//! Fields and parts of an upstream's item that have no event of their own; passed on unchanged.
 
 use amalgam_protocol::Json;
 
-/// Fields and parts that nobody here knows.
+/// Unknown fields and parts of an item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemExtra {
-    /// Fields of the message or of the thoughts that are being said, as an object. The last one counts.
+    /// Fields of the open message or reasoning item, as an object. The last one counts.
     Item {
         /// Which of the two.
         of: PartOwner,
@@ -19,7 +19,7 @@ pub enum ItemExtra {
         /// The fields.
         fields: Json,
     },
-    /// Fields of a part that was begun, as an object.
+    /// Fields of a part that has begun, as an object.
     Part {
         /// A part of what.
         of: PartOwner,
@@ -28,7 +28,7 @@ pub enum ItemExtra {
         /// The fields.
         fields: Json,
     },
-    /// A part of a kind that passes along as it is; what follows is another part.
+    /// A complete part of an unknown kind; what follows is another part.
     Whole {
         /// A part of what.
         of: PartOwner,
@@ -37,11 +37,11 @@ pub enum ItemExtra {
     },
 }
 
-/// What has parts.
+/// The item that a part belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartOwner {
     /// A message.
     Message,
-    /// Thoughts.
+    /// A reasoning item.
     Reasoning,
 }

@@ -4,7 +4,7 @@
 //! had one (`member`, `pending`). So affixes are taken off only where a root that we know is left; the roots are those
 //! that courses are about. A few affixes that no English word begins with are taken off unknown roots too.
 
-/// Longer words are none of the language; nobody has to look for their roots.
+/// Longer words are not Indonesian; the search for their roots is skipped.
 const LONGEST: usize = 32;
 
 /// What may stand at the end beside the affixes that make the word: `-nya` and the like.

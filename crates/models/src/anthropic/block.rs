@@ -31,7 +31,7 @@ pub(super) enum Block {
 pub(super) struct Arguments {
     /// Given at the start, and used if nothing follows.
     given: String,
-    /// Kept back until the end, where somebody needs the whole.
+    /// Held back until the end, for consumers that need the complete value.
     kept: Option<String>,
     arrived: bool,
 }

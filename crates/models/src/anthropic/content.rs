@@ -61,7 +61,7 @@ impl Blocks<'_, '_> {
             PartKind::File(file) => self.file(file),
             PartKind::Audio => self.missing("audio", "the upstream takes no audio"),
             PartKind::Video => self.missing("video", "the upstream takes no video"),
-            // For the eyes of whoever sealed it; never for a model.
+            // Only the server that sealed it can read it; a model cannot.
             PartKind::Encrypted => self.losses.add("input.encrypted_content", "not readable here"),
             PartKind::Other(kind) if part.raw.get("encrypted_content").is_some() => {
                 self.losses.add(format!("input.{kind}"), "not readable here");

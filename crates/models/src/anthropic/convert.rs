@@ -66,12 +66,12 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         seal_context: request.seal_context,
         seal: upstream.seal,
         images: request.images,
-        // Models that decide for themselves may have thought unasked, and want those thoughts back.
+        // Models with adaptive thinking may have thought without being asked, and need those blocks back.
         replay: plan.is_on() || (abilities.style == Style::Adaptive && !switched_off),
     };
     let mut messages = Messages::new(request.history, &context);
     if matches!(plan, Plan::Budget(_)) && messages.loop_lacks_thoughts() {
-        stop_thinking(&mut plan, &mut losses, "the running tool calls came without thoughts to go on from");
+        stop_thinking(&mut plan, &mut losses, "the pending tool calls have no thinking block to continue from");
         context.replay = false;
         messages = Messages::new(request.history, &context);
     }

@@ -22,16 +22,16 @@ const GO_ON: &str = "(Please go on.)";
 
 /// Everything that reading a history needs from outside.
 pub(super) struct Context<'a> {
-    /// The upstream's name, to tell its own thoughts from others'.
+    /// The upstream's name, to recognise its own reasoning.
     pub(super) upstream: &'a str,
     /// What the upstream is asked for.
     pub(super) model: &'a str,
-    /// Whom sealed thoughts are bound to.
+    /// The tenant that sealed reasoning is bound to.
     pub(super) seal_context: &'a str,
     pub(super) seal: &'a dyn Seal,
     /// Images that were fetched for this call.
     pub(super) images: &'a HashMap<String, String>,
-    /// Whether thoughts of earlier turns are sent again.
+    /// Whether reasoning of earlier turns is sent again.
     pub(super) replay: bool,
 }
 
@@ -85,7 +85,7 @@ impl Messages {
         messages
     }
 
-    /// Whether a tool loop is under way whose first answer does not begin with thoughts: with a budget of thinking the
+    /// Whether a tool loop is under way whose first answer does not begin with a thinking block: with a budget of thinking the
     /// wire refuses to go on from there.
     pub(super) fn loop_lacks_thoughts(&self) -> bool {
         let mut first = None;
@@ -226,7 +226,8 @@ impl Messages {
         });
     }
 
-    /// Thoughts go back exactly as they were, or not at all: a summary is not a thought. What others thought is told.
+    /// Thinking blocks are sent back unchanged or not at all: a summary is not a thinking block. Reasoning of other models
+    /// is reported as a loss.
     fn reasoning(&mut self, item: &Item<'_>, context: &Context<'_>) {
         let ItemKind::Reasoning(reasoning) = &item.kind else { return };
         let Some(sealed) = reasoning.encrypted_content.filter(|sealed| !sealed.is_empty()) else {

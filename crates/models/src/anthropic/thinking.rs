@@ -1,4 +1,4 @@
-//! What a Claude model can be asked for, how much it may think, and how its thoughts travel through a client.
+//! What a Claude model supports, its thinking budget, and how its thinking blocks are carried by the client.
 //!
 //! A thinking block is only good together with its signature, and only for the upstream that signed it. The client gets
 //! both sealed as `encrypted_content`; what comes back is opened here and replayed as it was.
@@ -38,7 +38,7 @@ pub(super) enum Sampling {
 pub(super) struct Abilities {
     pub(super) style: Style,
     pub(super) sampling: Sampling,
-    /// Whether there is an effort between `high` and `max`, and thoughts are shown on request only.
+    /// Whether there is an effort between `high` and `max`, and thinking is returned on request only.
     pub(super) extra_high: bool,
     /// Whether the API's own structured output is there for it.
     pub(super) structured: bool,
@@ -46,7 +46,7 @@ pub(super) struct Abilities {
 
 impl Abilities {
     /// Reads the generation out of names such as `claude-3-7-sonnet-20250219`, `claude-opus-4-7` or
-    /// `anthropic/claude-opus-4.6`. A model of somebody else behind this wire is asked in the oldest way.
+    /// `anthropic/claude-opus-4.6`. A model of another vendor behind this wire gets the oldest form.
     pub(super) fn of(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
         let Some((_, name)) = model.split_once("claude") else {
@@ -85,7 +85,7 @@ pub(super) enum Plan {
 impl Plan {
     /// What the caller's effort asks of this model, and the `max_tokens` that leaves room for it.
     ///
-    /// `max_output_tokens` counts thoughts too, so a budget shrinks to fit in what the caller allows; where the caller
+    /// `max_output_tokens` includes thinking, so a budget shrinks to fit in what the caller allows; where the caller
     /// said nothing, the budget comes on top of the operator's default.
     pub(super) fn new(
         settings: &CreateResponse<'_>,

@@ -177,7 +177,7 @@ impl Calls {
     }
 
     fn append(&mut self, at: usize, fragment: Fragment<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
-        // Two calls of one id could not be told apart by whoever answers them.
+        // The client could not tell two calls of one id apart when it returns their outputs.
         let id = fragment.id.filter(|id| !self.calls.iter().any(|call| call.id.as_ref() == Some(id)));
         let all_begun = self.calls.iter().take(at + 1).all(|call| call.target.is_some());
         let Some(call) = self.calls.get_mut(at) else { return };

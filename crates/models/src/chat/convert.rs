@@ -283,7 +283,7 @@ fn lose_the_rest(settings: &CreateResponse<'_>, losses: &mut Losses) {
     if settings.context_management.is_some() {
         losses.add("context_management", no_field);
     }
-    // Thoughts come out as summaries wherever the upstream gives any, so that asking for them is no loss.
+    // Reasoning is returned as summaries wherever the upstream returns any, so asking for summaries is no loss.
     let known = |name: &str| matches!(name, "effort" | "summary" | "generate_summary");
     for (key, value) in settings.reasoning.iter().flat_map(|reasoning| reasoning.raw.fields()) {
         if !known(key.escaped()) && !value.is_null() {

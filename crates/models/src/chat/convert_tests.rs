@@ -395,11 +395,11 @@ fn thoughts_go_back_only_inside_the_tool_turn_that_is_under_way() {
     let asked = json!({"role": "assistant", "content": null, "tool_calls": [chat_call("c1", "f", "{}")]});
     let mut thoughtful = asked.clone();
     thoughtful["reasoning_content"] = json!("new");
-    let over = "input.reasoning: thoughts of turns that are over were left out".to_owned();
+    let over = "input.reasoning: reasoning of finished turns was left out".to_owned();
     assert_eq!(messages(WIRE, request.clone()), (turn(thoughtful), vec![over.clone()]));
     let (without, losses) = messages(Wire { replay: Replay::Never, ..WIRE }, request);
     assert_eq!(without, turn(asked));
-    let now = "input.reasoning: this upstream does not take thoughts back; they were left out".to_owned();
+    let now = "input.reasoning: this upstream does not accept earlier reasoning; it was left out".to_owned();
     assert_eq!(losses, [over, now]);
 }
 
@@ -420,7 +420,7 @@ fn thoughts_that_this_upstream_sealed_go_back_whole_in_their_own_field() {
     for field in ["reasoning_content", "reasoning", "thinking"] {
         let (running, losses) = messages(WIRE, request(sealed("here", field)));
         assert_eq!((running[1].get(field), &running[3][field]), (None, &json!("all of it")));
-        assert_eq!(losses, ["input.reasoning: thoughts of turns that are over were left out"]);
+        assert_eq!(losses, ["input.reasoning: reasoning of finished turns was left out"]);
         let (always, losses) = messages(Wire { replay: Replay::Always, ..WIRE }, request(sealed("here", field)));
         assert_eq!((&always[1][field], &always[3][field]), (&json!("all of it"), &json!("all of it")));
         assert_eq!(losses, Vec::<String>::new());

@@ -19,15 +19,15 @@ pub(super) struct Decoder {
     begun: bool,
     /// Text or a refusal was passed on.
     said: bool,
-    /// Thoughts are open.
+    /// A reasoning item is open.
     thinking: bool,
-    /// The open thoughts, escaped, if they are to be sealed, and the field that they came in.
+    /// The text of the open reasoning item, escaped, if it is sealed, and the field that it came in.
     reasoning_text: Vec<u8>,
     reasoning_field: &'static str,
     sealing: Sealing,
     /// A message has come, if only an empty one.
     answered: bool,
-    /// Something of an answer has come: text, thoughts or calls.
+    /// A part of the answer has arrived: text, reasoning or calls.
     heard: bool,
     /// What was said after a call began: it would end a call whose arguments are still to come.
     late: Vec<ModelEvent>,
@@ -153,7 +153,7 @@ impl Decoder {
             match key.escaped() {
                 "content" => delta.content = Some(value),
                 "refusal" => delta.refusal = value.as_str(),
-                // The same thoughts under two names count once.
+                // The same reasoning under two names counts once.
                 name if let Some(field) = THOUGHTS_FIELDS.into_iter().find(|field| *field == name)
                     && delta.reasoning_text.is_none_or(|(_, known)| known.text() == "\"\"") =>
                 {

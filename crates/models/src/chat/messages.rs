@@ -88,7 +88,7 @@ struct Conversation<'a, 'w> {
 struct Turn<'a> {
     texts: Vec<Escaped<'a>>,
     reasoning_texts: Vec<Escaped<'a>>,
-    /// The field that the upstream gives its thoughts in, where that is known.
+    /// The field in which the upstream returns its reasoning, where that is known.
     reasoning_field: Option<&'static str>,
     calls: Vec<Call<'a>>,
     outputs: Vec<Output<'a>>,
@@ -200,8 +200,8 @@ impl<'a> Conversation<'a, '_> {
             self.turn.texts.extend(reasoning_summary(reasoning).map(|told| super::parts::own(&told)));
         } else if !reasoning_texts.is_empty() {
             self.lose_reasoning(match live {
-                true => "this upstream does not take thoughts back; they were left out",
-                false => "thoughts of turns that are over were left out",
+                true => "this upstream does not accept earlier reasoning; it was left out",
+                false => "reasoning of finished turns was left out",
             });
         }
     }
@@ -220,7 +220,7 @@ impl<'a> Conversation<'a, '_> {
                 ToolCalls::Constrained => self.told(&turn),
             }
         } else if !turn.reasoning_texts.is_empty() {
-            self.lose_reasoning("thoughts that nothing was said after were left out");
+            self.lose_reasoning("reasoning that no message or call follows was left out");
         }
         // The next turn finds the room of this one.
         turn.clear();

@@ -23,7 +23,7 @@ pub(super) struct Hints {
     used: Cell<Used>,
 }
 
-/// How far the lists were used; kept by whoever tries something that may fail.
+/// How far the lists were used; saved before an attempt that may fail.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Used {
     quoted: usize,

@@ -174,7 +174,7 @@ impl<'a> Filler<'a> {
             kind => kind.as_str().into_iter().collect(),
         });
         let Some(mut kinds) = said.next() else {
-            // Nobody says: what the other words speak of comes first.
+            // No `type`: it follows from the other keywords.
             let speaks_of = |words: &[&str]| all.iter().any(|part| words.iter().any(|word| part.contains_key(*word)));
             let mut kinds = KINDS.to_vec();
             kinds.sort_by_key(|kind| match *kind {

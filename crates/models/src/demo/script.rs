@@ -12,7 +12,7 @@ const LONGEST_PIECE: usize = 16;
 /// One answer.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Script {
-    /// What may be shown of its thoughts.
+    /// The reasoning summary.
     pub(super) reasoning: Option<String>,
     /// What it says.
     pub(super) message: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct ScriptedCall {
 }
 
 impl Script {
-    /// Shortens the answer to `most` tokens. A call that does not fit is left out: half of one helps nobody.
+    /// Shortens the answer to `most` tokens. A call that does not fit is left out, because half a call is useless.
     pub(super) fn cut(&mut self, most: Option<u64>) {
         let Some(mut left) = most else { return };
         for text in [&mut self.reasoning, &mut self.message].into_iter().flatten() {

@@ -1,6 +1,6 @@
 //! The events of a Responses upstream, clean or not, as the events of a model.
 //!
-//! Messages, thoughts and calls are taken apart, so that order, ids and numbers can be made anew; every other item passes
+//! Messages, reasoning and calls are decoded, so that order, ids and numbers can be assigned anew; every other item passes
 //! along whole. A whole answer goes the same way as the last event of a stream, so that both give the same items.
 
 mod deltas;
@@ -216,7 +216,7 @@ impl Decoder {
         self.end_item(open, item, whole, events)
     }
 
-    /// An item that nobody announced.
+    /// An item that was not announced.
     fn begin_item(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) -> OpenItem {
         let key = self.next_key;
         self.next_key += 1;
@@ -311,7 +311,7 @@ impl Decoder {
             true => self.find(event, |_| true).map(|position| self.open[position].key),
             false => None,
         };
-        // What is said of an item that is not here is of no use to anybody.
+        // Events of an item that is not here are ignored.
         if key.is_some() || !about_an_item {
             events.push(ModelEvent::ItemProgress { key, event: Json::within(whole, event.raw) });
         }
@@ -337,8 +337,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Items that nobody ended: the last one may have more in the final object, and a call its name. Items that nobody
-    /// told of before follow.
+    /// Items without an end: the last one may have more in the final object, and a call its name. Items that were
+    /// never announced follow.
     fn end_items(&mut self, output: &[Raw<'_>], whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let mut seen = std::mem::take(&mut self.ended);
         let open = std::mem::take(&mut self.open);

@@ -8,7 +8,7 @@ use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reas
 use crate::reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary};
 
 /// Why reasoning that only a summary is known of is a loss.
-const UNREADABLE: &str = "thoughts without encrypted_content cannot be sent back; a summary is sent as text";
+const UNREADABLE: &str = "reasoning without encrypted_content cannot be sent back; its summary is sent as text";
 
 /// What writing items needs from outside, and what it could not carry over.
 pub(super) struct Context<'a> {
@@ -221,7 +221,7 @@ fn write_part(writer: &mut Writer, role: Role, part: &Part<'_>, context: &Contex
         PartKind::Image(image) => write_image(writer, part.raw, image, context),
         _ => {
             let output = role == Role::Assistant;
-            // Refusals and thoughts have names of their own.
+            // Refusals and reasoning have names of their own.
             let is_said =
                 matches!(part.kind, PartKind::Text { kind: TextKind::Plain | TextKind::Input | TextKind::Output, .. });
             writer.object(|writer| {
@@ -291,7 +291,7 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
     let ItemKind::Reasoning(reasoning) = &item.kind else { return writer.raw(item.raw) };
     let Some(sealed) = reasoning.encrypted_content.map(|sealed| sealed.decode()).filter(|sealed| !sealed.is_empty())
     else {
-        // Open models give their thoughts in the clear and take them back so.
+        // Open models return their reasoning in plain text, and accept it in plain text.
         if !reasoning.content.0.is_empty() {
             return writer.raw(item.raw);
         }

@@ -217,7 +217,7 @@ impl OpenItem {
         }
     }
 
-    /// A piece of a message or of thoughts.
+    /// A piece of a message or of reasoning.
     pub(super) fn say(
         &mut self,
         kind: DeltaKind,

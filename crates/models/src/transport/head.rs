@@ -100,7 +100,7 @@ impl Head {
             if !newer || !codings.all(|coding| coding.eq_ignore_ascii_case(b"chunked")) {
                 return Err(unreadable("its transfer coding is not known"));
             }
-            // Somebody on the way may have believed the length: what follows on this connection cannot be trusted.
+            // A proxy on the way may have used the length: later bytes on this connection cannot be trusted.
             reusable &= length.is_none();
             Framing::Chunked(Chunked::default())
         } else if let Some(length) = length {

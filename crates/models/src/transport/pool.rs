@@ -14,7 +14,7 @@ const KEEP: Duration = Duration::from_secs(50);
 /// How many unused connections are kept.
 const KEPT: usize = 256;
 
-/// The connections to one upstream that nobody uses.
+/// The idle connections to one upstream.
 #[derive(Default)]
 pub(super) struct Pool(Mutex<Kept>);
 
@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// Runs `task` after an answer, when nobody waits for it any more.
+    /// Runs `task` after an answer, when no request waits for it.
     pub(super) fn later(&self, task: impl Future<Output = ()> + Send + 'static) {
         if tokio::runtime::Handle::try_current().is_ok() {
             let mut kept = self.kept();
@@ -71,7 +71,7 @@ impl Pool {
     }
 }
 
-/// Closes connections that nobody has used again, until none is left: an upstream that is not asked any more holds no
+/// Closes idle connections until none is left: an upstream that gets no more requests holds no
 /// sockets.
 async fn sweep(pool: Weak<Pool>) {
     loop {

@@ -13,7 +13,7 @@ use super::{
     retry,
 };
 
-/// More of an error than this is of no use to anybody.
+/// An error body is read up to this size.
 const BODY_BYTES: usize = 64 * 1024;
 /// What the log gets of it.
 const LOGGED_BYTES: usize = 2 * 1024;

@@ -28,7 +28,7 @@ pub(super) struct Requests {
 
 /// How a request line names what is asked.
 enum Target {
-    /// By its path, to whoever has it.
+    /// By its path, to the upstream itself.
     Path,
     /// By its whole address, to a proxy.
     Address,

@@ -35,7 +35,7 @@ impl<'a> Quotes<'a> {
     }
 
     /// The index behind the string that opens at `start`. Nothing if it is not a good string, or if something near it is
-    /// not: whoever asks has to look for itself then. Strings are asked for in their order.
+    /// not: the caller then has to scan the string itself. Strings have to be requested in order.
     #[inline]
     pub(super) fn string(&mut self, start: usize) -> Option<usize> {
         let (open, close) = (self.next()?, self.next()?);

@@ -43,7 +43,7 @@ impl Writer {
         self
     }
 
-    /// Writes somebody else's key; a value must follow.
+    /// Writes a key that needs escaping; a value must follow.
     pub fn key_text(&mut self, key: &str) -> &mut Self {
         self.string(key);
         self.bytes.push(b':');

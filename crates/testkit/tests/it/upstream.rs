@@ -220,7 +220,7 @@ async fn a_dropped_upstream_refuses_connections() {
     let address = upstream.address();
     drop(upstream);
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
-    assert!(tokio::net::TcpStream::connect(Upstream::nobody()).await.is_err());
+    assert!(tokio::net::TcpStream::connect(Upstream::unused_address()).await.is_err());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
     knowledge::{KnowledgePorts, broken},
 };
 
-/// Pieces that are told where nobody says how many.
+/// The default number of chunks.
 const USUAL_LIMIT: usize = 8;
 /// The most that a model can ask for; its schema says the same.
 const LARGEST_LIMIT: usize = 20;

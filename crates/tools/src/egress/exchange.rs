@@ -61,7 +61,7 @@ pub(crate) struct Answer {
     body: Incoming,
     // Driven here, so that leaving this value ends the connection; there is no task that could outlive it.
     connection: Option<BoxFuture<'static, ()>>,
-    // The connection lives as long as somebody could send on it.
+    // The connection lives as long as its sender exists.
     _sender: http1::SendRequest<Full<Bytes>>,
     // One of the requests under way, until this is dropped.
     _turn: OwnedSemaphorePermit,

@@ -112,7 +112,7 @@ impl KnowledgeStore for Library {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    // Nobody brings anything in.
+    // The tests import nothing.
 
     fn collections_within<'a>(&'a self, _within: Within<'a>) -> Stored<'a, Vec<Collection>> {
         Box::pin(async { Ok(Vec::new()) })

@@ -37,7 +37,7 @@ const LEGACY: &str = "it speaks the legacy HTTP+SSE transport of MCP 2024-11-05,
                       its streamable HTTP transport";
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// Headers that the protocol gives a meaning to, and nobody else.
+/// Headers that the MCP protocol defines; settings may not set them.
 const OURS: [HeaderName; 4] = [header::CONTENT_TYPE, header::ACCEPT, SESSION_ID, PROTOCOL_VERSION];
 
 /// A server behind a URL.
@@ -132,7 +132,7 @@ impl HttpLink {
         answered.map(|(_, asked)| asked)
     }
 
-    /// The session that we are in. Whoever comes first opens it, the others wait for that.
+    /// The current session. The first request opens it, and the others wait for that.
     async fn session(&self) -> Result<Arc<Session>, Failure> {
         let mut session = self.session.lock().await;
         if let Some(session) = &*session {
@@ -252,7 +252,7 @@ impl HttpLink {
         Ok((found, replies))
     }
 
-    /// Tells the server that nobody waits any more. Called while something is dropped, so it only starts to.
+    /// Notifies the server that a request is cancelled. Called from a drop, so it only spawns the notification.
     fn say_goodbye(&self, session: &Arc<Session>, id: u64) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut goodbyes = self.goodbyes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,7 +262,7 @@ impl HttpLink {
         }
         let (peer, session) = (Arc::clone(&self.peer), Arc::clone(session));
         let goodbye = async move {
-            // It is a courtesy: nobody is left who could be told that it failed.
+            // Best effort: no request is left that could report the failure.
             let _ = timeout(GOODBYE, peer.send(Method::POST, Some(&session), rpc::cancelled(id))).await;
         };
         goodbyes.spawn_on(goodbye, &runtime);
@@ -314,7 +314,7 @@ fn with_scheme(authorization: &str) -> String {
     }
 }
 
-/// Somebody waits for an answer. Dropped before it came, the server is told.
+/// A pending request. Dropping it before the answer arrives notifies the server.
 struct Interest<'a> {
     link: &'a HttpLink,
     session: &'a Arc<Session>,

@@ -18,14 +18,14 @@ const MAX_ANNOTATIONS_BYTES: usize = 4 * 1024;
 /// All of a server's tools together: lists are kept, and there are many servers.
 const MAX_LIST_BYTES: usize = 512 * 1024;
 
-/// A tool as its server describes it. All of it is somebody else's text.
+/// A tool as its server describes it. All of it is untrusted text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedTool {
     /// Its name at its server: letters, digits, `_`, `-`, `.` and `/`. Upstreams accept fewer characters.
     pub name: String,
     /// What it is for, in the server's words; at most 4 KiB.
     pub description: Option<String>,
-    /// The JSON Schema of its arguments; an object that nobody has compiled yet.
+    /// The JSON Schema of its arguments; an object that has not been compiled yet.
     pub parameters: Json,
     /// What else it says about itself: an object of hints.
     pub annotations: Option<Json>,

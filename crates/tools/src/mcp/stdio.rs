@@ -70,7 +70,7 @@ impl StdioLink {
         *self.life.lock().await = Life::default();
     }
 
-    /// The process that runs. Whoever comes first starts it, the others wait for that.
+    /// The running process. The first request starts it, and the others wait for that.
     async fn process(&self) -> Result<Arc<Process>, Failure> {
         let mut life = self.life.lock().await;
         if let Some(process) = &life.process

@@ -81,7 +81,7 @@ impl ToolRegistry {
                 debug!(tenant.id = tenant_id, "tool {name} of the bank is left out: {}", fault.reason);
                 return None;
             }
-            // Whoever calls it is told that it does not work, and whoever looks after it sees why.
+            // The caller learns that the tool does not work, and the log says why.
             Err(BankFault { field, reason }) => {
                 warn!(tenant.id = tenant_id, "tool {name} of the bank cannot be run: {field}: {reason}");
                 Arc::new(Unusable { detail: format!("{field}: {reason}") })

@@ -1,7 +1,7 @@
 //! Secrets in the settings of tools: sealed before they are kept, never shown again.
 //!
-//! A secret belongs to the place that it is sent to. Whoever changes the place has to know the secret: otherwise a tool
-//! could be pointed at another host to read what nobody is shown.
+//! A secret belongs to the address that it is sent to. A caller that changes the address has to send the secret again:
+//! otherwise it could point a tool at its own host to read a secret that the API never returns.
 
 use amalgam_core::{
     BankFault, Scope, Seal,
@@ -33,7 +33,7 @@ pub(super) fn seal(
         Written::Text(text) if text == secret::HIDDEN => kept(place, tool, before),
         Written::Text(text) | Written::Secret(text) => Ok(secret::sealed(&seal.seal(context, text.as_bytes()))),
         Written::Kept => kept(place, tool, before),
-        // What is sealed comes from the bank alone: a text from elsewhere may be somebody else's secret.
+        // Sealed texts come from the bank alone: a sealed text in a request may be another tenant's secret.
         Written::Sealed(_) => Err(wrong(&place.path, "a sealed secret cannot be handed in")),
     })
 }

@@ -1,7 +1,7 @@
 //! MCP servers that tenants and callers name, kept between turns: their sessions and lists of tools.
 //!
 //! A server is shared by those alone who name the same address with the same credentials in the same tenant. It is let go
-//! when nobody has asked for it for a while, or when there are too many.
+//! when it has been idle for a while, or when there are too many.
 
 use std::{
     collections::HashMap,
@@ -111,7 +111,7 @@ impl Servers {
         McpServer::connect(settings, Arc::clone(&self.egress))
     }
 
-    /// Ends the session of a server that nobody will ask for again. One that a turn still uses is left to it.
+    /// Ends the session of a server that was evicted. One that a turn still uses stays open until the turn ends.
     fn say_farewell(&self, server: McpServer) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut farewells = self.farewells();

@@ -191,7 +191,7 @@ async fn broken_answers_are_faults() {
         let upstream = Upstream::always(reply);
         assert_eq!(refused_as(fetch(&allowed(&upstream), &upstream.url()).await).1, "url_unreachable");
     }
-    let nobody = Upstream::nobody();
+    let nobody = Upstream::unused_address();
     let egress = Egress::new(config(&[nobody.to_string()]));
     assert_eq!(refused_as(fetch(&egress, &format!("http://{nobody}/")).await).1, "url_unreachable");
 }

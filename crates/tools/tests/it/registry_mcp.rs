@@ -184,7 +184,7 @@ async fn a_server_that_cannot_be_asked_is_named_and_nothing_of_the_way_to_it() {
         let asked = authorized(at(server), "hush-hush-hush");
         assert_eq!(refused(reaching(server).listed(1, asked).await, server.address().port()), told);
     }
-    let nobody = Upstream::nobody();
+    let nobody = Upstream::unused_address();
     let asked = asked("maps", Some(format!("http://{nobody}/")));
     assert_eq!(refused(House::reaching(&[nobody.to_string()]).listed(1, asked).await, nobody.port()), told);
 }

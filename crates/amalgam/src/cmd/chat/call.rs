@@ -38,7 +38,7 @@ impl ServerAddress {
         let uri: Uri = url.parse().with_context(|| format!("'{url}' is not an address"))?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => bail!("chat speaks http only; give it the address of the server behind the encryption"),
+            Some("https") => bail!("chat supports http only; use the server's plain HTTP address behind the TLS proxy"),
             _ => bail!("'{url}' is not an address such as http://127.0.0.1:8080"),
         }
         let authority = uri.authority().context("an address has a host")?;
@@ -86,7 +86,7 @@ impl Call {
         let (response, tasks) = send(place, key, user, request, Bytes::from(body.to_string())).await?;
         let (head, body) = response.into_parts();
         if head.status != StatusCode::OK {
-            let body = timeout(SILENCE, body.collect()).await.context("the server says nothing")??.to_bytes();
+            let body = timeout(SILENCE, body.collect()).await.context("the server did not answer in time")??.to_bytes();
             bail!(super::refusal(head.status, &body));
         }
         Ok(Self { body, reader: Reader::new(LONGEST), _connection: tasks })
@@ -100,7 +100,8 @@ impl Call {
                     return Ok(Some(event));
                 }
             }
-            let Some(piece) = timeout(SILENCE, self.body.frame()).await.context("the server says nothing")? else {
+            let Some(piece) = timeout(SILENCE, self.body.frame()).await.context("the server did not answer in time")?
+            else {
                 return Ok(None);
             };
             if let Ok(data) = piece.context("reading the answer")?.into_data() {
@@ -120,7 +121,7 @@ pub(super) async fn get(
     let request = Request::get(format!("{}{path}", place.prefix)).header(header::ACCEPT, "application/json");
     let (response, _connection) = send(place, key, user, request, Bytes::new()).await?;
     let (head, body) = response.into_parts();
-    let body = timeout(SILENCE, body.collect()).await.context("the server says nothing")??.to_bytes();
+    let body = timeout(SILENCE, body.collect()).await.context("the server did not answer in time")??.to_bytes();
     Ok((head.status, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
@@ -151,8 +152,9 @@ async fn send(
     if let Some(user) = user {
         request = request.header("x-amalgam-user", user);
     }
-    let request = request.body(Full::new(body)).context("that cannot be sent")?;
-    let response = timeout(SILENCE, sender.send_request(request)).await.context("the server says nothing")??;
+    let request = request.body(Full::new(body)).context("building the request")?;
+    let response =
+        timeout(SILENCE, sender.send_request(request)).await.context("the server did not answer in time")??;
     Ok((response, tasks))
 }
 

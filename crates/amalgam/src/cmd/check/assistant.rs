@@ -35,7 +35,7 @@ pub(super) struct Assistant {
 impl Assistant {
     /// What the store and the configuration say about it.
     pub(super) async fn of(config: &Config, store: Option<Arc<dyn Store>>, tenant_id: i64) -> anyhow::Result<Self> {
-        let store = store.context("the store cannot be looked at, so that nothing is known about tenants")?;
+        let store = store.context("the store cannot be opened, so tenants cannot be read")?;
         let operator = Operator::of_this_process();
         let tenant = store.tenant(operator, tenant_id).await?;
         let tenant = tenant.with_context(|| format!("there is no tenant {tenant_id}"))?;

@@ -117,7 +117,7 @@ async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: Resealed) -> any
         match reseal_settings(seal, &scope, &changed) {
             Some(anew) if anew == changed.settings => return Ok(false),
             Some(anew) => (tool, settings) = (changed, anew),
-            None => bail!("a new secret of the tool `{}` was sealed with a master key that is not there", tool.name),
+            None => bail!("a new secret of the tool `{}` was sealed with a master key that is missing", tool.name),
         }
     }
 }
@@ -140,7 +140,7 @@ async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Re
                     Some(settings) if settings == tool.settings => {}
                     Some(settings) => resealed.push(Resealed { scope: scope.clone(), tool, settings }),
                     None => bail!(
-                        "a secret of the tool `{}` was sealed with a master key that is not there; nothing was changed",
+                        "a secret of the tool `{}` was sealed with a master key that is missing; nothing was changed",
                         tool.name
                     ),
                 }
@@ -176,10 +176,7 @@ async fn look_at_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::R
     for tenant in tenants::all(&*context.store).await? {
         let kept = configs.kept(Within::Named(Operator::of_this_process(), tenant.id)).await?;
         if kept.opened(seal, &context.administrator(tenant.id).await?.seal_context()).is_none() {
-            bail!(
-                "the key of tenant {} was sealed with a master key that is not there; nothing was changed",
-                tenant.id
-            );
+            bail!("the key of tenant {} was sealed with a master key that is missing; nothing was changed", tenant.id);
         }
     }
     Ok(())
@@ -219,6 +216,6 @@ fn of_configs(configs: usize) -> Option<String> {
 fn open(seal: &dyn Seal, name: &str, sealed: &str) -> anyhow::Result<Vec<u8>> {
     match seal.open(&memory_context(name), sealed) {
         Some(plain) => Ok(plain),
-        None => bail!("`{name}` in the store was sealed with a master key that is not there; nothing was changed"),
+        None => bail!("`{name}` in the store was sealed with a master key that is missing; nothing was changed"),
     }
 }

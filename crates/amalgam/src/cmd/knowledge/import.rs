@@ -16,44 +16,44 @@ use crate::progress::Progress;
 use crate::terminal::{say, say_json, tell};
 use crate::wire_up::{self, SystemClock};
 
-/// What documents have anyhow; no attribute is called so.
+/// Names of built-in fields, which attributes may not use.
 const TAKEN: [&str; 5] = ["collection", "language", "path", "repo", "source"];
 /// The most attributes of an import.
 const ATTRIBUTES: usize = 32;
 /// The longest value of one, in bytes.
 const VALUE_BYTES: usize = 512;
-/// Larger files are hardly ever written by somebody.
+/// Larger files are rarely written by hand.
 const LARGEST_KIB: u64 = 2048;
-/// Nobody means more than that: a file is read whole.
+/// The upper limit, because a file is read into memory.
 const LARGEST_KIB_EVER: u64 = 64 * 1024;
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// Folders and files. A folder is taken whole, without what is hidden, built or named by .gitignore
+    /// Folders and files. Hidden files, build output and files matched by .gitignore are skipped
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The collection that they go into; it is made if there is none
+    /// Collection to import into; created if it does not exist
     #[arg(long, value_name = "NAME", value_parser = name)]
     collection: String,
-    /// The repository that they are from, for searches that ask for it
+    /// Repository that the files belong to, for search filters
     #[arg(long, value_name = "NAME", value_parser = value)]
     repo: Option<String>,
-    /// What else is known about them, for searches that ask for it; may be given several times
+    /// Attribute of the documents, for search filters; repeatable
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
-    /// What the folders are together, wherever they are; without it each folder is a source of its own
+    /// Name of one source for all folders; by default each folder is its own source
     #[arg(long, value_name = "NAME", value_parser = name)]
     source: Option<String>,
-    /// Give pieces a place with this embedding model: UPSTREAM/model or a configured name [default: the collection's]
+    /// Embedding model for chunks: UPSTREAM/model or a configured name [default: the collection's]
     #[arg(long, value_name = "MODEL")]
     embed: Option<String>,
-    /// Have no embeddings, and forget those that the collection has
+    /// Use no embeddings, and delete those of the collection
     #[arg(long, conflicts_with = "embed")]
     no_embed: bool,
-    /// Take what .gitignore and .ignore name, too
+    /// Also import files matched by .gitignore and .ignore
     #[arg(long)]
     no_ignore: bool,
-    /// Leave out files that are larger, in KiB
+    /// Skip files larger than this, in KiB
     #[arg(long, value_name = "KIB", default_value_t = LARGEST_KIB,
         value_parser = clap::value_parser!(u64).range(1..=LARGEST_KIB_EVER))]
     max_file_kib: u64,
@@ -61,7 +61,7 @@ pub(super) struct ImportArgs {
     place: KnowledgeTarget,
 }
 
-/// What cannot be read makes the command fail, also where the rest was brought in: a script should hear of it.
+/// Unreadable files make the command fail even if the others were imported, so that scripts notice them.
 pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let attributes = attributes(&args)?;
     let rules = if args.no_ignore { Rules::Nothing } else { Rules::Ignored };
@@ -119,12 +119,12 @@ fn attributes(args: &ImportArgs) -> anyhow::Result<Vec<(String, String)>> {
     attributes.extend(args.repo.clone().map(|repo| ("repo".to_owned(), repo)));
     attributes.sort_by_key(|(key, _)| key.to_ascii_lowercase());
     if attributes.len() > ATTRIBUTES {
-        bail!("at most {ATTRIBUTES} attributes are kept");
+        bail!("at most {ATTRIBUTES} attributes are allowed");
     }
     let twice =
         attributes.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one.eq_ignore_ascii_case(other)));
     match twice.and_then(<[_]>::first) {
-        Some((key, _)) => bail!("--attribute {key} is there twice"),
+        Some((key, _)) => bail!("--attribute {key} is given twice"),
         None => Ok(attributes),
     }
 }
@@ -175,7 +175,7 @@ fn name(text: &str) -> Result<String, String> {
 fn value(text: &str) -> Result<String, String> {
     match !text.trim().is_empty() && text.len() <= VALUE_BYTES && !text.contains(char::is_control) {
         true => Ok(text.to_owned()),
-        false => Err(format!("a value has 1 to {VALUE_BYTES} bytes and no characters that cannot be seen")),
+        false => Err(format!("a value has 1 to {VALUE_BYTES} bytes and only printable characters")),
     }
 }
 
@@ -183,7 +183,7 @@ fn attribute(text: &str) -> Result<(String, String), String> {
     let (key, text) = text.split_once('=').ok_or("an attribute is written as KEY=VALUE")?;
     // Searches ask for keys in any case.
     if TAKEN.iter().any(|taken| taken.eq_ignore_ascii_case(key)) {
-        return Err(format!("documents have a {key} anyhow"));
+        return Err(format!("`{key}` is a built-in field of documents"));
     }
     Ok((name(key)?, value(text)?))
 }

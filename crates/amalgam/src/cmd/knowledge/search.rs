@@ -17,23 +17,23 @@ use crate::knowledge::explained;
 use crate::terminal::{say, say_json, tell};
 use crate::wire_up::{self, SystemClock};
 
-/// How many lines of a piece are shown.
+/// The most lines of a chunk that are printed.
 const LINES: usize = 6;
-/// How much of a line is shown.
+/// The most characters of a line that are printed.
 const LINE: usize = 120;
 
 #[derive(Debug, Args)]
 pub(super) struct SearchArgs {
-    /// What is looked for, in words
+    /// Search text
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Only in these collections
+    /// Only search these collections
     #[arg(long = "collection", value_name = "NAME")]
     collections: Vec<String>,
-    /// Only documents of which this holds, such as 'language == rust' or 'path contains src/'; may be given several times
+    /// Filter such as 'language == rust' or 'path contains src/'; repeatable
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
     conditions: Vec<Condition<'static>>,
-    /// So many pieces
+    /// Number of results
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=50))]
     limit: u8,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A condition as it is written on the command line: key, operator, and the rest is the value.
+/// Reads a filter of the command line: key, operator, and the rest is the value.
 fn condition(text: &str) -> Result<Condition<'static>, String> {
     let mut parts = text.trim().splitn(3, char::is_whitespace);
     let read = (|| {

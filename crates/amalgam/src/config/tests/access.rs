@@ -13,7 +13,7 @@ fn tenants_have_ids_and_keys_of_their_own() {
         faults(text),
         [
             "amalgam.toml:5: [tenants.b] has the id 1, which is taken by 'a'",
-            "amalgam.toml:6: [tenants.b] shares a key with 'a': nobody could tell whose caller it is",
+            "amalgam.toml:6: [tenants.b] shares a key with 'a': a key must identify one tenant",
             "amalgam.toml:6: a key of [tenants.b] is in the variable NOT_THERE, which is not set",
             "amalgam.toml:7: [tenants.c] needs 'id'",
             "amalgam.toml:8: keys in [tenants.c]: the secret is empty",
@@ -22,8 +22,8 @@ fn tenants_have_ids_and_keys_of_their_own() {
     assert_eq!(
         faults("[tenants.a]\nid = 1\n[tenants.b]\nid = 2\n"),
         [
-            "amalgam.toml:1: [tenants.a] has no key, and with several tenants nobody could tell whose caller it is",
-            "amalgam.toml:3: [tenants.b] has no key, and with several tenants nobody could tell whose caller it is",
+            "amalgam.toml:1: [tenants.a] has no key; with several tenants, each needs a key to identify its callers",
+            "amalgam.toml:3: [tenants.b] has no key; with several tenants, each needs a key to identify its callers",
         ]
     );
 }

@@ -122,17 +122,17 @@ async fn modes_from_the_command_line_are_the_servers_at_once_and_the_other_way_r
         assert_eq!(shown["display_name"], "Reviewing");
         std::fs::write(&file, shown.to_string()).unwrap();
         let put = office.cli.text(&["modes", "put", path, "--company-id", "1"]);
-        assert!(put.contains("in the place of the one before"), "{put}");
+        assert!(put.contains("replaced mode"), "{put}");
         let listed = office.cli.json(&["modes", "list", "--company-id", "1"]);
         assert_eq!(names(&listed), [&SEEDED[..], &[("review", false)]].concat());
         let table = office.cli.text(&["modes", "list", "--company-id", "2"]);
         assert!(table.contains("DDR_CREATION") && !table.contains("review"), "{table}");
-        assert_eq!(office.cli.text(&["modes", "delete", "review", "--company-id", "1"]), "review is gone\n");
+        assert_eq!(office.cli.text(&["modes", "delete", "review", "--company-id", "1"]), "removed review\n");
         assert_eq!(office.a().get(PATH).await.status, 404);
         std::fs::write(&file, json!({"name": "general"}).to_string()).unwrap();
         office.cli.text(&["modes", "put", path, "--company-id", "1"]);
         let back = office.cli.text(&["modes", "delete", "general", "--company-id", "1"]);
-        assert!(back.contains("is back"), "{back}");
+        assert!(back.contains("built-in mode applies again"), "{back}");
         for (arguments, word) in [
             (&["modes", "show", "review", "--company-id", "1"][..], "not found"),
             (&["modes", "delete", "general", "--company-id", "1"], "cannot be deleted"),

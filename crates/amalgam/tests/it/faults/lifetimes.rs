@@ -189,7 +189,7 @@ async fn another_model_answers_when_the_first_is_down() {
 
 #[tokio::test]
 async fn when_nobody_can_answer_the_caller_hears_of_it() {
-    let nobody = format!("http://{}/v1", Upstream::nobody());
+    let nobody = format!("http://{}/v1", Upstream::unused_address());
     let amalgam = Amalgam::start(BINARY, two_models(&nobody, &nobody)).await;
     for delivery in DELIVERIES {
         let mut request = asking(Wire::Chat, delivery, &hello());

@@ -204,7 +204,7 @@ async fn a_wrong_command_says_what_is_wrong_and_changes_nothing() {
             (&[&one, "--collection", "code", "--company-id", "9"], "there is no tenant 9"),
             (&[&one, "--collection", "no name", "--company-id", "1"], "letters, digits"),
             (&["nowhere", "--collection", "code", "--company-id", "1"], "reading nowhere"),
-            (&[&one, "--collection", "code", "--company-id", "1", "--attribute", "Path=x"], "anyhow"),
+            (&[&one, "--collection", "code", "--company-id", "1", "--attribute", "Path=x"], "built-in field"),
             (&[&one, "--collection", "code", "--company-id", "1", "--attribute", "a=1", "--attribute", "A=2"], "twice"),
             (&[&one, &two, "--collection", "code", "--company-id", "1", "--source", "s"], "a.md is in"),
             (&[&one, "--collection", "code", "--company-id", "1", "--embed", "nobody/m"], "nobody/m"),

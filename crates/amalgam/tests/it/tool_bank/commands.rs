@@ -32,7 +32,7 @@ async fn a_tool_from_the_command_line_is_the_servers_at_once_and_the_other_way_r
         let shown = cli.json(&["tools", "show", "lookup_order", "--company-id", "1"]);
         assert_eq!(shown["timeout"], json!(20));
         std::fs::write(&file, shown.to_string()).unwrap();
-        assert!(cli.text(&["tools", "put", path, "--tenant", "1"]).contains("in the place of the one before"));
+        assert!(cli.text(&["tools", "put", path, "--tenant", "1"]).contains("replaced "));
         shop.service.enqueue(Reply::json(json!({"b": 1, "a": 2})));
         let arguments = r#"{"order_id": "2"}"#;
         let output = cli.text(&["tools", "try", "lookup_order", "--company-id", "1", "--arguments", arguments]);

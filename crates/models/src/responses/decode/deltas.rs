@@ -1,4 +1,4 @@
-//! Text, thoughts and arguments as they are said, piece by piece or at their end.
+//! Text, reasoning and arguments, from deltas or from the events that end them.
 
 use amalgam_core::{CallKind, ModelError, ModelEvent};
 use amalgam_protocol::{Event, EventKind, Frame, Json, Literal, Raw};
@@ -27,7 +27,7 @@ impl Decoder {
         };
     }
 
-    /// The message or the thoughts that something is said in.
+    /// The message or reasoning item that an event belongs to.
     pub(super) fn voiced(&mut self, kind: DeltaKind, event: &Event<'_>) -> &mut OpenItem {
         match kind {
             DeltaKind::Text | DeltaKind::Refusal => {

@@ -1,11 +1,11 @@
-//! What an item has beyond what we take apart: unknown fields and unknown parts go on as they are.
+//! Unknown fields and unknown parts of an item, which are passed on unchanged.
 
 use amalgam_core::{ItemExtra, ModelEvent, PartOwner};
 use amalgam_protocol::{Item, Json, Raw, Writer};
 
 use super::{DeltaKind, Kind, OpenItem, PartText, Parts};
 
-/// Fields that are told by events, or made anew.
+/// Fields that events carry, or that the emitter assigns.
 const MESSAGE: &[&str] = &["type", "id", "status", "role", "content"];
 const REASONING: &[&str] = &["type", "id", "status", "summary", "content", "encrypted_content"];
 const CALL: &[&str] = &["type", "id", "status", "call_id", "name", "namespace", "arguments", "input"];
@@ -60,7 +60,7 @@ impl OpenItem {
     ) {
         let Some(fields) = beyond(part, |name| kind.fields().contains(&name)) else { return };
         let before = match (&self.kind, kind) {
-            // Thoughts come behind their summary.
+            // Reasoning text follows its summary.
             (Kind::Reasoning { summary, .. }, DeltaKind::Reasoning) => summary.list.len(),
             _ => 0,
         };
@@ -119,7 +119,7 @@ fn is_readable(part: &Json) -> bool {
     Raw::parse(writer.bytes()).is_ok_and(|message| Item::read(message).is_ok())
 }
 
-/// The fields of an object whose names nobody tells; nothing if there are none.
+/// The fields of an object that have no event of their own; none if there are no such fields.
 fn beyond(object: Raw<'_>, told: impl Fn(&str) -> bool) -> Option<Json> {
     let mut rest = object.fields().filter(|(key, _)| !told(&key.decode())).peekable();
     rest.peek()?;

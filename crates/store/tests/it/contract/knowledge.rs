@@ -3,7 +3,7 @@
 use amalgam_core::{
     Scope,
     execute::request::{ComparisonOperator, Condition},
-    knowledge::{cut, language_of, question},
+    knowledge::{chunks, language_of, question},
     store::{
         Collection, DocumentListing, DocumentRecord, FoundChunk, Imported, KnowledgeQuery, NewChunk, NewDocument,
         Within,
@@ -20,7 +20,7 @@ fn of(scope: &Scope) -> Within<'_> {
 /// A document of one piece for each text.
 fn document(path: &str, texts: &[&str]) -> NewDocument {
     let pieces = texts.iter().enumerate().map(|(at, text)| {
-        let mut pieces = cut(path, "plaintext", text);
+        let mut pieces = chunks(path, "plaintext", text);
         let piece = pieces.pop().unwrap();
         NewChunk { start_line: at as u64 * 10 + 1, end_line: at as u64 * 10 + 9, ..piece }
     });
@@ -74,7 +74,7 @@ pub(crate) async fn a_piece_is_read_back_as_it_was_brought_in(store: Engine) {
     let anna = anna();
     let text = "fn commit_turn() {\n    write(\"it's\", 'é🦀');\n}\n";
     let source = NewDocument {
-        chunks: cut("src/turns.rs", "rust", text),
+        chunks: chunks("src/turns.rs", "rust", text),
         attributes: vec![("repo".into(), "amalgam \"x\"".into()), ("it's".into(), "a\\b\n".into())],
         ..document("src/turns.rs", &[])
     };

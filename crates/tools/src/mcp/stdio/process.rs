@@ -30,7 +30,7 @@ use crate::text;
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// Messages that wait to be written. When it is full, requests wait in their own time, and replies are dropped.
 const MAX_WAITING: usize = 32;
-/// What a process may say on its error stream before nobody listens any more.
+/// How much of a process's standard error is logged.
 const MAX_COMPLAINTS: usize = 200;
 const MAX_COMPLAINT_BYTES: usize = 4 * 1024;
 const MAX_COMPLAINT_CHARS: usize = 400;
@@ -104,7 +104,7 @@ impl Waiting {
     }
 }
 
-/// Somebody waits for an answer. Dropped before it came, the process is told, if it listens.
+/// A pending request. Dropping it before the answer arrives notifies the process, if it still reads.
 struct Interest<'a> {
     process: &'a Process,
     id: u64,
@@ -157,7 +157,7 @@ impl Inbox {
             }
         };
         warn!(mcp.server = self.label, "MCP server {} is let go: {reason}", self.label);
-        // Whoever waits is told by this, and nobody begins to.
+        // This fails all pending requests, and no new one can start.
         self.waiting.calls().take();
         let _ = child.kill().await;
     }
@@ -190,7 +190,7 @@ async fn complain(stderr: impl AsyncRead + Unpin, label: String) {
     let mut reader = BufReader::new(stderr);
     let mut buffer = Vec::new();
     let mut left = MAX_COMPLAINTS;
-    // Read to its end in any case: a process whose complaints nobody takes stands still.
+    // Read to its end in any case: a process blocks when its standard error is not read.
     while let Ok(Line::Whole | Line::Overlong) = line(&mut reader, &mut buffer, MAX_COMPLAINT_BYTES).await {
         if left > 0 {
             left -= 1;

@@ -12,7 +12,7 @@ use crate::media;
 
 /// The parts of a turn in their order. `solution_context` is what the session keeps, this turn's own included.
 ///
-/// Uploaded files are not among them: what they are is known to whoever keeps them ([`file_part`]).
+/// Uploaded files are not among them: only the file store knows their type ([`file_part`]).
 pub fn parts(turn: &UserTurn<'_>, solution_context: Option<&str>) -> Vec<Json> {
     let images = turn.images.iter().map(image_part);
     let artifacts = turn.artifacts.iter().map(artifact_part);

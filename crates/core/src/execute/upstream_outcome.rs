@@ -4,7 +4,7 @@ use amalgam_protocol::{Raw, Shape};
 
 use super::{
     envelope::{Failure, code},
-    reading::{self, ApiError},
+    response_reader::{self, ApiError},
 };
 use crate::raw_answer::RawAnswer;
 
@@ -45,7 +45,7 @@ pub(super) fn failure(kept: Failure, arrived: &RawAnswer) -> Failure {
 pub(super) fn finish_reason(arrived: &RawAnswer) -> Option<String> {
     let body = Raw::parse(arrived.body.as_deref()?.as_bytes()).ok()?;
     body.get("output").filter(|output| matches!(output.shape(), Shape::Array | Shape::Object))?;
-    reading::explicit_finish(body)
+    response_reader::explicit_finish(body)
 }
 
 /// The error in an answer: `{"error": {…}}`, `{"error": "…"}`, of a failed response, flat, or any of these in a list.
@@ -54,9 +54,9 @@ fn error_in(body: Raw<'_>) -> Option<ApiError> {
     let nested = body.get("error").filter(|error| !error.is_null());
     let nested = nested.or_else(|| body.get("response")?.get("error").filter(|error| !error.is_null()));
     match nested {
-        Some(error) => reading::api_error(error),
+        Some(error) => response_reader::api_error(error),
         None => {
-            let flat = reading::api_error(body)?;
+            let flat = response_reader::api_error(body)?;
             let detail = body.get_str("detail").map(|detail| detail.into_owned());
             let message = flat.message.or(detail)?;
             // A flat `error` event has its own name as type.

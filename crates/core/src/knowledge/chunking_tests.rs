@@ -4,7 +4,7 @@ use super::*;
 use crate::knowledge::language_of;
 
 fn pieces(path: &str, text: &str) -> Vec<(Option<String>, u64, u64)> {
-    cut(path, language_of(path), text)
+    chunks(path, language_of(path), text)
         .into_iter()
         .map(|piece| (piece.symbol, piece.start_line, piece.end_line))
         .collect()
@@ -23,7 +23,7 @@ fn source_code_is_cut_before_declarations_with_their_comments() {
         pieces("a.rs", &text),
         [(Some("first".into()), 1, 36), (Some("second".into()), 38, 66), (Some("third".into()), 68, 75)]
     );
-    let found = cut("a.rs", "rust", &text);
+    let found = chunks("a.rs", "rust", &text);
     assert!(found[1].content.starts_with("/// Does second.\n#[inline]\nfn second() {"), "{}", found[1].content);
     assert!(found[1].content.ends_with("\n}"));
 }
@@ -58,7 +58,7 @@ fn markdown_is_cut_at_headings_and_named_by_their_path() {
 fn paragraphs_stay_whole_where_they_can() {
     let paragraph = |word: &str| format!("{}\n\n", [word; 120].join(" "));
     let text: String = ["alpha", "beta", "gamma", "delta"].map(paragraph).concat();
-    let found = cut("notes.txt", "plaintext", &text);
+    let found = chunks("notes.txt", "plaintext", &text);
     let lines: Vec<(u64, u64)> = found.iter().map(|piece| (piece.start_line, piece.end_line)).collect();
     assert_eq!(lines, [(1, 3), (5, 7)]);
     assert!(found.iter().all(|piece| piece.symbol.is_none()));
@@ -76,7 +76,7 @@ fn pieces_share_lines_only_where_there_is_no_border() {
 #[test]
 fn a_line_without_end_is_cut_and_stays_one_line() {
     let line: String = (0..100_000).map(|number| format!("a{number};")).collect();
-    let found = cut("bundle.min.js", "javascript", &format!("// first\n{line}\nlast = 1\n"));
+    let found = chunks("bundle.min.js", "javascript", &format!("// first\n{line}\nlast = 1\n"));
     assert!(found.iter().all(|piece| piece.content.chars().count() <= MOST_CHARS + 1));
     let joined: String = found.iter().map(|piece| piece.content.as_str()).collect::<Vec<_>>().concat();
     assert_eq!(joined.replace('\n', ""), format!("// first{line}last = 1"), "nothing is lost or doubled");
@@ -93,7 +93,7 @@ fn what_is_no_text_or_says_nothing_has_no_pieces() {
 
 #[test]
 fn line_ends_of_other_systems_and_odd_characters_do_no_harm() {
-    let found = cut("a.txt", "plaintext", "\u{feff}one\r\ntwo\u{2028}\u{0b}three\r\n\r\nfour");
+    let found = chunks("a.txt", "plaintext", "\u{feff}one\r\ntwo\u{2028}\u{0b}three\r\n\r\nfour");
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].start_line, found[0].end_line), (1, 4));
     assert_eq!(found[0].content, "one\ntwo\u{2028}\u{0b}three\n\nfour");
@@ -101,7 +101,7 @@ fn line_ends_of_other_systems_and_odd_characters_do_no_harm() {
 
 #[test]
 fn a_piece_is_found_by_its_file_its_symbol_and_its_parts() {
-    let found = cut("src/turnStore.rs", "rust", "fn commit_turn() {\n    write(everything);\n}\n");
+    let found = chunks("src/turnStore.rs", "rust", "fn commit_turn() {\n    write(everything);\n}\n");
     for word in ["turn", "stor", "turnstore", "commit", "committurn", "writ", "everyth"] {
         assert!(found[0].words.iter().any(|own| own == word), "{word}: {:?}", found[0].words);
     }
@@ -127,7 +127,7 @@ proptest! {
         path in prop::sample::select(vec!["a.rs", "a.md", "a.py", "a.c", "a.txt", "a.ts", "a.toml"]),
     ) {
         let text = lines.join("\n");
-        let found = cut(path, language_of(path), &text);
+        let found = chunks(path, language_of(path), &text);
         let mut covered = vec![false; lines.len() + 1];
         let mut before = (0, 0);
         for piece in &found {

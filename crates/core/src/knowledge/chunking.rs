@@ -6,11 +6,11 @@
 
 use std::{collections::HashMap, rc::Rc};
 
-use super::{declared, words::words};
+use super::{declarations, words::words};
 use crate::store::NewChunk;
 
-/// Changes whenever the same text is cut or described in another way.
-pub const CUT_VERSION: u32 = 1;
+/// Changes whenever the same text is chunked or described in another way.
+pub const CHUNKING_VERSION: u32 = 1;
 
 /// A piece has at most so many lines, and so many characters.
 const MOST_LINES: usize = 60;
@@ -29,7 +29,7 @@ const SYMBOL_CHARS: usize = 160;
 
 /// The pieces of a document in order, with their words and without embeddings; none for a document without words, and for
 /// one that is no text.
-pub fn cut(path: &str, language: &str, text: &str) -> Vec<NewChunk> {
+pub fn chunks(path: &str, language: &str, text: &str) -> Vec<NewChunk> {
     if text.bytes().take(LOOKED_AT).any(|byte| byte == 0) {
         return Vec::new();
     }
@@ -125,7 +125,7 @@ fn declarations(rows: &[Row<'_>], language: &str) -> Vec<Mark> {
             (false, true) => Border::Gap,
             _ => Border::None,
         };
-        let declared = if blank { None } else { declared::name(language, trimmed) };
+        let declared = if blank { None } else { declarations::name(language, trimmed) };
         let mut declares = None;
         if let Some(name) = declared {
             around.retain(|(outer, _)| *outer < indent);
@@ -136,7 +136,7 @@ fn declarations(rows: &[Row<'_>], language: &str) -> Vec<Mark> {
             // It begins with the comments and attributes that stand right above it.
             let attached = |before: &usize| {
                 let row = rows.get(*before).map_or("", |row| row.text.trim());
-                declared::is_attached(row)
+                declarations::is_attached(row)
             };
             let head = (0..at).rev().take(MOST_LINES / 2).take_while(attached).last();
             match head.and_then(|head| marks.get_mut(head)) {
@@ -154,7 +154,7 @@ fn declarations(rows: &[Row<'_>], language: &str) -> Vec<Mark> {
 
 /// Ends what is around it, or goes on with its head.
 fn is_closing(trimmed: &str) -> bool {
-    trimmed.starts_with(['}', ')', ']', '{']) || declared::is_attached(trimmed) || trimmed == "end"
+    trimmed.starts_with(['}', ')', ']', '{']) || declarations::is_attached(trimmed) || trimmed == "end"
 }
 
 fn headings(rows: &[Row<'_>]) -> Vec<Mark> {
@@ -286,5 +286,5 @@ impl Symbols {
 }
 
 #[cfg(test)]
-#[path = "cut_tests.rs"]
+#[path = "chunking_tests.rs"]
 mod tests;

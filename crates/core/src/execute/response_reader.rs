@@ -34,7 +34,7 @@ pub(super) fn read(response: Raw<'_>) -> Read {
     let failure = failure_of(response, output.is_some(), id.is_some());
     let mut tool_calls = found.unanswered();
     if failure.is_some() {
-        // Nobody is to run what a failed turn asked for.
+        // The client must not run the calls of a failed turn.
         tool_calls.clear();
     }
     let finish_reason = found.finish_reason.or_else(|| derived_finish(response, &tool_calls, failure.is_some()));
@@ -194,7 +194,7 @@ fn compact(value: Raw<'_>) -> String {
     String::from_utf8(writer.into_bytes()).expect("a writer writes text")
 }
 
-/// Why a model stopped, where nobody says: as the published shapes let one tell.
+/// Why a model stopped, derived from the published shapes where the upstream does not say.
 fn derived_finish(response: Raw<'_>, calls: &[AgentToolCall], failed: bool) -> Option<String> {
     let status = response.get_str("status").unwrap_or_default();
     let details = response.get("incomplete_details").and_then(|details| details.get_str("reason"));
