@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn a_scope_is_read_and_written_the_same() {
         // R034-11
-        let text = br#"[{"Key":"path","ComparisonOperator":"contains","Values":["src","\u00e9"]},{"key":"repo","operator":"!=","values":[""]}]"#;
+        let text = br#"[{"Key":"path","Operator":"contains","Values":["src","\u00e9"]},{"key":"repo","operator":"!=","values":[""]}]"#;
         let read = conditions(Raw::parse(text).unwrap()).unwrap();
         assert_eq!(read.len(), 2);
         assert_eq!(conditions(rag_scope(&read).raw()), Ok(read));
-        let wrong = br#"[{"Key":"path","ComparisonOperator":"like","Values":[]},{"Values":["x"]}]"#;
+        let wrong = br#"[{"Key":"path","Operator":"like","Values":[]},{"Values":["x"]}]"#;
         let faults = conditions(Raw::parse(wrong).unwrap()).unwrap_err();
         let fields: Vec<&str> = faults.list().iter().map(|fault| fault.field.as_str()).collect();
         assert_eq!(
