@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Sources};
 use crate::storage::{self, OpenStore, StorePurpose};
-use crate::terminal::tell;
+use crate::terminal::print_stderr;
 use crate::wire_up::{self, SystemClock};
 
 /// The user that records name for changes by a command.
@@ -36,14 +36,14 @@ impl CommandContext {
         if !storage::exists(&config.store, config.pool).await? {
             bail!("there is no database at {} yet; the first start of the server creates it", config.store);
         }
-        tell(format_args!("store: {}", config.store));
+        print_stderr(format_args!("store: {}", config.store));
         Self::with(config, StorePurpose::ReadOnly).await
     }
 
     async fn with(config: Config, purpose: StorePurpose) -> anyhow::Result<Self> {
         let OpenStore { store, warnings, .. } = storage::open(&config.store, config.pool, purpose).await?;
         for warning in warnings {
-            tell(format_args!("warning: {warning}"));
+            print_stderr(format_args!("warning: {warning}"));
         }
         Ok(Self { config, store })
     }

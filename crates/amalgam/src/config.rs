@@ -1,7 +1,7 @@
 //! The configuration: typed, complete, checked as a whole before anything starts.
 //!
 //! Layers are flags over environment over file over defaults. `schema` is the one list of keys; `assemble` turns what
-//! was set into the types below; `checks` looks at what no single key can say. Only this part of the program reads the
+//! was set into the types below; `checks` validates rules across keys. Only this part of the program reads the
 //! environment.
 
 mod assemble;
@@ -50,7 +50,7 @@ pub(crate) use sources::{Flags, Sources};
 pub(crate) use store_url::StoreUrl;
 pub(crate) use units::duration_from_text;
 
-/// Everything that a process is told.
+/// The complete configuration of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The file that was read.
@@ -87,7 +87,7 @@ pub(crate) struct Config {
     pub(crate) seed_demo: bool,
 }
 
-/// A configuration with what there is to say about it.
+/// A configuration with its warnings and displayed values.
 #[derive(Debug)]
 pub(crate) struct LoadedConfig {
     pub(crate) config: Config,
@@ -178,7 +178,7 @@ pub(crate) struct Upstream {
     pub(crate) speaks: UpstreamProtocol,
 }
 
-/// What an upstream speaks, with the settings that only this kind has.
+/// The API of an upstream, with the settings of its kind.
 #[derive(Debug, Clone)]
 pub(crate) enum UpstreamProtocol {
     Responses {

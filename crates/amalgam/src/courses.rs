@@ -1,6 +1,6 @@
 //! Reads files of courses: every row becomes a course or a reason, with the line that it begins on.
 //!
-//! Pure: bytes go in. Whether a file with bad rows is imported in part or not at all is for the command to say.
+//! Pure. The command decides whether a file with invalid rows is imported in part or not at all.
 
 mod csv;
 mod json;

@@ -1,6 +1,4 @@
-//! Brings files into a tenant's knowledge: folders become sources, files become documents, and only what changed is written.
-//!
-//! The command says what is meant; everything between a folder and the store is here.
+//! Imports files into a tenant's knowledge: folders become sources, files become documents, and only changes are written.
 
 mod document;
 mod import;

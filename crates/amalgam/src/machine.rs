@@ -1,4 +1,4 @@
-//! What the machine, or the container, has for this process.
+//! The memory limit of the machine or container.
 
 use std::{fs, path::Path};
 

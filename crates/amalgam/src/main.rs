@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            terminal::tell(format_args!("amalgam: {error:#}"));
+            terminal::print_stderr(format_args!("amalgam: {error:#}"));
             ExitCode::from(if error.is::<Faults>() { USAGE } else { FAILURE })
         }
     }

@@ -1,4 +1,4 @@
-//! Model names: what the configuration calls by name, what an upstream is asked for by its own name, what it lists.
+//! Resolves model names: configured names, `UPSTREAM/model`, and models that an upstream lists.
 
 mod default_model;
 

@@ -1,4 +1,4 @@
-//! Gives tenants what an assistant begins with: tools, profiles, settings, courses. Twice is as good as once.
+//! Seeds tenants with the default tools, profiles, settings and courses of the assistant. Idempotent.
 
 use amalgam_app::TenantConfigs;
 use amalgam_core::{
@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use crate::config::Config;
 use crate::courses::{self, Format};
 
-/// What became of something that was seeded.
+/// The outcome of seeding one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Created,

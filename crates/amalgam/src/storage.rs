@@ -1,4 +1,4 @@
-//! Opens the store that the configuration names. The one place that knows which engines there are.
+//! Opens the configured store. The one place that knows the storage engines.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Tenants and keys at the start: what the configuration says goes into the store, and an empty store gets its first tenant,
-//! with an assistant that can be talked to.
+//! Tenants and keys at startup: configured tenants are written to the store, and an empty store gets its first tenant with an
+//! assistant.
 
 use amalgam_core::{
     Clock, Operator, Rights, Store, StoreError, TenantState,

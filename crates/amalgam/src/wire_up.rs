@@ -1,4 +1,4 @@
-//! Joins everything: configuration, store, upstreams, sealing, the way out, engine and server.
+//! Assembles the server: configuration, store, upstreams, sealing, egress, engine and HTTP.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The tenant's assistant, as far as it is a matter of rules: what is set, what it is told, what it may be asked.
+//! Rules of the tenant's assistant: settings, prompt, requests, recommendations.
 //!
 //! Nothing here waits or stores; the door reads a request with it and composes a turn.
 

@@ -34,7 +34,7 @@ use items::{OpenCall, OpenMessage, OpenReasoning, Place};
 pub use partial::PartialAnswer;
 use passthrough::OutputPositions;
 
-/// Turns what a model says into the events and the object of one response.
+/// Turns model events into the events and the object of one response.
 #[derive(Debug)]
 pub struct Emitter {
     response_id: String,
@@ -54,14 +54,14 @@ pub struct Emitter {
     sequence: u64,
     frames: Writer,
     output: Vec<Json>,
-    /// Items that are kept with more than is shown, by their place.
+    /// Items that are stored with private fields, by their position.
     kept: Vec<(usize, Json)>,
     /// Where something was found that can be cited.
     citations: Option<Box<Citations>>,
     open: Option<Open>,
     /// Calls that have begun while another one was not complete.
     waiting: VecDeque<OpenCall>,
-    /// Items of this answer that stand in the output and of which more may be said.
+    /// Positions of items in the output that later events may still change.
     positions: OutputPositions,
     /// What the model's call that runs has cost.
     usage: Option<Usage>,
@@ -90,10 +90,10 @@ enum Open {
 
 /// How many events [`Emitter::wait`] writes.
 const EVENTS_OF_WAITING: u64 = 2;
-/// A little more than the frame of a word.
+/// A little more than the frame of one text delta.
 const FRAME_BYTES: usize = 288;
 
-/// What a response is before anything was said.
+/// A response before its first output.
 #[derive(Debug)]
 pub struct Start {
     /// `resp_…`
@@ -106,7 +106,7 @@ pub struct Start {
     pub delivery: Delivery,
     /// Where item ids come from.
     pub ids: Ids,
-    /// Whether calls that the server ran show the model's id for them: for doors that tell of calls by it.
+    /// Whether items of calls that the server ran include the model's call id, for APIs that identify calls by it.
     pub call_ids: bool,
 }
 
@@ -149,7 +149,7 @@ impl Emitter {
         self.life_cycle(EventKind::InProgress);
     }
 
-    /// `response.created` and `response.queued`: what is told of a response that waits for its turn.
+    /// Emits `response.created` and `response.queued` for a response that waits in the queue.
     pub fn wait(&mut self) {
         self.status = Status::Queued;
         self.life_cycle(EventKind::Created);
@@ -171,13 +171,13 @@ impl Emitter {
         self.sequence = sequence;
     }
 
-    /// Says who answers, for every object that is written from now on.
+    /// Sets the model that answers, for all later response objects.
     pub fn answered_by(&mut self, provenance: Provenance) {
         let provider_id = provenance.provider_id.or_else(|| self.provenance.provider_id.take());
         self.provenance = Provenance { provider_id, ..provenance };
     }
 
-    /// The model's server has said what it calls its answer.
+    /// Sets the upstream's id of the answer.
     pub fn answered_as(&mut self, provider_id: Option<&str>) {
         self.provenance.provider_id = provider_id.map(ToOwned::to_owned);
     }
@@ -194,7 +194,7 @@ impl Emitter {
         }
     }
 
-    /// Takes what the model said. After a [`ModelEvent::Finish`] every item is closed and [`Emitter::conclude`] is due.
+    /// Handles an event of the model. After a [`ModelEvent::Finish`] every item is closed and [`Emitter::conclude`] is due.
     pub fn on(&mut self, event: ModelEvent) -> Result<(), Fault> {
         if !matches!(
             event,
@@ -239,7 +239,7 @@ impl Emitter {
         self.status != Status::InProgress
     }
 
-    /// How the response stands.
+    /// The state of the response.
     pub fn status(&self) -> Status {
         self.status
     }
@@ -254,7 +254,7 @@ impl Emitter {
         self.sequence
     }
 
-    /// What the turn has cost, all calls of a model together, as far as the upstream has said it.
+    /// The usage of the turn over all model calls, as far as the upstream has reported it.
     pub fn usage(&self) -> Option<Usage> {
         match (self.earlier, self.usage) {
             (Some(earlier), Some(usage)) => Some(earlier.plus(usage)),
@@ -262,7 +262,7 @@ impl Emitter {
         }
     }
 
-    /// The model's call that runs was counted here: its upstream did not come to say what it cost.
+    /// Adds our own count for the current model call, whose upstream reported no usage.
     pub fn counted(&mut self, usage: Usage) {
         self.usage = Some(usage);
     }
@@ -289,7 +289,7 @@ impl Emitter {
         &self.output
     }
 
-    /// The items that are complete, as they are kept and told to a model again.
+    /// The complete items, as they are stored and sent to a model again.
     pub fn kept_output(&self) -> Cow<'_, [Json]> {
         if self.kept.is_empty() {
             return Cow::Borrowed(&self.output);
@@ -383,12 +383,12 @@ impl Emitter {
         self.frames.bytes().len()
     }
 
-    /// The frames since the last call; whole ones only.
+    /// The complete frames since the last call.
     pub fn take_frames(&mut self) -> Vec<u8> {
         self.frames.take()
     }
 
-    /// The response object as it stands.
+    /// The current response object.
     pub fn response(&self) -> Vec<u8> {
         let mut writer = Writer::with_capacity(self.response_len());
         self.snapshot().write(&mut writer);

@@ -1,4 +1,4 @@
-//! The strict turn contract, as far as it is a matter of rules: what may be asked, what is sent on, what is answered.
+//! Rules of the strict turn contract (AGN-034): requests, prompt context, modes, results and the response envelope.
 //!
 //! Nothing here waits or stores; the door reads a request with it, and writes its answer with it.
 

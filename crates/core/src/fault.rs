@@ -20,7 +20,7 @@ pub enum FaultKind {
     Invalid,
     /// No credential, or none that we know.
     Unauthenticated,
-    /// A known caller asked for something that its key does not allow.
+    /// The caller's key does not allow the request.
     Forbidden,
     /// Missing, or owned by another caller; the two are indistinguishable on purpose.
     NotFound,
@@ -44,13 +44,13 @@ pub enum FaultKind {
     ShuttingDown,
     /// The upstream has no room for us now.
     UpstreamBusy,
-    /// The account behind the upstream is out of money.
+    /// The upstream account's quota is exhausted.
     UpstreamQuota,
     /// The upstream does not accept our credential.
     UpstreamCredential,
     /// The upstream refused what we sent, for a reason that the caller can mend.
     UpstreamRejected,
-    /// The upstream does not know the model that it was asked for.
+    /// The upstream does not know the model.
     UpstreamUnknownModel,
     /// The prompt is longer than the model takes.
     ContextLength,
@@ -62,13 +62,13 @@ pub enum FaultKind {
     UpstreamBroken,
     /// The upstream stayed silent for too long.
     UpstreamTimeout,
-    /// A server whose tools the caller wants could not be asked for them.
+    /// An MCP server could not be reached.
     ToolServer,
     /// A tool failed that must not.
     ToolFailed,
     /// The turn ran past its own deadline.
     Deadline,
-    /// The caller left, or asked for an end.
+    /// The caller disconnected, or cancelled the response.
     Cancelled,
     /// The store cannot be used now.
     StoreDown,
@@ -139,7 +139,7 @@ impl Fault {
         self
     }
 
-    /// Says when trying again makes sense.
+    /// Sets when a retry makes sense.
     #[must_use]
     pub fn retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;

@@ -1,4 +1,4 @@
-//! `file_search`: how its calls are told, shown and kept, and how what was found is cited.
+//! `file_search`: how its calls are sent to a model, returned and stored, and how its results are cited.
 //!
 //! To a model it is a function with queries; its output is the list of results as the published item has it, each with a
 //! marker. A caller sees the queries, and the results if it asks for them. What the model was told is kept with the item either
@@ -20,11 +20,11 @@ pub const FILE_SEARCH: &str = "file_search";
 /// What a caller includes to see the results.
 pub const FILE_SEARCH_RESULTS: &str = "file_search_call.results";
 
-/// The attribute that tells where a document was brought in from.
+/// The attribute with the source of a document.
 const SOURCE: &str = "source";
 /// What markers begin with.
 const MARKER: &str = "[kb:";
-/// What stands for results that a caller was not shown and therefore cannot send back.
+/// The placeholder for results that the caller did not get and cannot send back.
 const NOT_KEPT: &[u8] =
     br#""The results of this search are not part of the conversation any more. Search again to see them.""#;
 /// The longest id in a marker.
@@ -73,7 +73,7 @@ pub fn write_result(writer: &mut Writer, chunk: &FoundChunk, score: f64) {
     });
 }
 
-/// What a document is cited by: the same as long as it stays where it is, however often it is brought in.
+/// The id that a document is cited by: stable while its path is, however often it is imported.
 fn file_id(chunk: &FoundChunk) -> String {
     let source = chunk.attributes.iter().find(|(name, _)| name == SOURCE).map_or("", |(_, value)| value);
     let mut digest = Sha256::new();
@@ -131,7 +131,7 @@ impl Source {
 pub(crate) enum Marker<'a> {
     /// The marker of this id, so many bytes long.
     Whole(&'a str, usize),
-    /// The beginning of a marker, as far as it can be told.
+    /// Possibly the beginning of a marker.
     Begun,
     /// Something else.
     No,
@@ -155,13 +155,13 @@ impl<'a> Marker<'a> {
     }
 }
 
-/// What an item tells about a search.
+/// The content of a search item.
 pub(crate) struct Search<'a> {
     pub(crate) id: &'a str,
     pub(crate) call_id: Option<&'a str>,
     pub(crate) status: &'a str,
     pub(crate) queries: &'a [Cow<'a, str>],
-    /// What the model was told, once it is known.
+    /// The output for the model, once it is known.
     pub(crate) output: Option<Raw<'a>>,
     /// Whether its caller sees the results.
     pub(crate) results: bool,
@@ -173,7 +173,7 @@ impl Search<'_> {
         self.item(self.shown_results(), |_| {})
     }
 
-    /// The item as it is kept: with what the model was told, and how the model knows the call.
+    /// The item as it is stored: with the output for the model and the model's call id.
     pub(crate) fn kept(&self, call: ModelCall<'_>) -> Json {
         let results = self.shown_results();
         let hidden = self.output.filter(|_| results.is_none());
@@ -209,7 +209,7 @@ impl Search<'_> {
     }
 }
 
-/// What the model is told that an item of ours has found.
+/// The output for the model of a stored search item.
 pub(crate) fn told(item: Raw<'_>) -> Raw<'_> {
     let results = || item.get("results").filter(|results| results.shape() == Shape::Array);
     item.get(private_fields::OUTPUT)

@@ -1,4 +1,4 @@
-//! What was said, made safe to send to any upstream: every tool call has exactly one output and the other way round.
+//! A conversation that is safe to send to any upstream: every tool call has exactly one output, and the reverse.
 
 mod normalise;
 mod pairing;
@@ -22,9 +22,9 @@ pub use upstream_memory::{ConversationDigest, UpstreamMemory};
 /// A conversation in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History<'a> {
-    /// What is said before everything else.
+    /// The instructions.
     pub instructions: Vec<Entry<'a>>,
-    /// What is said, in the order in which it was sent. Every call has one output, somewhere behind it.
+    /// The entries in the order in which they were sent. Every call has one output, somewhere after it.
     pub entries: Vec<Entry<'a>>,
     /// What normalising changed.
     pub losses: Vec<Loss>,
@@ -33,20 +33,20 @@ pub struct History<'a> {
 /// One step of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry<'a> {
-    /// Something said. `item` is the item it came from; none for a bare text.
+    /// A message. `item` is the item that it came from; none for a bare text.
     Message {
-        /// Who speaks.
+        /// The role.
         role: Role,
-        /// What is said.
+        /// The content.
         content: Content<'a>,
         /// As it was sent.
         item: Option<Raw<'a>>,
     },
-    /// Something that we say in place of what could not stand: always in the user's role.
+    /// Our own text in place of an item that could not be sent; always in the user's role.
     Note(String),
-    /// What stands for everything that was said before it: always in the user's role.
+    /// A summary in place of all entries before it; always in the user's role.
     Summary(String),
-    /// The model asked for a tool.
+    /// A tool call.
     Call(Call<'a>),
     /// The tool answered.
     Output(Output<'a>),
@@ -96,13 +96,13 @@ pub struct Call<'a> {
     pub name: Cow<'a, str>,
     /// The namespace that the client has it in.
     pub namespace: Option<Cow<'a, str>>,
-    /// What it was asked.
+    /// Its arguments or input.
     pub payload: Payload<'a>,
-    /// Whether a server of ours ran it: then `item` is no `function_call`, and the call is told by its parts.
+    /// Whether this server ran it: then `item` is no `function_call`, and the call is written from its parts.
     pub hosted: bool,
 }
 
-/// What a tool is asked.
+/// The arguments or input of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Payload<'a> {
     /// A function's arguments: a string that should hold JSON.
@@ -116,7 +116,7 @@ pub enum Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// What is asked, as text.
+    /// The payload as text.
     pub fn text(self) -> Cow<'a, str> {
         match self {
             Self::Arguments(text) | Self::Input(text) => text.decode(),

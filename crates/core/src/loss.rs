@@ -7,17 +7,17 @@ use std::{borrow::Cow, fmt};
 pub struct Loss {
     /// The field, such as `tools[2]` or `top_logprobs`.
     pub field: Cow<'static, str>,
-    /// What happened to it, in a few words.
+    /// What happened to it.
     pub reason: Cow<'static, str>,
 }
 
 impl Loss {
-    /// Says that `field` was not carried over, and why.
+    /// Records that `field` was lost or changed, and why.
     pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { field: field.into(), reason: reason.into() }
     }
 
-    /// Stands at the end of a list that does not tell everything.
+    /// The last entry of a truncated list.
     fn more() -> Self {
         Self::new("…", "more was lost than is listed")
     }
@@ -34,25 +34,26 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Losses, each told once.
+/// Losses without duplicates.
 ///
-/// A caller decides how much there is to lose, so that the list ends: behind [`Losses::MOST`] it says that there is more.
+/// The caller's input determines the number of losses, so the list is bounded: after [`Losses::MOST`] it only says that there
+/// are more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses(Vec<Loss>);
 
 impl Losses {
-    /// So many are told one by one.
+    /// The most entries.
     pub const MOST: usize = 64;
 
-    /// So many bytes of a name or a reason are told; both may hold words of the caller's.
+    /// The most bytes of a name or a reason; both may contain the caller's text.
     const LONGEST: usize = 256;
 
-    /// Says that `field` was not carried over, and why.
+    /// Records that `field` was lost or changed, and why.
     pub fn add(&mut self, field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) {
         self.push(Loss::new(field, reason));
     }
 
-    /// Adds a loss, unless it is told already: a hundred images with the same fault are one loss.
+    /// Adds a loss unless it is listed already: a hundred images with the same fault are one loss.
     pub fn push(&mut self, loss: Loss) {
         let loss = Loss { field: shortened(loss.field), reason: shortened(loss.reason) };
         match self.0.len() {

@@ -3,7 +3,7 @@
 /// The media type of unknown content.
 pub const UNKNOWN: &str = "application/octet-stream";
 
-/// The media type that the first bytes tell.
+/// The media type by the first bytes.
 pub fn by_bytes(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),

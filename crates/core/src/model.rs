@@ -81,7 +81,7 @@ pub struct ModelRequest<'a> {
     pub history: &'a History<'a>,
     /// How the call continues an answer that the upstream retains.
     pub chain: Chain<'a>,
-    /// How the upstream is asked for its answer.
+    /// Whether the upstream streams its answer.
     pub delivery: Delivery,
     /// The tenant that sealed content is bound to.
     pub seal_context: &'a str,
@@ -128,7 +128,7 @@ impl TokenCount {
 /// What reading an answer needs to know about its request.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerContext {
-    /// What the upstream was asked for.
+    /// The upstream's name of the model.
     pub model: String,
     /// The tenant that sealed content is bound to.
     pub seal_context: String,
@@ -453,7 +453,7 @@ impl ModelError {
     }
 }
 
-/// The words that upstreams have for it.
+/// Phrases that upstreams use for it.
 fn says_too_long(message: Option<&str>, code: Option<&str>) -> bool {
     const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
     const WORDS: [&str; 8] = [
@@ -470,12 +470,12 @@ fn says_too_long(message: Option<&str>, code: Option<&str>) -> bool {
     code.is_some_and(|code| CODES.contains(&code)) || WORDS.iter().any(|words| said.contains(words))
 }
 
-/// Whether what an upstream says of something that it does not have is said of a model: not all of them have a code for it.
+/// Whether a "not found" message is about a model: not all upstreams have a code for that.
 fn names_model(message: Option<&str>) -> bool {
     message.is_some_and(|message| message.to_ascii_lowercase().contains("model"))
 }
 
-/// Reads a refusal: what the caller can mend is told in the upstream's words, what it cannot is told in ours.
+/// Maps a refusal to a fault: with the upstream's message where the caller can fix the request, with ours otherwise.
 fn refusal(
     status: u16,
     retry_after: Option<Duration>,

@@ -13,9 +13,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What was found at an address that a caller named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedFile {
-    /// The media type by the bytes themselves where they tell, else by the server's word.
+    /// The media type by the content where that is conclusive, else as the server declared it.
     pub media_type: String,
-    /// The whole body, within the limit that was asked for.
+    /// The complete body, within the requested limit.
     pub bytes: Bytes,
 }
 
@@ -47,7 +47,7 @@ pub trait Fetch: Send + Sync {
 pub trait Seal: Send + Sync {
     /// Text safe to hand to a client; only [`Seal::open`] with the same `context` gives `plain` back.
     fn seal(&self, context: &str, plain: &[u8]) -> String;
-    /// The plain bytes, or nothing when `sealed` is not ours, not whole, or from another context.
+    /// The plain bytes; none if `sealed` is not ours, is damaged, or belongs to another context.
     fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>>;
 
     /// Whether `text` has our sealed format, whichever key can open it: `ams`, the digit of the format, a dot.

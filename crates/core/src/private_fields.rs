@@ -1,13 +1,13 @@
-//! Fields of kept items that are for the model alone: they never leave the server.
+//! Private fields of stored items: they are sent to the model and never to callers.
 //!
-//! An item of a call that the server ran is shown as the published wire has it. What a later request needs in order to tell
-//! the model the same once more, byte for byte, stands beside it in fields that are struck out whenever the item is shown.
+//! The item of a call that the server ran has the published shape. What a later request needs to send the model the same
+//! text again, byte for byte, is stored in additional fields, which are removed whenever the item is returned to a caller.
 
 use std::borrow::Cow;
 
 use amalgam_protocol::{JsonStr, Raw, Writer};
 
-/// What the model was told that a search has found, where its caller does not see that.
+/// The search results for the model, where the caller does not get them.
 pub(crate) const OUTPUT: &str = "kept_output";
 /// The id under which the model knows the call.
 const CALL_ID: &str = "kept_call_id";

@@ -1,6 +1,6 @@
 //! Composition of an upstream request (AGN-003): one value, written in two ways.
 //!
-//! [`Composition::literal`] follows the document to the letter; [`Composition::body`] says the same in the published
+//! [`Composition::literal`] follows the document to the letter; [`Composition::body`] is its equivalent in the published
 //! shapes. Pure: strings go in, a JSON body comes out. Parts that are texts are handed over ready; this decides where they
 //! stand and when they are left out.
 
@@ -16,7 +16,7 @@ pub const DEFAULT_MODE: &str = "general";
 /// What stays the same over a conversation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConversationContext<'a> {
-    /// The model that is asked.
+    /// The model.
     pub model_name: &'a str,
     /// The base prompt; sent even when it is empty.
     pub system: &'a str,
@@ -31,7 +31,7 @@ pub struct ComposeRequest<'a> {
     pub mode: &'a str,
     /// What the user wants, as it was written.
     pub instruction: &'a str,
-    /// The response that this one goes on from; blank counts as none.
+    /// The previous response; blank counts as none.
     pub response_continuation_id: Option<&'a str>,
     /// A JSON array of tool schemas.
     pub tools_json: Option<&'a str>,
@@ -126,7 +126,7 @@ impl<'a> Composition<'a> {
         write_message(writer, "user", &said, self.attachments, blocks);
     }
 
-    /// The response that this one goes on from; nothing for an initial request.
+    /// The previous response; none for an initial request.
     fn continuation(&self) -> Option<&'a str> {
         self.request.response_continuation_id.filter(|id| !id.trim().is_empty())
     }

@@ -1,4 +1,4 @@
-//! What the model's server sent in the last call of a turn, as it came: kept with the response for doors that show it.
+//! The upstream's last answer of a turn, byte for byte; stored with the response for APIs that return it.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub struct RawAnswer {
 }
 
 impl RawAnswer {
-    /// What was heard of a call that is over.
+    /// The recording of a finished call.
     pub fn of(heard: &CallRecording, model: Option<String>, failed: bool) -> Self {
         let body = heard.last.as_ref().and_then(|last| final_object(last));
         let whole = || (!heard.body.is_empty()).then(|| String::from_utf8_lossy(&heard.body).into_owned());

@@ -2,10 +2,10 @@
 
 use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::Scope, store::FoundChunk};
 
-/// What is looked for.
+/// A search in a tenant's knowledge.
 #[derive(Debug, Clone, Copy)]
 pub struct RetrievalQuery<'a> {
-    /// In words, such as a question or an instruction.
+    /// The query text, such as a question or an instruction.
     pub text: &'a str,
     /// In these collections; in all of the tenant's when there are none.
     pub collections: &'a [String],
@@ -15,7 +15,7 @@ pub struct RetrievalQuery<'a> {
     pub limit: usize,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RetrievalResult {
     /// The best first; without their embeddings.
@@ -24,10 +24,10 @@ pub struct RetrievalResult {
     pub warnings: Vec<String>,
 }
 
-/// Looks things up.
+/// Searches a tenant's knowledge.
 ///
 /// An implementer promises that only a store which cannot be used is a fault; everything else that goes wrong finds less, and
-/// is told as a warning.
+/// is reported as a warning.
 pub trait Retrieval: Send + Sync {
     /// The pieces of the caller's tenant that fit best.
     fn find<'a>(
@@ -37,7 +37,7 @@ pub trait Retrieval: Send + Sync {
     ) -> BoxFuture<'a, Result<RetrievalResult, Fault>>;
 }
 
-/// Gives texts a place in the space of a model, so that those which mean alike are near to each other.
+/// Computes embeddings of texts.
 pub trait Embedder: Send + Sync {
     /// One place for each text, in their order and with the same number of coordinates.
     fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>>;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// An authenticated caller. What is stored is reached only through one of these.
+/// An authenticated caller. Stored data is accessible only through a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     tenant_id: i64,
@@ -66,7 +66,7 @@ impl Scope {
     }
 }
 
-/// A caller that may see what every user of its own tenant has.
+/// A caller that may access the data of all users of its own tenant.
 #[derive(Debug, Clone, Copy)]
 pub struct Admin<'a>(&'a Scope);
 
@@ -77,7 +77,7 @@ impl Admin<'_> {
     }
 }
 
-/// Who runs the installation: the process itself, a command on its machine, or a caller with that right.
+/// The operator of the installation: the process itself, a command on its machine, or a caller with that right.
 #[derive(Debug, Clone, Copy)]
 pub struct Operator(());
 

@@ -1,7 +1,6 @@
-//! Words as they are searched for: the same ones for a text and for a question, in English and Indonesian.
+//! Search terms of texts and queries, in English and Indonesian.
 //!
-//! Both databases index what [`words`] makes of a text and look for what it makes of a question, so they find the same.
-//! A word comes out as the stem of its family (`evaluations` and `evaluating`, `pelatihan` and `melatih`). The
+//! Both storage engines index the output of [`words`] and search for it, so they find the same. A word is reduced to its stem (`evaluations` and `evaluating`, `pelatihan` and `melatih`). The
 //! language of a word is not given: a word that Indonesian affixes lead back to a root that we know is Indonesian, and
 //! everything else goes through the endings of English, which leave most other words alone.
 

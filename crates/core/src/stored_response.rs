@@ -1,4 +1,4 @@
-//! A stored response, told again: as an object, and as the end of its stream.
+//! Renders a stored response: as a response object, and as the frames of its stream.
 
 use amalgam_protocol::{DONE, ErrorObject, EventKind, Json, Raw, ResponseSettings, Snapshot, Status, Writer};
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl StoredResponse {
-    /// The response object, the same bytes that its caller got.
+    /// The response object, byte for byte as its caller got it.
     pub fn object(&self) -> Vec<u8> {
         let mut writer = Writer::with_capacity(self.output.bytes().len() + self.settings.len() + 640);
         self.write(&mut writer);
@@ -22,7 +22,7 @@ impl StoredResponse {
         self
     }
 
-    /// The items of its output as they are shown.
+    /// The items of its output as the API returns them.
     fn items(&self, results: Results) -> Vec<Json> {
         let items = self.output.raw().elements().map(|item| Json::within(self.output.bytes(), item));
         items.map(|item| file_search::shown(item, results)).collect()
@@ -48,8 +48,8 @@ impl StoredResponse {
         .write(writer);
     }
 
-    /// A whole stream of a response that has ended, as far as it follows from the response: how it began, its items, how it
-    /// ended. For those whose events are not kept, or were never written.
+    /// A complete stream of a finished response, rebuilt from the response: its beginning, its items and its end. For
+    /// responses whose events are not stored.
     pub fn all_frames(&self) -> Vec<u8> {
         let status = ResponseState {
             status: Status::InProgress,
@@ -84,17 +84,17 @@ impl StoredResponse {
         frames
     }
 
-    /// The frames that end its stream, numbered from `sequence`; nothing while it has not ended.
+    /// The frames that end its stream, numbered from `sequence`; empty while it has not ended.
     ///
-    /// They are not kept with the other frames: they follow from the response itself, also when the process that ran it
-    /// never came to write them.
+    /// They are not stored with the other frames: they follow from the response itself, also when the process that ran it
+    /// crashed before it could write them.
     pub fn final_frames(&self, mut sequence: u64) -> Vec<u8> {
         let mut writer = Writer::default();
         let kind = match self.status.status {
             Status::Queued | Status::InProgress => return Vec::new(),
             Status::Completed => EventKind::Completed,
             Status::Incomplete => EventKind::Incomplete,
-            // No specification has an event for it; every client knows this one, and the status inside tells the rest.
+            // No specification has an event for it; every client knows this one, and the status inside is exact.
             Status::Cancelled => EventKind::Incomplete,
             Status::Failed => EventKind::Failed,
         };

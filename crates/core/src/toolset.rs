@@ -21,7 +21,7 @@ use crate::{
 /// The longest function name that every upstream takes.
 const LONGEST_NAME: usize = 64;
 
-/// What a call comes out as.
+/// The kind of item that a call becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallKind {
     /// `function_call`
@@ -32,14 +32,14 @@ pub enum CallKind {
     Client(ClientTool),
 }
 
-/// Functions, and what is said about choosing among them.
+/// The offered functions and the tool choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Toolset<'a> {
     /// What may be called, in the request's order, no name twice.
     pub offers: Vec<Offer<'a>>,
     /// What must or must not be called.
     pub choice: Choice,
-    /// Whether one answer may hold several calls; none where the caller did not say.
+    /// Whether one answer may contain several calls; none where the caller did not set it.
     pub parallel: Option<bool>,
     /// What could not be offered.
     pub losses: Vec<Loss>,
@@ -50,17 +50,17 @@ pub struct Toolset<'a> {
 pub struct Offer<'a> {
     /// The name that the upstream sees.
     pub name: String,
-    /// What the model is told about it.
+    /// Its description for the model.
     pub description: Option<Description<'a>>,
     /// The JSON Schema of its arguments.
     pub parameters: Option<Raw<'a>>,
     /// Whether arguments must follow the schema exactly.
     pub strict: Option<bool>,
-    /// What it stands for.
+    /// The tool behind it.
     pub target: CallTarget,
 }
 
-/// A text of the client's, kept as it was written, or one of ours.
+/// A description: the client's JSON string as it was written, or a text of ours.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Description<'a> {
     /// As the client wrote it.
@@ -92,10 +92,10 @@ pub enum Choice {
     Named(String),
 }
 
-/// What the upstream's name stands for.
+/// The tool behind a function name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallTarget {
-    /// What the call comes out as.
+    /// The kind of item that a call becomes.
     pub kind: CallKind,
     /// The name that the client knows.
     pub name: String,
@@ -103,7 +103,7 @@ pub struct CallTarget {
     pub namespace: Option<String>,
 }
 
-/// What the names of an answer's calls stand for.
+/// Maps function names in an answer to tools.
 #[derive(Debug, Clone, Default)]
 pub struct CallMap(HashMap<String, CallTarget>);
 
@@ -301,7 +301,7 @@ fn function_offer<'a>(function: &FunctionTool<'a>, namespace: Option<&str>) -> O
     }
 }
 
-/// A custom tool becomes a function with one string; its grammar is told in words.
+/// A custom tool becomes a function with one string; its grammar goes into the description.
 fn custom_offer<'a>(custom: &CustomTool<'a>, namespace: Option<&str>) -> Offer<'a> {
     let mut description = custom.description.map(JsonStr::decode).unwrap_or_default().into_owned();
     if let Some(format) = custom.format

@@ -1,7 +1,7 @@
 //! Chat Completions: OpenAI, Ollama, vLLM, llama.cpp, LM Studio and every other server that speaks it.
 //!
 //! `convert` and its children write the request, `decode` and its children read the answer; this file joins them with
-//! the transport. A server that never says what an answer cost is counted for, in `estimate`.
+//! the transport. For servers that report no usage, `estimate` counts tokens.
 
 mod calls;
 mod constrained;

@@ -1,5 +1,5 @@
-//! Counts for upstreams that do not: an answer that ends without usage gets one, marked as an estimate. What an upstream does
-//! report is kept to learn from.
+//! Estimates usage for upstreams that report none: an answer without usage gets one, marked as an estimate. Reported usage
+//! calibrates later estimates.
 //!
 //! Counting happens off the threads that serve connections, and only where an upstream has not counted itself.
 

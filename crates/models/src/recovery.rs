@@ -1,5 +1,5 @@
-//! O-48: an upstream that says it does not know the call of an output can be asked once more, with the tool history told
-//! as labelled text. Off unless the operator wants it.
+//! O-48: when an upstream does not know the call of an output, the request can be retried with the tool history as labelled
+//! text. Off by default.
 
 use std::collections::HashMap;
 

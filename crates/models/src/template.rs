@@ -1,4 +1,4 @@
-//! A stream says the same thing over and over with other text in it.
+//! A fast path for streams whose events differ only in their text.
 //!
 //! An event that was checked and understood is kept as a template: everything but its text, and the few places that
 //! change by themselves. The next event that has the same bytes around its text means the same, so that only the text has

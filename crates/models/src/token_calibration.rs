@@ -1,4 +1,4 @@
-//! What an upstream's own counts say about ours: every model has its own tokenizer and its own words around a prompt.
+//! Calibrates our token counts with those that an upstream reports: every model has its own tokenizer and prompt overhead.
 //!
 //! A prompt whose tokens the upstream has reported is kept until a count for the same model is requested; only then is it counted
 //! here, so that a server whose upstreams count spends no time on it.
@@ -24,7 +24,7 @@ const FEW_TOKENS: f64 = 64.0;
 const STEEPEST: f64 = 4.0;
 const FLATTEST: f64 = 0.5;
 
-/// What was learned of the models of one upstream.
+/// The calibration of the models of one upstream.
 #[derive(Debug, Default)]
 pub(crate) struct TokenCalibration(Mutex<HashMap<String, Known>>);
 

@@ -1,10 +1,10 @@
-//! The way to an upstream: one pool of connections, with bounds on time, size and repetition.
+//! The transport to an upstream: one pool of connections, with limits on time, size and retries.
 //!
 //! HTTP/1.1 is spoken here, by `head`, `framing` and `exchange`: a turn reads its upstream in its own task, and what
 //! arrives together is read together.
 //!
 //! A request is sent again only while nothing of an answer was passed on, inside a budget, and not to an upstream that
-//! rests after a run of failures. What the answer means is the business of a [`Decode`].
+//! whose circuit breaker is open. A [`Decode`] interprets the answer.
 
 mod answer;
 mod breaker;

@@ -6,7 +6,7 @@ use crate::{
     shape::{Field, ShapeError, list, object},
 };
 
-/// `POST /v1/conversations`: what a conversation begins with.
+/// The body of `POST /v1/conversations`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CreateConversation<'a> {
     /// Its first items.
@@ -30,7 +30,7 @@ impl<'a> CreateConversation<'a> {
     }
 }
 
-/// `POST /v1/conversations/{id}`: what is set anew.
+/// The body of `POST /v1/conversations/{id}`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpdateConversation<'a> {
     /// Up to 16 pairs of strings; null is none.
@@ -46,7 +46,7 @@ impl<'a> UpdateConversation<'a> {
     }
 }
 
-/// `POST /v1/conversations/{id}/items`: what is added.
+/// The body of `POST /v1/conversations/{id}/items`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AddItems<'a> {
     /// The items in their order.

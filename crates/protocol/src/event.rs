@@ -122,7 +122,7 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Reads an event; `line` is what the frame's `event:` line said.
+    /// Reads an event; `line` is the value of the frame's `event:` line.
     pub fn read(raw: Raw<'a>, line: Option<&'a str>) -> Self {
         let mut event = Self {
             raw,

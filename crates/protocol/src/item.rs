@@ -102,7 +102,7 @@ impl ClientTool {
     }
 }
 
-/// Items of tools that a server runs. Known by name, passed along whole.
+/// Items of tools that a server runs. Known by name, passed on unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostedItem {
     /// `file_search_call`
@@ -156,7 +156,7 @@ impl HostedItem {
     }
 }
 
-/// Who speaks.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The person, and every unknown role in what is kept or comes from an upstream.
@@ -196,13 +196,13 @@ impl<'a> Field<'a> for Role {
 }
 
 view! {
-    /// Something said.
+    /// A message.
     pub struct Message<'a> {
         /// Ours, or one that the client made.
         id: Option<Cow<'a, str>>,
-        /// Who speaks.
+        /// The role of a message.
         role: Role,
-        /// What is said.
+        /// The content.
         content: Content<'a>,
         /// `commentary` or `final_answer`.
         phase: Option<Cow<'a, str>>,
@@ -338,7 +338,7 @@ impl<'a> Field<'a> for Tools<'a> {
 }
 
 view! {
-    /// An item that is kept on the server.
+    /// A reference to an item that is stored on the server.
     pub struct Reference<'a> {
         /// Which one.
         id: Cow<'a, str>,
@@ -374,9 +374,9 @@ view! {
 }
 
 view! {
-    /// What a caller says about a call that waits for it to agree.
+    /// The caller's decision on a call that waits for approval.
     pub struct McpApprovalResponse<'a> {
-        /// The item that asked.
+        /// The item that requested the approval.
         approval_request_id: Cow<'a, str>,
         /// Whether the call may run.
         approve: bool,
@@ -393,7 +393,7 @@ impl<'a> McpCall<'a> {
 }
 
 impl<'a> McpApprovalResponse<'a> {
-    /// What an item says.
+    /// The content of an item.
     pub fn of(item: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(item)
     }

@@ -1,4 +1,4 @@
-//! JSON kept as it was written.
+//! Zero-copy views of JSON text that keep it as it was written.
 //!
 //! A text is checked once ([`Raw::parse`]); from then on it is walked in place, and everything handed out is a slice
 //! of it. Strings keep their escapes until they are decoded, so that a text can pass from one wire to

@@ -14,7 +14,7 @@ use crate::{
     tool::Tool,
 };
 
-/// What a response is created with. What was not set is `None`; a null counts as not set.
+/// The parameters of a response. Absent fields are `None`; null counts as absent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ResponseParameters {
     /// Which model.

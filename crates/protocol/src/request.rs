@@ -9,16 +9,16 @@ use crate::{
     tool::{Tool, ToolChoice},
 };
 
-/// The whole request. What was not said is `None`; a null counts as not said.
+/// The body of `POST /v1/responses`. Absent fields are `None`; null counts as absent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CreateResponse<'a> {
     /// Which model.
     pub model: Option<Cow<'a, str>>,
-    /// What is said to it.
+    /// The input.
     pub input: Option<Input<'a>>,
     /// What comes before everything else.
     pub instructions: Option<Input<'a>>,
-    /// The response that this one goes on from.
+    /// The previous response.
     pub previous_response_id: Option<Cow<'a, str>>,
     /// The conversation that this one belongs to: an id, or an object with one.
     pub conversation: Option<Raw<'a>>,
@@ -54,9 +54,9 @@ pub struct CreateResponse<'a> {
     pub stream: Option<bool>,
     /// `include_obfuscation` and the like.
     pub stream_options: Option<Raw<'a>>,
-    /// Whether the response is kept.
+    /// Whether the response is stored.
     pub store: Option<bool>,
-    /// Whether the turn goes on without the caller.
+    /// Whether the turn runs in the background.
     pub background: Option<bool>,
     /// Up to 16 pairs of strings.
     pub metadata: Option<Raw<'a>>,
@@ -97,7 +97,7 @@ impl Input<'_> {
 }
 
 impl<'a> Input<'a> {
-    /// Reads what a caller said, and which null elements were skipped.
+    /// Reads a caller's request, and which null elements were skipped.
     pub(crate) fn sent(raw: Raw<'a>) -> Result<(Self, Option<Nulls>), ShapeError> {
         match raw.shape() {
             Shape::String => JsonStr::read(raw).map(|text| (Self::Text(text), None)),
@@ -140,7 +140,7 @@ pub enum TextFormat<'a> {
 pub struct JsonSchemaFormat<'a> {
     /// What the schema is called.
     pub name: Cow<'a, str>,
-    /// What the model is told about it.
+    /// Its description for the model.
     pub description: Option<JsonStr<'a>>,
     /// The schema.
     pub schema: Raw<'a>,

@@ -11,7 +11,7 @@ use crate::{
     tool::{AllowedTools, HostedTool, Tool, ToolChoice, ToolKind},
 };
 
-/// Where a response is in its life.
+/// The status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
     /// Waits for its turn.
@@ -56,7 +56,7 @@ impl Status {
     }
 }
 
-/// What a turn cost, in tokens.
+/// Token usage of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Tokens of the prompt, cached ones among them.
@@ -71,13 +71,13 @@ pub struct Usage {
     pub reasoning_tokens: u64,
     /// The upstream's own total, where it gave one.
     pub total_tokens: Option<u64>,
-    /// Counted by us, at least in part, because the upstream did not say.
+    /// Estimated, at least in part, because the upstream reported no usage.
     pub estimated: bool,
     /// Where only some of several calls are counted by us: what the upstream has reported of the others.
     pub reported: Option<ReportedUsage>,
 }
 
-/// What an upstream has reported of a turn that it did not report as a whole.
+/// The part of a turn's usage that upstreams reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReportedUsage {
     /// Tokens of the prompts.
@@ -210,7 +210,7 @@ fn count(details: Raw<'_>, name: &str) -> u64 {
     details.get(name).and_then(Raw::as_u64).unwrap_or_default()
 }
 
-/// What a response object repeats of its request, encoded once for all events of a turn.
+/// The fields of the request that a response object repeats, encoded once for all events of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseSettings(Bytes);
 
@@ -219,14 +219,14 @@ pub struct ResponseSettings(Bytes);
 pub struct Effective<'a> {
     /// The model's name as the caller knows it.
     pub model: &'a str,
-    /// Whether the response is really kept.
+    /// Whether the response is stored.
     pub stored: bool,
     /// Whether the turn really runs in the background.
     pub background: bool,
 }
 
 impl ResponseSettings {
-    /// Encodes what `request` asked for, with every default filled in.
+    /// Encodes the parameters of `request`, with every default filled in.
     pub fn new(request: &CreateResponse<'_>, effective: Effective<'_>) -> Self {
         let mut writer = Writer::with_capacity(1024);
         writer.key("background").bool(effective.background);
@@ -263,7 +263,7 @@ static USUALLY_ASKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     writer.into_bytes()
 });
 
-/// Whether a request says nothing about how it is to be answered.
+/// Whether a request sets none of these parameters.
 fn asks_as_usual(request: &CreateResponse<'_>) -> bool {
     request.temperature.is_none()
         && request.text == Text::default()
@@ -316,7 +316,7 @@ impl ResponseSettings {
     }
 }
 
-/// Which model answered a response, and what of the request it did not see: the field `amalgam`.
+/// The field `amalgam`: the model that answered, and what of the request was lost in translation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Provenance {
     /// `upstream/model`; nothing until a model has accepted.

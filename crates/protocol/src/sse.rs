@@ -22,7 +22,7 @@ pub struct Frame {
     pub data: Bytes,
 }
 
-/// A line went on for longer than the reader was told to bear.
+/// A line exceeded the reader's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("event stream has a line of more than {limit} bytes")]
 pub struct Overlong {
@@ -30,7 +30,7 @@ pub struct Overlong {
     pub limit: usize,
 }
 
-/// Cuts a byte stream into frames. Data that arrives in one piece is handed on without copying.
+/// Splits a byte stream into frames. Data that arrives in one piece is not copied.
 #[derive(Debug)]
 pub struct Reader {
     /// What has arrived.

@@ -1,4 +1,4 @@
-//! Tools that a request offers, and what it says about choosing among them.
+//! The tools of a request, and its tool choice.
 
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ view! {
     pub struct FunctionTool<'a> {
         /// What the model calls it by.
         name: Cow<'a, str>,
-        /// What the model is told about it.
+        /// Its description for the model.
         description: Option<JsonStr<'a>>,
         /// The JSON Schema.
         parameters: Option<Raw<'a>>,
@@ -72,7 +72,7 @@ view! {
     pub struct CustomTool<'a> {
         /// What the model calls it by.
         name: Cow<'a, str>,
-        /// What the model is told about it.
+        /// Its description for the model.
         description: Option<JsonStr<'a>>,
         /// The grammar of its input: `{"type": "grammar", "syntax", "definition"}` or `{"type": "text"}`.
         format: Option<Raw<'a>>,
@@ -84,7 +84,7 @@ view! {
     pub struct NamespaceTool<'a> {
         /// The group's name.
         name: Cow<'a, str>,
-        /// What the model is told about the group.
+        /// The description of the group for the model.
         description: Option<JsonStr<'a>>,
         /// Functions and custom tools.
         tools: NestedTools<'a> = NestedTools(Vec::new()),
@@ -100,7 +100,7 @@ view! {
         server_url: Option<Cow<'a, str>>,
         /// A connector of the upstream's own, in the place of a server.
         connector_id: Option<Cow<'a, str>>,
-        /// What is told about it.
+        /// Its description.
         server_description: Option<Cow<'a, str>>,
         /// The credential for it.
         authorization: Option<Cow<'a, str>>,
@@ -128,7 +128,7 @@ view! {
 }
 
 impl<'a> FileSearchTool<'a> {
-    /// What a tool of type `file_search` says.
+    /// A tool of type `file_search`.
     pub fn of(tool: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(tool)
     }
@@ -145,7 +145,7 @@ impl<'a> Field<'a> for StoreIds<'a> {
 }
 
 impl<'a> McpTool<'a> {
-    /// What a tool of type `mcp` says.
+    /// A tool of type `mcp`.
     pub fn of(tool: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(tool)
     }
@@ -162,11 +162,11 @@ impl<'a> Field<'a> for NestedTools<'a> {
 }
 
 view! {
-    /// What a client-run tool says of itself beyond its type.
+    /// The settings of a client-run tool.
     pub struct ClientToolSettings<'a> {
         /// `client` or `server`, for a tool search.
         execution: Option<Cow<'a, str>>,
-        /// What the model is told about it.
+        /// Its description for the model.
         description: Option<JsonStr<'a>>,
         /// The JSON Schema of its arguments, for a tool search.
         parameters: Option<Raw<'a>>,
@@ -227,12 +227,12 @@ fn hosted(name: &str) -> Option<HostedTool> {
     })
 }
 
-/// What a request says about choosing among its tools: nine forms.
+/// The tool choice of a request, in nine forms.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolChoice<'a> {
     /// `"none"`
     None,
-    /// `"auto"`, also when nothing is said.
+    /// `"auto"`, the default.
     Auto,
     /// `"required"`
     Required,

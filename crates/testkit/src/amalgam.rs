@@ -1,6 +1,6 @@
 //! The real binary as a child process, with a configuration, a data folder and a port of its own.
 //!
-//! Everything a test may ask of it goes through the doors that users have: command line, configuration file,
+//! Tests use the same interfaces as users: command line, configuration file,
 //! environment, signals, HTTP. The child is killed when its handle is dropped.
 
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! A front that speaks TLS before a server that does not, as every provider has one.
+//! A TLS terminator in front of a plain server, as providers have one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The one way out to addresses that callers name: images, files, and whatever a tool is pointed at.
+//! Guarded egress: all requests to addresses that callers or tenants name, for images, files and tools.
 //!
 //! A URL is parsed once, its host resolved once, every address checked, and the connection made to an address that
-//! was checked; nothing is followed, nothing is proxied, and both time and size end. Upstreams that the operator
-//! configured do not pass here.
+//! was checked. Redirects and proxies are not used, and time and size are bounded. Upstreams that the operator
+//! configured do not use this client.
 
 mod address;
 mod allowed;

@@ -1,6 +1,6 @@
 //! `file_search`: a search over collections that a request names, as a function that the model calls.
 //!
-//! What is found is told as the list of results that the published item has, so that the item can show what the model saw.
+//! The output for the model is the list of results of the published item, so that the item can include what the model saw.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What tools that look things up have in common.
+//! Shared parts of the tools that search knowledge.
 
 #[cfg(test)]
 pub(crate) mod library;

@@ -1,4 +1,4 @@
-//! Tool kinds, and the one way out to addresses that callers name.
+//! Tool kinds, the tool registry, and guarded egress to addresses that callers name.
 
 mod builtin;
 mod catalog;

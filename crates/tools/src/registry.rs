@@ -1,7 +1,7 @@
 //! The [`ToolProvider`] of this program: tools from the bank, from MCP servers, and built-in ones.
 //!
 //! A tool kind is a branch of `bank.rs`; everything that callers and tenants write is checked there, and nothing of it is
-//! trusted here. What is made for one tenant is never handed to another.
+//! trusted here. Objects built for one tenant are never used for another.
 
 mod bank;
 mod handler_cache;

@@ -1,4 +1,4 @@
-//! Our own secrets, kept out of what others send back.
+//! Redacts our own secrets from text that services return.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Words of others, made fit for a log line or an error message.
+//! Makes untrusted text safe for log lines and error messages.
 
 /// The beginning of `text`: at most `chars` characters, on one line, without control characters.
 pub(crate) fn printable(text: &str, chars: usize) -> String {

@@ -1,4 +1,4 @@
-//! JSON Schemas of tools: compiled once, within a budget, and asked before anything runs.
+//! JSON Schemas of tools: compiled once, within a budget, and checked before a tool runs.
 //!
 //! Schemas come from tenants and from other people's servers. What one may cost is settled before it is compiled
 //! (`budget`), patterns run on an engine without backtracking, and nothing is ever fetched to complete a schema.

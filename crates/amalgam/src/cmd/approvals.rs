@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms};
 use crate::table::{moment, table};
-use crate::terminal::{say, say_as_written, say_list};
+use crate::terminal::{print_json_text, print_list, print_stdout};
 
 /// The page size for listing approvals.
 const PAGE: usize = 200;
@@ -75,8 +75,8 @@ pub(crate) async fn run(args: ApprovalsArgs) -> anyhow::Result<ExitCode> {
             let (scope, now_ms) = (context.administrator(common.tenant_id).await?, now_ms());
             let approvals = all(&*context.store, &scope, pending, now_ms).await?;
             match common.json {
-                true => say_list(approvals.iter().map(|one| show_approval(one, now_ms)))?,
-                false => say(as_table(&approvals, now_ms))?,
+                true => print_list(approvals.iter().map(|one| show_approval(one, now_ms)))?,
+                false => print_stdout(as_table(&approvals, now_ms))?,
             }
         }
         Action::Approve(args) => decide(args, true).await?,
@@ -93,8 +93,8 @@ async fn decide(args: DecideArgs, approve: bool) -> anyhow::Result<()> {
     let decided = context.store.decide_as_admin(admin, &args.id, decision).await?;
     let approval = decision_outcome(decided, &args.id, now_ms)?;
     match args.common.json {
-        true => say_as_written(show_approval(&approval, now_ms).raw().text())?,
-        false => say(format_args!("{} is {}", approval.id, approval_status(&approval, now_ms)))?,
+        true => print_json_text(show_approval(&approval, now_ms).raw().text())?,
+        false => print_stdout(format_args!("{} is {}", approval.id, approval_status(&approval, now_ms)))?,
     }
     Ok(())
 }

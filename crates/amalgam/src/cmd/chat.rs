@@ -1,4 +1,4 @@
-//! `amalgam chat`: talks to a tenant's assistant in a terminal, line by line, over the door that products use.
+//! `amalgam chat`: a chat with a tenant's assistant in a terminal, over the same HTTP API that products use.
 
 mod call;
 mod screen;
@@ -13,7 +13,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
-use crate::terminal::{say_part, tell};
+use crate::terminal::{print_part, print_stderr};
 use call::{Call, Event, ServerAddress};
 use screen::Screen;
 
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     loop {
         if asks {
-            say_part("> ")?;
+            print_part("> ")?;
         }
         let mut line = String::new();
         if io::stdin().lock().read_line(&mut line).context("reading standard input")? == 0 {
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
             message => {
                 if let Err(error) = answer(&place, &args, message, &mut screen).await {
                     screen.end()?;
-                    tell(format_args!("amalgam: {error:#}"));
+                    print_stderr(format_args!("amalgam: {error:#}"));
                     code = ExitCode::from(crate::FAILURE);
                 }
             }
@@ -148,10 +148,10 @@ mod tests {
 
     #[test]
     fn refusals_are_told_in_the_words_of_the_door() {
-        let told = |body: &str| refusal(StatusCode::BAD_REQUEST, body.as_bytes());
-        assert_eq!(told(r#"{"detail": "Not today."}"#), "Not today. (400 Bad Request)");
+        let report = |body: &str| refusal(StatusCode::BAD_REQUEST, body.as_bytes());
+        assert_eq!(report(r#"{"detail": "Not today."}"#), "Not today. (400 Bad Request)");
         let body = r#"{"agent": ["Too long."], "message": ["One.", "Two."]}"#;
-        assert_eq!(told(body), "agent: Too long.; message: One. Two. (400 Bad Request)");
-        assert_eq!(told("<html>"), "the server answered 400 Bad Request");
+        assert_eq!(report(body), "agent: Too long.; message: One. Two. (400 Bad Request)");
+        assert_eq!(report("<html>"), "the server answered 400 Bad Request");
     }
 }

@@ -1,4 +1,4 @@
-//! `amalgam check`: is the configuration good, and what does it come to?
+//! `amalgam check`: checks the configuration and prints the effective values.
 
 mod assistant;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, DisplayedValue, Fault, Faults, LoadedConfig, Origin, Setting, Sources};
 use crate::storage::{self, StoreStatus};
-use crate::terminal::{say, say_json, tell};
+use crate::terminal::{print_json, print_stderr, print_stdout};
 use assistant::Assistant;
 
 #[derive(Debug, Args)]
@@ -37,23 +37,23 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
                 None => None,
             };
             if args.json {
-                let mut told = as_json(&loaded, state);
+                let mut report = as_json(&loaded, state);
                 if let Some(assistant) = &assistant {
-                    told["assistant"] = assistant.as_json();
+                    report["assistant"] = assistant.as_json();
                 }
-                say_json(&told)?;
+                print_json(&report)?;
             } else {
                 for warning in &loaded.warnings {
-                    tell(format_args!("warning: {warning}"));
+                    print_stderr(format_args!("warning: {warning}"));
                 }
-                say(as_text(&loaded))?;
+                print_stdout(as_text(&loaded))?;
                 if let Some(assistant) = &assistant {
-                    say(assistant.as_text())?;
+                    print_stdout(assistant.as_text())?;
                 }
             }
         }
         Err(faults) if args.json => {
-            say_json(&faults_as_json(&faults))?;
+            print_json(&faults_as_json(&faults))?;
             return Ok(ExitCode::from(crate::USAGE));
         }
         Err(faults) => return Err(faults.into()),

@@ -1,4 +1,4 @@
-//! `amalgam courses`: the catalogue that a tenant's assistant knows. A running server finds what was imported at once.
+//! `amalgam courses`: a tenant's course catalogue. A running server uses imported courses at once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::command_context::{CommandContext, now_ms};
 use crate::courses::{self, Contents, Format};
 use crate::progress::Progress;
 use crate::table::table;
-use crate::terminal::{say, say_json, tell};
+use crate::terminal::{print_json, print_stderr, print_stdout};
 
 /// The batch size for writing courses: large enough to be quick, small enough for visible progress.
 const AT_ONCE: usize = 500;
@@ -99,14 +99,14 @@ async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
         }
     };
     match args.json {
-        true => say_json(&as_json(&imported, &contents))?,
+        true => print_json(&as_json(&imported, &contents))?,
         false => {
             tell_faults(&args.file, &contents);
             if args.all_or_nothing && bad > 0 {
-                tell("nothing was imported");
+                print_stderr("nothing was imported");
             }
             let Imported { created, updated, unchanged } = imported;
-            say(format_args!("{created} created, {updated} updated, {unchanged} unchanged, {bad} bad"))?;
+            print_stdout(format_args!("{created} created, {updated} updated, {unchanged} unchanged, {bad} bad"))?;
         }
     }
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) })
@@ -129,10 +129,10 @@ async fn write(store: &dyn Store, tenant_id: i64, courses: &[Course], at_once: u
 
 fn tell_faults(file: &Path, contents: &Contents) {
     for fault in &contents.faults {
-        tell(format_args!("{}: {fault}", file.display()));
+        print_stderr(format_args!("{}: {fault}", file.display()));
     }
     if contents.untold > 0 {
-        tell(format_args!("{}: and {} more", file.display(), contents.untold));
+        print_stderr(format_args!("{}: and {} more", file.display(), contents.untold));
     }
 }
 
@@ -150,8 +150,8 @@ async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
         }
     }
     match args.json {
-        true => say_json(&json!({"object": "list", "data": found.iter().map(course_as_json).collect::<Vec<_>>()}))?,
-        false => say(as_table(&found))?,
+        true => print_json(&json!({"object": "list", "data": found.iter().map(course_as_json).collect::<Vec<_>>()}))?,
+        false => print_stdout(as_table(&found))?,
     }
     Ok(ExitCode::SUCCESS)
 }

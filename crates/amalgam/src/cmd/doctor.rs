@@ -1,4 +1,4 @@
-//! `amalgam doctor`: what would keep the server from working on this machine?
+//! `amalgam doctor`: diagnoses the installation on this machine.
 //!
 //! Every finding says what to do about it. Nothing is changed: a data folder that is absent stays absent.
 
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::cli::ConfigArgs;
 use crate::config::{Choice as _, Config, Mcp, McpTransport, Sources, StoreUrl, Upstream};
 use crate::storage::{self, StoreStatus};
-use crate::terminal::{say, say_json};
+use crate::terminal::{print_json, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
 /// The timeout for another process on the same port.
@@ -64,10 +64,10 @@ pub(crate) async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let findings = examine(args.config).await;
     let healthy = findings.iter().all(|finding| finding.status != Status::Fail);
     if args.json {
-        say_json(&serde_json::json!({"ok": healthy, "checks": findings}))?;
+        print_json(&serde_json::json!({"ok": healthy, "checks": findings}))?;
     } else {
         for finding in &findings {
-            say(finding.as_text())?;
+            print_stdout(finding.as_text())?;
         }
     }
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) })
@@ -352,13 +352,13 @@ mod tests {
     #[tokio::test]
     async fn a_program_of_an_mcp_server_is_looked_for_and_not_started() {
         assert_eq!(status(program("sh", BTreeMap::new())).await.0, Status::Ok);
-        let (found, told) = status(program("no-such-program", BTreeMap::new())).await;
+        let (found, report) = status(program("no-such-program", BTreeMap::new())).await;
         assert_eq!(found, Status::Fail);
-        assert!(told.contains("no-such-program"), "{told}");
+        assert!(report.contains("no-such-program"), "{report}");
         let absent = crate::config::Secret::Missing { name: "FILES_TOKEN".to_owned() };
-        let (found, told) = status(program("sh", [("TOKEN".to_owned(), absent)].into())).await;
+        let (found, report) = status(program("sh", [("TOKEN".to_owned(), absent)].into())).await;
         assert_eq!(found, Status::Warn);
-        assert!(told.contains("FILES_TOKEN"), "{told}");
+        assert!(report.contains("FILES_TOKEN"), "{report}");
     }
 
     #[tokio::test]

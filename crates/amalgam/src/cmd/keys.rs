@@ -1,5 +1,5 @@
-//! `amalgam keys`: what callers send. A key is shown when it is made and never again; a running server knows it at once,
-//! and forgets one that was revoked within seconds.
+//! `amalgam keys`: API keys. A key is printed once, when it is created. A running server accepts it at once, and refuses a
+//! revoked key within seconds.
 
 mod rotate;
 
@@ -16,7 +16,7 @@ use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms};
 use crate::config::duration_from_text;
 use crate::table::{moment, table};
-use crate::terminal::{say, say_json, tell};
+use crate::terminal::{print_json, print_stderr, print_stdout};
 
 /// The page size for listing keys.
 const PAGE: usize = 200;
@@ -91,8 +91,8 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
         Action::List { tenant, common } => {
             let keys = all(&*CommandContext::open_read_only(common.config).await?.store, tenant).await?;
             match common.json {
-                true => say_json(&json!({"object": "list", "data": keys.iter().map(as_json).collect::<Vec<_>>()}))?,
-                false => say(as_table(&keys))?,
+                true => print_json(&json!({"object": "list", "data": keys.iter().map(as_json).collect::<Vec<_>>()}))?,
+                false => print_stdout(as_table(&keys))?,
             }
         }
         Action::Revoke { id, common } => {
@@ -100,8 +100,8 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
             let revoked = context.store.revoke_key(Operator::of_this_process(), None, &id, now_ms()).await?;
             let key = revoked.with_context(|| format!("there is no key {id}"))?;
             match common.json {
-                true => say_json(&as_json(&key))?,
-                false => say(format_args!("{id} is revoked; running servers refuse it within 5 seconds"))?,
+                true => print_json(&as_json(&key))?,
+                false => print_stdout(format_args!("{id} is revoked; running servers refuse it within 5 seconds"))?,
             }
         }
         Action::RotateMaster { common } => rotate::run(common.config, common.json).await?,
@@ -130,12 +130,12 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     if args.common.json {
         let mut key = as_json(&issued.record);
         key["key"] = json!(issued.key.expose_secret());
-        return Ok(say_json(&key)?);
+        return Ok(print_json(&key)?);
     }
     // Alone on standard output, for scripts; the rest is for people.
-    say(issued.key.expose_secret())?;
+    print_stdout(issued.key.expose_secret())?;
     let rights: Vec<&str> = issued.record.rights.names().collect();
-    tell(format_args!(
+    print_stderr(format_args!(
         "{} of tenant {} ({}); keep it, it is shown only now",
         issued.record.id,
         issued.record.tenant_id,

@@ -1,4 +1,4 @@
-//! `amalgam knowledge`: what a tenant's agents can look up. A running server finds what was imported at once.
+//! `amalgam knowledge`: a tenant's knowledge. A running server finds imported documents at once.
 
 mod import;
 mod search;
@@ -20,7 +20,7 @@ use crate::command_context::{CommandContext, now_ms};
 use crate::knowledge::WriteThrottle;
 use crate::progress::Progress;
 use crate::table::{moment, table};
-use crate::terminal::{say, say_json, say_list};
+use crate::terminal::{print_json, print_list, print_stdout};
 
 /// The page size for listing documents.
 const PAGE: usize = 500;
@@ -127,7 +127,7 @@ async fn list(place: KnowledgeTarget) -> anyhow::Result<ExitCode> {
     let context = KnowledgeContext::open(place.tenant_id, CommandContext::open_read_only(place.config).await?).await?;
     let collections = context.store().collections_within(context.within()).await?;
     match place.json {
-        true => say_list(collections.iter().map(show_collection))?,
+        true => print_list(collections.iter().map(show_collection))?,
         false => {
             let row = |one: &Collection| {
                 [
@@ -139,7 +139,7 @@ async fn list(place: KnowledgeTarget) -> anyhow::Result<ExitCode> {
                 ]
             };
             let headings = ["collection", "documents", "chunks", "embeddings", "updated"];
-            say(table(headings, &collections.iter().map(row).collect::<Vec<_>>()))?;
+            print_stdout(table(headings, &collections.iter().map(row).collect::<Vec<_>>()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -161,14 +161,14 @@ async fn documents(collection: &str, place: KnowledgeTarget) -> anyhow::Result<E
         }
     }
     match place.json {
-        true => say_list(documents.iter().map(show_document))?,
+        true => print_list(documents.iter().map(show_document))?,
         false => {
             let row = |one: &DocumentRecord| {
                 let (source, path, language) = (one.source.clone(), one.path.clone(), one.language.clone());
                 [source, path, language, one.chunks.to_string(), moment(Some(one.updated_at_ms))]
             };
             let headings = ["source", "path", "language", "chunks", "updated"];
-            say(table(headings, &documents.iter().map(row).collect::<Vec<_>>()))?;
+            print_stdout(table(headings, &documents.iter().map(row).collect::<Vec<_>>()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -188,9 +188,11 @@ async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     }
     drop(progress);
     match (place.json, &source) {
-        (true, _) => say_json(&json!({"collection": collection, "source": source, "deleted": deleted}))?,
-        (false, None) => say(format_args!("deleted {collection} with {deleted} documents"))?,
-        (false, Some(source)) => say(format_args!("deleted {deleted} documents of {source} from {collection}"))?,
+        (true, _) => print_json(&json!({"collection": collection, "source": source, "deleted": deleted}))?,
+        (false, None) => print_stdout(format_args!("deleted {collection} with {deleted} documents"))?,
+        (false, Some(source)) => {
+            print_stdout(format_args!("deleted {deleted} documents of {source} from {collection}"))?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

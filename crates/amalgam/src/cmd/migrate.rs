@@ -1,4 +1,4 @@
-//! `amalgam migrate`: brings the schema of the store up to date, or says what it lacks. `serve` does the same by itself.
+//! `amalgam migrate`: migrates the store's schema, or lists pending migrations. `serve` migrates by itself.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::cli::ConfigArgs;
 use crate::command_context::configuration;
 use crate::storage::{self, StorePurpose};
 use crate::table::table;
-use crate::terminal::{say, say_json, tell};
+use crate::terminal::{print_json, print_stderr, print_stdout};
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
@@ -29,10 +29,10 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
     let before = storage::status(&config.store, config.pool).await?;
     if args.status {
         match args.json {
-            true => say_json(&as_json(&config.store.to_string(), &before, &[]))?,
+            true => print_json(&as_json(&config.store.to_string(), &before, &[]))?,
             false => {
-                tell(format_args!("store: {}", config.store));
-                say(as_table(&before))?;
+                print_stderr(format_args!("store: {}", config.store));
+                print_stdout(as_table(&before))?;
             }
         }
         // A database that `serve` would refuse makes the command fail.
@@ -41,15 +41,15 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
     }
     let opened = storage::open(&config.store, config.pool, StorePurpose::Command).await?;
     for warning in &opened.warnings {
-        tell(format_args!("warning: {warning}"));
+        print_stderr(format_args!("warning: {warning}"));
     }
     let now: Vec<&str> = before.iter().filter(|one| !one.applied).map(|one| one.name.as_str()).collect();
     match (args.json, now.is_empty()) {
         (true, _) => {
-            say_json(&as_json(&config.store.to_string(), &storage::status(&config.store, config.pool).await?, &now))?
+            print_json(&as_json(&config.store.to_string(), &storage::status(&config.store, config.pool).await?, &now))?
         }
-        (false, true) => say(format_args!("{} is up to date", config.store))?,
-        (false, false) => say(format_args!("{}: applied {}", config.store, now.join(", ")))?,
+        (false, true) => print_stdout(format_args!("{} is up to date", config.store))?,
+        (false, false) => print_stdout(format_args!("{}: applied {}", config.store, now.join(", ")))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms, read_text};
 use crate::table::{moment, table};
-use crate::terminal::{say, say_as_written, say_json, say_list};
+use crate::terminal::{print_json, print_json_text, print_list, print_stdout};
 
 #[derive(Debug, Args)]
 pub(crate) struct ModesArgs {
@@ -72,17 +72,17 @@ pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
         Action::Show { name, place } => {
             let (context, _) = ModesContext::look(place).await?;
             let found = context.modes().mode(&context.scope, &name).await?;
-            say_as_written(found.show().raw().text())?;
+            print_json_text(found.show().raw().text())?;
         }
         Action::Put { file, place } => {
             let text = read_text(&file)?;
             let (context, json) = ModesContext::open(place).await?;
             let (kept, new) = context.modes().put(&context.scope, None, &text.into()).await?;
             match (json, new) {
-                (true, _) => say_as_written(kept.show().raw().text())?,
-                (false, true) => say(format_args!("added mode {}", kept.mode.name))?,
+                (true, _) => print_json_text(kept.show().raw().text())?,
+                (false, true) => print_stdout(format_args!("added mode {}", kept.mode.name))?,
                 (false, false) => {
-                    say(format_args!("replaced mode {}", kept.mode.name))?;
+                    print_stdout(format_args!("replaced mode {}", kept.mode.name))?;
                 }
             }
         }
@@ -90,9 +90,9 @@ pub(crate) async fn run(args: ModesArgs) -> anyhow::Result<ExitCode> {
             let (context, json) = ModesContext::open(place).await?;
             let seeded = context.modes().delete(&context.scope, &name).await?;
             match (json, seeded) {
-                (true, _) => say_json(&json!({"id": name, "object": "mode.deleted", "deleted": true}))?,
-                (false, false) => say(format_args!("removed {name}"))?,
-                (false, true) => say(format_args!("removed {name}; the built-in mode applies again"))?,
+                (true, _) => print_json(&json!({"id": name, "object": "mode.deleted", "deleted": true}))?,
+                (false, false) => print_stdout(format_args!("removed {name}"))?,
+                (false, true) => print_stdout(format_args!("removed {name}; the built-in mode applies again"))?,
             }
         }
     }
@@ -131,8 +131,8 @@ impl ModesContext {
 async fn list(context: &ModesContext, json: bool) -> anyhow::Result<()> {
     let found = context.modes().list(&context.scope, None, usize::MAX).await?;
     match json {
-        true => say_list(found.iter().map(ModeListing::show))?,
-        false => say(as_table(&found))?,
+        true => print_list(found.iter().map(ModeListing::show))?,
+        false => print_stdout(as_table(&found))?,
     }
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use crate::terminal::say;
+use crate::terminal::print_stdout;
 
 /// Prints the document that the server publishes at `/openapi.json`.
 pub(crate) fn run(document: &str) -> anyhow::Result<ExitCode> {
-    say(document.trim_end())?;
+    print_stdout(document.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }

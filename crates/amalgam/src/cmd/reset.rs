@@ -1,4 +1,4 @@
-//! `amalgam reset`: removes what turns have written, with what assistants are made of, or everything. Asks before.
+//! `amalgam reset`: deletes stored turns, optionally with assistants, or everything, after a confirmation.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::cli::ConfigArgs;
 use crate::command_context::CommandContext;
-use crate::terminal::{say, say_json, tell};
+use crate::terminal::{print_json, print_stderr, print_stdout};
 
 #[derive(Debug, Args)]
 pub(crate) struct ResetArgs {
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if !confirmed(&args, &context)? {
-        tell("nothing was removed");
+        print_stderr("nothing was removed");
         return Ok(ExitCode::from(crate::FAILURE));
     }
     let operator = Operator::of_this_process();
@@ -82,13 +82,13 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
     }
     let what = args.what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     match (args.json, args.what) {
-        (true, _) => say_json(&json!({"reset": what, "tenants": args.tenant}))?,
-        (false, What::Runtime) => say("removed")?,
+        (true, _) => print_json(&json!({"reset": what, "tenants": args.tenant}))?,
+        (false, What::Runtime) => print_stdout("removed")?,
         (false, What::All) => {
-            say("removed; 'amalgam seed profiles' and 'amalgam seed configs' restore the assistants")?
+            print_stdout("removed; 'amalgam seed profiles' and 'amalgam seed configs' restore the assistants")?
         }
         (false, What::Everything) => {
-            say("removed; the next start of a server makes the first tenant and prints its key")?;
+            print_stdout("removed; the next start of a server makes the first tenant and prints its key")?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -134,7 +134,7 @@ fn confirmed(args: &ResetArgs, context: &CommandContext) -> anyhow::Result<bool>
     if !io::stdin().is_terminal() {
         bail!("this removes {removes} in {store}; pass {flag} when there is no terminal");
     }
-    tell(format_args!("This removes {removes} in {store}.\nType {word} to continue:"));
+    print_stderr(format_args!("This removes {removes} in {store}.\nType {word} to continue:"));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(answer.trim() == word)

@@ -1,5 +1,5 @@
-//! `amalgam seed`: tools, profiles and settings for tenants' assistants. Everything that is named has to exist before anything
-//! is written, and twice is as good as once.
+//! `amalgam seed`: default tools, profiles and settings of assistants. All arguments are checked before anything is written,
+//! and seeding is idempotent.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::command_context::{CommandContext, now_ms};
 use crate::progress::Progress;
 use crate::seeding::{self, Outcome};
 use crate::table::table;
-use crate::terminal::{say, say_json};
+use crate::terminal::{print_json, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
 #[derive(Debug, Args)]
@@ -105,9 +105,9 @@ pub(crate) async fn tools(args: SeedToolsArgs) -> anyhow::Result<ExitCode> {
         match args.common.json {
             true => {
                 let tool = |seed: &ToolSeed| json!({"name": seed.name, "description": seed.description});
-                say_json(&json!({"object": "list", "data": TOOLS.iter().map(tool).collect::<Vec<_>>()}))?;
+                print_json(&json!({"object": "list", "data": TOOLS.iter().map(tool).collect::<Vec<_>>()}))?;
             }
-            false => say(TOOLS.map(|seed| seed.name).join("\n"))?,
+            false => print_stdout(TOOLS.map(|seed| seed.name).join("\n"))?,
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -115,11 +115,11 @@ pub(crate) async fn tools(args: SeedToolsArgs) -> anyhow::Result<ExitCode> {
     let context = CommandContext::open(args.common.config).await?;
     let seeded = put_tools(&*context.store, &chosen).await?;
     match args.common.json {
-        true => say_json(&json!({"object": "list", "data": tools_as_json(&seeded)}))?,
+        true => print_json(&json!({"object": "list", "data": tools_as_json(&seeded)}))?,
         false => {
             let rows: Vec<[String; 2]> =
                 seeded.iter().map(|(name, outcome)| [(*name).to_owned(), outcome.name().to_owned()]).collect();
-            say(table(["tool", "outcome"], &rows))?;
+            print_stdout(table(["tool", "outcome"], &rows))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -130,7 +130,7 @@ pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode>
     let targets = targets(&*context.store, args.targets).await?;
     let tools = put_tools(&*context.store, &TOOLS).await?;
     let mut rows: Vec<[String; 4]> = Vec::new();
-    let mut told: Vec<Value> = Vec::new();
+    let mut report: Vec<Value> = Vec::new();
     let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
         let mut seeded = Vec::new();
@@ -145,13 +145,13 @@ pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode>
             ]);
             seeded.push(json!({"slug": profile.slug, "version": profile.version, "outcome": outcome.name()}));
         }
-        told.push(json!({"tenant_id": tenant_id, "profiles": seeded}));
+        report.push(json!({"tenant_id": tenant_id, "profiles": seeded}));
         progress.add(1);
     }
     drop(progress);
     match args.common.json {
-        true => say_json(&json!({"object": "list", "tools": tools_as_json(&tools), "data": told}))?,
-        false => say(table(["tenant", "profile", "version", "outcome"], &rows))?,
+        true => print_json(&json!({"object": "list", "tools": tools_as_json(&tools), "data": report}))?,
+        false => print_stdout(table(["tenant", "profile", "version", "outcome"], &rows))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -167,20 +167,20 @@ pub(crate) async fn configs(args: SeedConfigsArgs) -> anyhow::Result<ExitCode> {
     }
     let fill = if args.overwrite { Fill::Overwrite } else { Fill::Empty };
     let mut rows: Vec<[String; 2]> = Vec::new();
-    let mut told: Vec<Value> = Vec::new();
+    let mut report: Vec<Value> = Vec::new();
     let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
         let changed = seeding::settings_of(&*context.store, tenant_id, &values, fill, now_ms()).await?;
         let changed = changed.with_context(|| format!("there is no tenant {tenant_id}"))?;
         let names = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
         rows.push([tenant_id.to_string(), names]);
-        told.push(json!({"tenant_id": tenant_id, "changed": changed}));
+        report.push(json!({"tenant_id": tenant_id, "changed": changed}));
         progress.add(1);
     }
     drop(progress);
     match args.common.json {
-        true => say_json(&json!({"object": "list", "data": told}))?,
-        false => say(table(["tenant", "changed"], &rows))?,
+        true => print_json(&json!({"object": "list", "data": report}))?,
+        false => print_stdout(table(["tenant", "changed"], &rows))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `amalgam serve`: serves until a signal to stop.
+//! `amalgam serve`: runs the server until SIGTERM or SIGINT.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, LoadedConfig, Sources};
 use crate::logs;
-use crate::terminal::say;
+use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
 
 #[derive(Debug, Args)]
@@ -53,13 +53,13 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     };
     let mut signals = Signals::new()?;
     if let Some(issued) = first_key {
-        say(format_args!("admin key (shown once): {}", issued.key.expose_secret()))?;
+        print_stdout(format_args!("admin key (shown once): {}", issued.key.expose_secret()))?;
     }
     if let Some(admin) = &admin {
-        say(format_args!("amalgam administration on http://{}", admin.bound))?;
+        print_stdout(format_args!("amalgam administration on http://{}", admin.bound))?;
     }
     // One line that scripts wait for; everything else goes to the log.
-    say(format_args!("amalgam listening on http://{}", main.bound))?;
+    print_stdout(format_args!("amalgam listening on http://{}", main.bound))?;
 
     let (stopping, stop) = watch::channel(false);
     let signal = async {

@@ -1,4 +1,4 @@
-//! `amalgam tenants`: who is served. A running server sees a change within seconds.
+//! `amalgam tenants`: creates, lists and changes tenants. A running server applies a change within seconds.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms};
 use crate::table::{moment, table};
-use crate::terminal::{say, say_json};
+use crate::terminal::{print_json, print_stdout};
 
 /// The page size for listing tenants.
 const PAGE: usize = 200;
@@ -80,8 +80,10 @@ pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
         Action::List { common } => {
             let tenants = all(&*CommandContext::open_read_only(common.config).await?.store).await?;
             match common.json {
-                true => say_json(&json!({"object": "list", "data": tenants.iter().map(as_json).collect::<Vec<_>>()}))?,
-                false => say(as_table(&tenants))?,
+                true => {
+                    print_json(&json!({"object": "list", "data": tenants.iter().map(as_json).collect::<Vec<_>>()}))?
+                }
+                false => print_stdout(as_table(&tenants))?,
             }
         }
         Action::Set { id, settings, common } => {
@@ -137,8 +139,8 @@ fn change(settings: &[String]) -> anyhow::Result<TenantChange> {
 
 fn show(tenant: &TenantRecord, as_data: bool) -> std::io::Result<()> {
     match as_data {
-        true => say_json(&as_json(tenant)),
-        false => say(as_table(std::slice::from_ref(tenant))),
+        true => print_json(&as_json(tenant)),
+        false => print_stdout(as_table(std::slice::from_ref(tenant))),
     }
 }
 

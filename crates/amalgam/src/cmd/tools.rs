@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms, read_text};
 use crate::table::{moment, table};
-use crate::terminal::{say, say_as_written, say_json, say_list, tell};
+use crate::terminal::{print_json, print_json_text, print_list, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
 /// The page size for listing tools.
@@ -108,7 +108,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
         Action::Show { name, place } => {
             let (context, _) = BankContext::look(place).await?;
             let tool = context.bank().tool(&context.scope, context.whose, &name).await?;
-            say_as_written(context.bank().show(&tool).raw().text())?;
+            print_json_text(context.bank().show(&tool).raw().text())?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Put { file, place } => {
@@ -120,8 +120,8 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
             let (context, json) = BankContext::open(place).await?;
             context.bank().delete(&context.scope, context.whose, &name).await?;
             match json {
-                true => say_json(&json!({"id": name, "object": "tool.deleted", "deleted": true}))?,
-                false => say(format_args!("removed {name}"))?,
+                true => print_json(&json!({"id": name, "object": "tool.deleted", "deleted": true}))?,
+                false => print_stdout(format_args!("removed {name}"))?,
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -130,7 +130,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
             let bank = context.bank();
             let tool = bank.tool(&context.scope, context.whose, &name).await?;
             let found = bank.statistics(&context.scope, &tool, since.saturating_mul(1000)).await?;
-            say_as_written(found.raw().text())?;
+            print_json_text(found.raw().text())?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Try { name, arguments, place } => {
@@ -197,8 +197,8 @@ async fn list(context: &BankContext, json: bool) -> anyhow::Result<ExitCode> {
         }
     }
     match json {
-        true => say_list(tools.iter().map(|tool| bank.show(tool)))?,
-        false => say(as_table(&tools))?,
+        true => print_list(tools.iter().map(|tool| bank.show(tool)))?,
+        false => print_stdout(as_table(&tools))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -207,9 +207,9 @@ async fn put(context: &BankContext, text: String, json: bool) -> anyhow::Result<
     let bank = context.bank();
     let (tool, new) = bank.put(&context.scope, context.whose, None, &text.into()).await?;
     match (json, new) {
-        (true, _) => say_as_written(bank.show(&tool).raw().text())?,
-        (false, true) => say(format_args!("added {} to the bank", tool.name))?,
-        (false, false) => say(format_args!("replaced {} in the bank", tool.name))?,
+        (true, _) => print_json_text(bank.show(&tool).raw().text())?,
+        (false, true) => print_stdout(format_args!("added {} to the bank", tool.name))?,
+        (false, false) => print_stdout(format_args!("replaced {} in the bank", tool.name))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -220,11 +220,11 @@ async fn try_out(context: &BankContext, name: &str, arguments: String, json: boo
     let trial = bank.try_out(&context.scope, &tool, &arguments.into()).await?;
     let code = if trial.result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     match &trial.result {
-        _ if json => say_as_written(trial.show().raw().text())?,
-        Ok(output) => say_as_written(output.raw().text())?,
+        _ if json => print_json_text(trial.show().raw().text())?,
+        Ok(output) => print_json_text(output.raw().text())?,
         Err(mishap) => {
             let detail = mishap.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-            tell(format_args!("{}: {}{detail}", mishap.code, mishap.message));
+            print_stderr(format_args!("{}: {}{detail}", mishap.code, mishap.message));
         }
     }
     Ok(code)

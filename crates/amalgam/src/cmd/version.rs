@@ -1,11 +1,11 @@
-//! `amalgam version`: which program is this?
+//! `amalgam version`: prints the version.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
-use crate::terminal::{say, say_json};
+use crate::terminal::{print_json, print_stdout};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -21,9 +21,9 @@ pub(crate) struct VersionArgs {
 
 pub(crate) fn run(args: VersionArgs) -> anyhow::Result<ExitCode> {
     match (args.json, COMMIT) {
-        (true, commit) => say_json(&json!({"name": "amalgam", "version": VERSION, "commit": commit}))?,
-        (false, Some(commit)) => say(format_args!("amalgam {VERSION} ({commit})"))?,
-        (false, None) => say(format_args!("amalgam {VERSION}"))?,
+        (true, commit) => print_json(&json!({"name": "amalgam", "version": VERSION, "commit": commit}))?,
+        (false, Some(commit)) => print_stdout(format_args!("amalgam {VERSION} ({commit})"))?,
+        (false, None) => print_stdout(format_args!("amalgam {VERSION}"))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Puts the layers together and reads every key into its field.
+//! Merges the layers and reads every key into its field.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

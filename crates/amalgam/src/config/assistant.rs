@@ -1,7 +1,6 @@
-//! What variables say about the assistants of all tenants: `AI_AGENT_…`, and the key that goes with them.
+//! Settings for the assistants of all tenants from `AI_AGENT_…` variables, and their API key.
 //!
-//! These have names of their own, since what runs around a tenant's assistant sets them already. Tenants and profiles may
-//! say otherwise for themselves.
+//! They keep their own names because existing deployments set them already. Tenants and profiles may override them.
 
 use amalgam_core::assistant::settings::{AgentSettings, KEY_VARIABLE};
 

@@ -1,4 +1,4 @@
-//! What no single key can say: names that must exist, ids that must differ, doors that must not stand open.
+//! Checks across keys: names that must exist, ids that must differ, listeners that must not be open without a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Settings that take one of a few words.
+//! Settings with a fixed set of values.
 
 use super::value::{FromValue, Value};
 

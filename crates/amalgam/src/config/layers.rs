@@ -1,4 +1,4 @@
-//! The values that were set, each with its origin; a stronger layer covers a weaker one.
+//! The configured values, each with its origin; a stronger layer overrides a weaker one.
 //!
 //! Order of strength: defaults, file, environment, flags. Nothing here knows what a value means.
 
@@ -8,7 +8,7 @@ use std::fmt;
 use super::fault::Origin;
 use super::schema::Section;
 
-/// A place for keys: a section, or one entry of it.
+/// Where keys live: a section, or one entry of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyPath {
     pub(crate) section: Section,

@@ -1,4 +1,4 @@
-//! Hands out values by key, and notes what `check` shows and what is wrong.
+//! Reads values by key, and records faults and the values that `check` prints.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::sources::Environment;
 use super::suggest::did_you_mean;
 use super::value::{self, FromValue, Value};
 
-/// One effective value, as `check` shows it.
+/// One effective value, as `check` prints it.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
     /// Where it stands: `upstreams.openai.base_url`.
@@ -18,7 +18,7 @@ pub(crate) struct Setting {
     pub(crate) origin: Origin,
 }
 
-/// What `check` shows for a key.
+/// How `check` prints a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DisplayedValue {
     /// As it would be written; secrets without their value.

@@ -1,4 +1,4 @@
-//! What a key is: its section, its shape, what holds without it. The keys themselves are listed in `keys.rs`.
+//! The definition of a key: its section, its shape, its default. The keys themselves are listed in `keys.rs`.
 
 use super::choices::Kind;
 use super::keys::KEYS;
@@ -83,7 +83,7 @@ impl Section {
     }
 }
 
-/// One setting: what it is called, what it accepts, what holds without it and what it does.
+/// One setting: its name, accepted values, default and documentation.
 #[derive(Debug)]
 pub(crate) struct Key {
     pub(crate) section: Section,

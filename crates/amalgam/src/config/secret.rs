@@ -1,4 +1,4 @@
-//! Secrets: where they are kept, and values that never show themselves.
+//! Secrets: their sources, and values that are never printed.
 //!
 //! A setting says `env:NAME`, `file:PATH` or the value itself. No message of this file repeats a value.
 

@@ -1,4 +1,4 @@
-//! Where the database is. What is shown of it has neither user nor password.
+//! The URL of the database. It is printed without user and password.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

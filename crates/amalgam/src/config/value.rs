@@ -1,4 +1,4 @@
-//! From what was written to what it means: one function per shape, with a message that says what would be right.
+//! Parses values: one function per shape, with an error that says what is valid.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

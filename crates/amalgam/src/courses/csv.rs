@@ -1,4 +1,4 @@
-//! Courses as CSV: RFC 4180, with what spreadsheets make of it (semicolons, tabs, any line end).
+//! Courses as CSV: RFC 4180 and the variants that spreadsheets write (semicolons, tabs, any line end).
 
 use serde_json::Value;
 

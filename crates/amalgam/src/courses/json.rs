@@ -30,8 +30,8 @@ fn fields(element: &str) -> Result<Fields, String> {
 
 /// What went wrong, without the place: that of an element within itself says nothing.
 fn plain(error: &serde_json::Error) -> String {
-    let told = error.to_string();
-    told.rsplit_once(" at line ").map_or(told.as_str(), |(reason, _)| reason).to_owned()
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason).to_owned()
 }
 
 /// Counts lines while it goes through a text from front to back.

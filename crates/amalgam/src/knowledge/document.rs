@@ -1,4 +1,4 @@
-//! One file on its way to be a document: whether it is text, whether it has changed, and its pieces.
+//! Turns a file into a document: detects text, detects changes, and splits it into chunks.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -1,7 +1,7 @@
-//! Writes what has changed in a source, and forgets what is gone.
+//! Writes changed files of a source, and deletes the documents of removed files.
 //!
-//! One thread reads and cuts while the store writes. What is in memory at a time is a few batches, whatever the number of
-//! files; of all others only path and digest are known.
+//! One thread reads and chunks files while the store writes. Only a few batches are in memory at a time, whatever the
+//! number of files; of the others only path and digest.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::sources::Source;
 use super::{WriteThrottle, explained};
 use crate::command_context::now_ms;
 use crate::progress::Progress;
-use crate::terminal::tell;
+use crate::terminal::print_stderr;
 
 /// How much text is written at once: a server beside us waits for as long as that takes.
 const BATCH_BYTES: usize = 128 * 1024;
@@ -65,7 +65,7 @@ impl Totals {
     fn unreadable(&mut self, what: &str) {
         self.unreadable += 1;
         if self.unreadable <= TOLD {
-            tell(format_args!("cannot be read: {what}"));
+            print_stderr(format_args!("cannot be read: {what}"));
         }
     }
 }

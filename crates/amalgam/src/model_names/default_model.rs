@@ -1,4 +1,4 @@
-//! The model of the assistant and execute doors, whose callers name none.
+//! The default model of the assistant and execute APIs, whose requests name none.
 
 use amalgam_core::{ModelSelection, SecretText, assistant::settings::DEFAULT_MODEL};
 use futures_util::StreamExt as _;
@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use super::{ModelNames, USUAL};
 use crate::config::{Choice as _, Config, Kind};
 
-/// Where the model comes from that counts when neither a profile nor a tenant nor the settings name one.
+/// Where the default model comes from when neither profile nor tenant nor settings name one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DefaultModel {
     /// The first `[models.NAME]`.
@@ -41,7 +41,7 @@ impl DefaultModel {
     }
 }
 
-/// Which model the doors use whose callers name none, for people.
+/// The default model, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DoorModel {
     /// Its name; empty where there is none.

@@ -11,7 +11,7 @@ use crate::{
     tool::Policy,
 };
 
-/// The name of the tool that tells about one course.
+/// The name of the tool that returns the details of one course.
 pub const GET_COURSE_DETAIL: &str = "get_course_detail";
 /// The name of the tool that finds courses.
 pub const GET_COURSE_RECOMMENDATION: &str = "get_course_recommendation";
@@ -70,13 +70,13 @@ course, point to the start page, where other courses can be found.";
 pub struct ToolSeed {
     /// The name of the built-in, and the one that the model calls.
     pub name: &'static str,
-    /// What the model is told about it.
+    /// Its description for the model.
     pub description: &'static str,
     /// The JSON Schema of its arguments.
     pub parameters: &'static str,
     /// When to use it, for the prompt.
     pub guidance: &'static str,
-    /// What the model is told after a call that went well.
+    /// An instruction for the model after a successful call.
     pub after_call_instruction: Option<&'static str>,
 }
 
@@ -118,7 +118,7 @@ pub const TOOLS: [ToolSeed; 3] = [
 pub struct ProfileSeed {
     /// What callers ask for.
     pub slug: &'static str,
-    /// What it is told to be.
+    /// The system prompt.
     pub prompt: &'static str,
     /// The names of its tools.
     pub tools: &'static [&'static str],

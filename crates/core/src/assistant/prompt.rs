@@ -1,17 +1,17 @@
-//! What an assistant is told before everything else: who it is, what it is here for, and which course is on the screen.
+//! The system prompt of an assistant: the tenant's text, the profile's text, and the course that the user is viewing.
 
 use amalgam_protocol::Writer;
 use sha2::{Digest as _, Sha256};
 
 use crate::{hex::hex, store::Course};
 
-/// What stands between the words of the tenant and those of the profile.
+/// The separator between the tenant's text and the profile's.
 const TASK: &str = "\n\nAgent profile task:\n";
 
 /// What the line about the course begins with.
 const CONTEXT: &str = "Runtime context: ";
 
-/// The most of a course that the line tells: characters of its title, of its modality, of one tag, of one asset.
+/// Limits of the line about the course: characters of its title, of its modality, of one tag, of one asset.
 const TITLE_CHARS: usize = 200;
 const MODALITY_CHARS: usize = 60;
 const TAG_CHARS: usize = 60;
@@ -29,7 +29,7 @@ pub struct Prompt {
     pub hash: String,
 }
 
-/// Puts a prompt together: the tenant's words, the profile's, and the line about the course.
+/// Composes a prompt: the tenant's text, the profile's text, and the line about the course.
 ///
 /// Blank text counts as none. The hash leaves the line out, so that it identifies the configured text.
 pub fn compose(config: &str, profile: Option<&str>, course: Option<&Course>) -> Prompt {
@@ -57,7 +57,7 @@ pub fn hash(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// A course in one line, short enough for any prompt. Its words stand between quotes, so that they cannot pass for ours.
+/// A course in one line, short enough for any prompt. Its texts are quoted, so that they cannot pass for instructions.
 pub fn course_line(course: &Course) -> String {
     let mut writer = Writer::with_capacity(512);
     writer.object(|writer| {

@@ -19,7 +19,7 @@ pub const MAX_QUERY_CHARS: usize = 500;
 /// The last page that is looked at.
 const MAX_PAGE: u64 = 1_000_000;
 
-/// What may stand in a query of an address as it is.
+/// Characters that a URL query may contain unescaped.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A search for courses, and the requested page.

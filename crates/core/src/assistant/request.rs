@@ -1,4 +1,4 @@
-//! What a user's front end sends: checked whole, so that one answer tells everything that is wrong.
+//! The request of the assistant API. All fields are checked, so that one answer reports every fault.
 //!
 //! Texts of faults are the ones that clients of this door know; their field comes first, then a list.
 
@@ -31,16 +31,16 @@ pub struct RespondLimits {
 /// A request that can be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RespondRequest {
-    /// The profile that is asked for, whether or not there is one.
+    /// The requested profile, whether or not it exists.
     pub agent: Option<String>,
-    /// What the user says, without white space around it.
+    /// The user's message, trimmed.
     pub message: String,
     /// The course on the user's screen.
     pub course_id: Option<i64>,
 }
 
 impl RespondRequest {
-    /// The metadata as it is kept: `{"course_id": 28}`, or `{}`.
+    /// The metadata as it is stored: `{"course_id": 28}`, or `{}`.
     pub fn metadata(&self) -> Json {
         let mut writer = Writer::default();
         writer.object(|writer| {
@@ -76,7 +76,7 @@ impl FieldFaults {
         });
     }
 
-    /// Takes what came of reading a field, and files its faults.
+    /// Takes the result of reading a field, and records its faults.
     fn file<T>(&mut self, field: &'static str, read: Result<T, Vec<String>>) -> Option<T> {
         read.map_err(|faults| self.0.push((field, faults))).ok()
     }

@@ -29,7 +29,7 @@ pub const DEFAULT_TRUNCATION: Truncation = Truncation::Auto;
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Whether the model may call several tools at once.
 pub const DEFAULT_PARALLEL_TOOL_CALLS: bool = true;
-/// How often tools run and the model is asked again.
+/// The default limit on tool rounds.
 pub const DEFAULT_MAX_TOOL_ITERATIONS: u64 = 5;
 /// The longest message of a user.
 pub const DEFAULT_MAX_INPUT_CHARS: u64 = 4_000;
@@ -100,7 +100,7 @@ macro_rules! settings {
         /// Configured values; all are optional.
         #[derive(Debug, Clone, PartialEq, Default)]
         pub struct AgentSettings {
-            /// The key for the upstream. Never part of [`AgentSettings::values`]: a tenant's is kept sealed elsewhere.
+            /// The API key for the upstream. Never part of [`AgentSettings::values`]: a tenant's key is stored sealed, separately.
             pub api_key: Option<SecretText>,
             $(#[doc = $about] pub $field: Option<$kind>,)*
         }
@@ -118,7 +118,7 @@ macro_rules! settings {
                 },)*]
             }
 
-            /// Reads variables. One that is empty is not set; every one that cannot be used is told.
+            /// Reads environment variables. An empty variable counts as unset; all invalid ones are reported.
             pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<SettingFault>> {
                 let mut faults = Vec::new();
                 let given = |name: &str| get(name).filter(|text| !text.trim().is_empty());

@@ -1,7 +1,7 @@
-//! Citations: markers of what was found become annotations, and leave the text.
+//! Citations: markers of search results become annotations and are removed from the text.
 //!
-//! A marker may come in pieces. What may yet become one is kept back until it is clear, so that a stream never shows half
-//! of it.
+//! A marker may arrive in several deltas. Text that may be the beginning of one is held back until that is decided, so
+//! that a stream never contains half a marker.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use amalgam_protocol::{Json, Literal, Raw, Writer};
 use super::{Emitter, Open, items::OpenPart};
 use crate::file_search::{Marker, Source};
 
-/// What may be cited, and the text that may yet become a citation.
+/// The sources that may be cited, and text that may become a citation.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
     /// By the id in the marker.
     sources: HashMap<String, Source>,
     held: String,
-    /// Of the text that is kept back.
+    /// The log probabilities of the held text.
     logprobs: Vec<Json>,
 }
 
@@ -26,7 +26,7 @@ enum Piece {
 }
 
 impl Citations {
-    /// Takes text in, and gives what is clear by now.
+    /// Takes text, and returns the pieces that are decided.
     fn take(&mut self, text: &str) -> Vec<Piece> {
         self.held.push_str(text);
         let held = std::mem::take(&mut self.held);
@@ -63,7 +63,7 @@ impl Citations {
 }
 
 impl Emitter {
-    /// Lets the results of a search be cited from now on.
+    /// Allows citations of the results of a search from now on.
     pub(super) fn may_cite(&mut self, output: Raw<'_>) {
         let sources = Source::all(output);
         if !sources.is_empty() {
@@ -94,7 +94,7 @@ impl Emitter {
         }
     }
 
-    /// Says what was kept back: it is no marker, or never became one.
+    /// Emits the held text: it is not a marker.
     pub(super) fn release(&mut self) {
         if let Some(citations) = &mut self.citations
             && !citations.held.is_empty()
@@ -104,7 +104,7 @@ impl Emitter {
         }
     }
 
-    /// Says text whose tokens were heard before.
+    /// Emits text whose log probabilities arrived earlier.
     fn say_late(&mut self, text: &str) {
         let logprobs =
             self.citations.as_mut().map(|citations| std::mem::take(&mut citations.logprobs)).unwrap_or_default();

@@ -26,7 +26,7 @@ impl Emitter {
                 match (&mut self.open, waiting, over.and_then(|(_, index)| self.output.get_mut(*index))) {
                     (Some(Open::Call(call)), ..) if call.key == key => call.fields = Some(fields),
                     (_, Some(call), _) => call.fields = Some(fields),
-                    // Its arguments were whole and another call has begun since: the response still tells them.
+                    // Its arguments were complete and another call has begun since: the response still includes the fields.
                     (_, None, Some(item)) => *item = with_fields(item.clone(), Some(&fields)),
                     (_, None, None) => {}
                 }
@@ -37,7 +37,7 @@ impl Emitter {
         }
     }
 
-    /// Fields of the open part, or of one that is over: the item still tells them then.
+    /// Fields of the open part, or of a finished one, which the item still includes.
     fn part_fields(&mut self, of: PartOwner, index: usize, fields: Json) {
         let (parts, open) = match (&mut self.open, of) {
             (Some(Open::Message(message)), PartOwner::Message) => {
@@ -87,7 +87,7 @@ impl Emitter {
     }
 }
 
-/// The object, and behind its own fields those that it does not have.
+/// The object, followed by the fields that it lacks.
 pub(super) fn with_fields(object: Json, fields: Option<&Json>) -> Json {
     let Some(fields) = fields else { return object };
     let (own, more) = (object.raw(), fields.raw());

@@ -108,7 +108,7 @@ impl Emitter {
         self.hosted_event(EventKind::FileSearchSearching, &call.id, |_| {});
     }
 
-    /// There is no event for a search that failed; its item says so.
+    /// There is no event for a failed search; the item's status says so.
     fn end_search(&mut self, call: &HostedCall, end: &HostedCallResult, results: bool) {
         let status = match end.error {
             None => "completed",
@@ -142,7 +142,7 @@ impl Emitter {
         ModelCall { call_id: &call.call_id, round: self.round }
     }
 
-    /// An item is complete that is kept with more than is shown.
+    /// Completes an item that is stored with private fields.
     fn item_kept(&mut self, kept: Json, shown: Json) {
         self.kept.push((self.output.len(), kept));
         self.item_done(shown);

@@ -5,7 +5,7 @@ use amalgam_protocol::{ClientTool, Json, Literal, Raw, Writer};
 use super::{extra::with_fields, is_complete_json};
 use crate::{ids::IdKind, toolset::CallKind};
 
-/// Where in the output the open item stands.
+/// The position of the open item in the output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) output_index: u64,
@@ -18,11 +18,11 @@ pub(super) struct OpenMessage {
     phase: Option<String>,
     pub(super) parts: Vec<Json>,
     pub(super) part: Option<OpenPart>,
-    /// The upstream said that nothing follows.
+    /// The upstream has ended it.
     pub(super) ended: bool,
     /// What the upstream's item has beyond ours.
     pub(super) fields: Option<Json>,
-    /// Where the open part is, as every one of its deltas says it: encoded once.
+    /// The location fields of the open part's deltas, encoded once.
     located: Option<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ impl OpenMessage {
         }
     }
 
-    /// Whether a text goes on where the last one ended.
+    /// Whether a text delta continues the open part.
     pub(super) fn takes_text(&self) -> bool {
         !self.ended && self.part.as_ref().is_some_and(|part| !part.refusal)
     }
@@ -54,7 +54,7 @@ impl OpenMessage {
         !self.parts.is_empty() || self.part.as_ref().is_some_and(|part| !part.text.is_empty())
     }
 
-    /// The open part is whole.
+    /// The open part is complete.
     pub(super) fn end_part(&mut self, part: Json) {
         self.parts.push(part);
         self.located = None;
@@ -218,7 +218,7 @@ pub(super) struct OpenCall {
     pub(super) name: String,
     namespace: Option<String>,
     pub(super) text: Vec<u8>,
-    /// The upstream said that nothing follows.
+    /// The upstream has ended it.
     pub(super) ended: bool,
     /// What the upstream's item has beyond ours.
     pub(super) fields: Option<Json>,
@@ -236,7 +236,7 @@ impl OpenCall {
         Self { key, id, call_id, kind, name, namespace, text: Vec::new(), ended: false, fields: None }
     }
 
-    /// Whether nothing can follow: the upstream said so, or the arguments are complete JSON.
+    /// Whether nothing can follow: the upstream has ended it, or the arguments are complete JSON.
     pub(super) fn is_complete(&self) -> bool {
         self.ended || (self.kind != CallKind::Custom && is_complete_json(&self.text))
     }

@@ -1,10 +1,10 @@
-//! What a model has said in an answer that is given up before its end, to be counted.
+//! The partial answer of a cancelled model call, for counting its tokens.
 
 use amalgam_protocol::{Item, ItemKind, Literal, Raw};
 
 use super::{Emitter, Open, items::OpenCall};
 
-/// What a model has said in an answer that is not complete.
+/// An incomplete answer of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartialAnswer {
     /// Messages, refusals, and calls with their arguments.
@@ -14,7 +14,7 @@ pub struct PartialAnswer {
 }
 
 impl Emitter {
-    /// What the model has said so far in the answer that comes in.
+    /// The current answer so far.
     pub fn partial_answer(&self) -> PartialAnswer {
         let mut partial = PartialAnswer::default();
         self.output.iter().skip(self.round_from).for_each(|item| partial.add_item(item.raw()));

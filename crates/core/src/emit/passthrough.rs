@@ -1,14 +1,14 @@
-//! Items that pass along as they are: only their place is ours.
+//! Items of unknown kinds, which are passed on unchanged except for their position.
 
 use amalgam_protocol::{EventKind, Json};
 
 use super::{Emitter, Open};
 use crate::model::Delivery;
 
-/// Items that stand in the output, by their keys, and their places there.
+/// Positions of items in the output, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct OutputPositions {
-    /// Calls that are over.
+    /// Finished calls.
     pub(super) calls: Vec<(u64, usize)>,
     /// Items that were begun and not ended when another one began.
     begun: Vec<(u64, usize)>,
@@ -67,13 +67,13 @@ impl Emitter {
         self.item_done(item);
     }
 
-    /// Something else begins while the item is not over: it keeps its place, and its end is told when it comes.
+    /// Another item begins before this one has ended: it keeps its position, and its end is emitted when it arrives.
     pub(super) fn leave_passing(&mut self, key: u64, item: Json) {
         self.positions.begun.push((key, self.output.len()));
         self.output.push(item);
     }
 
-    /// Nothing more is said of anything: what was not ended ends with what it has.
+    /// The answer is over: items without an end are ended as they are.
     pub(super) fn end_late(&mut self) {
         for (_, index) in std::mem::take(&mut self.positions).begun {
             if let Some(item) = self.output.get(index).cloned() {

@@ -16,7 +16,7 @@ impl Emitter {
         self.open = Some(Open::Message(message));
     }
 
-    /// Text as it is.
+    /// Emits text unchanged.
     pub(super) fn say(&mut self, delta: &Literal, logprobs: Option<&Json>) {
         if delta.is_empty() {
             return;

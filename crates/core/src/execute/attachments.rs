@@ -1,5 +1,5 @@
-//! What a user turn brings along, as parts of the user's message: pictures first, then files, then what was said of the
-//! place where the user works.
+//! The attachments of a user turn as parts of the user's message: images first, then files, then the context of the
+//! user's editor.
 
 use amalgam_protocol::{Json, Writer};
 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -1,6 +1,6 @@
 //! The `[CONTEXT]` block of a turn: pieces of files that were found, as a model reads them.
 //!
-//! What is in the block and what is told as its sources are one and the same. A piece cannot end its own fence or pass
+//! The block and the list of sources always agree. A chunk cannot end its own fence or pass
 //! for another piece: fences are longer than any run of backticks inside, and names stand on one line.
 
 use std::{borrow::Cow, collections::HashSet};
@@ -15,7 +15,7 @@ pub fn candidates_for(chunks: usize) -> usize {
     chunks.saturating_mul(3).clamp(12, 50)
 }
 
-/// A piece of a file that was found.
+/// A chunk of a file that a search returned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chunk<'a> {
     /// What it is known by.
@@ -28,7 +28,7 @@ pub struct Chunk<'a> {
     pub start_line: u64,
     /// Its last line.
     pub end_line: u64,
-    /// The language; without one the path tells.
+    /// The language; derived from the path by default.
     pub language: Option<Cow<'a, str>>,
     /// What is in it.
     pub content: Cow<'a, str>,
@@ -36,7 +36,7 @@ pub struct Chunk<'a> {
     pub score: f64,
 }
 
-/// What an answer tells of a piece that the model was given.
+/// The reference of an answer to a chunk in its prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRef {
     /// What it is known by.
@@ -51,7 +51,7 @@ pub struct SourceRef {
     pub language: String,
 }
 
-/// A block that is ready to be sent; never without a piece.
+/// A context block for the prompt; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextBlock {
     /// `[CONTEXT]` and the pieces.
@@ -65,7 +65,7 @@ pub struct ContextBlock {
 }
 
 impl ContextBlock {
-    /// What the turn's answer says about it, if not all of it could be sent.
+    /// The warning for the answer, if not everything fitted.
     pub fn warning(&self) -> Option<String> {
         match (self.left_out, self.cut) {
             (0, false) => None,

@@ -8,14 +8,14 @@ use amalgam_protocol::{Json, Literal, Raw, Shape, Writer};
 use super::{context::SourceRef, fields::camel, response_reader, upstream_outcome};
 use crate::raw_answer::RawAnswer;
 
-/// What a turn knows without its model.
+/// The fields of an answer that do not depend on the model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecuteIdentity {
     /// The conversation, which is the session.
     pub conversation_id: String,
     /// The turn's own name; without one the response's id is used.
     pub turn_id: Option<String>,
-    /// The agent that was asked.
+    /// The agent.
     pub agent_context_id: Option<String>,
     /// Its conversation context.
     pub conversation_context_id: Option<String>,
@@ -23,7 +23,7 @@ pub struct ExecuteIdentity {
     pub mode: String,
 }
 
-/// What an answer is, for a client that decides how to show it. Exactly one holds.
+/// The kind of an answer; exactly one applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Text, with or without calls; or an answer that a limit has cut before its first word.
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// A call that the client has to run.
+/// A tool call for the client to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentToolCall {
     /// What its result has to name.
@@ -59,7 +59,7 @@ pub struct AgentToolCall {
     pub arguments_json: Option<Literal>,
 }
 
-/// Tokens, in this contract's words.
+/// Token usage, in this contract's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LlmUsage {
     /// What went in.
@@ -84,27 +84,27 @@ pub struct Failure {
 pub struct AgentExecuteResponse {
     /// Whose answer it is.
     pub identity: ExecuteIdentity,
-    /// The id of the response, by which the next turn goes on.
+    /// The id of the response, which the next turn continues.
     pub response_continuation_id: Option<String>,
     /// The model that answered.
     pub model_id: Option<String>,
-    /// Everything that was said; never blank.
+    /// The text of the answer; never blank.
     pub text: Option<String>,
     /// Why the model stopped.
     pub finish_reason: Option<String>,
-    /// What it cost.
+    /// Token usage.
     pub usage: LlmUsage,
-    /// What the model was given to read.
+    /// The chunks in the prompt.
     pub sources: Vec<SourceRef>,
-    /// Files that came of the turn.
+    /// Files that the turn produced.
     pub file_bundle: Option<Json>,
     /// Warnings about the answer.
     pub warnings: Vec<String>,
     /// Set exactly when the turn failed.
     pub failure: Option<Failure>,
-    /// The response as it came.
+    /// The upstream's answer as received.
     pub raw_response_json: Option<String>,
-    /// What the client has to run, in order.
+    /// Tool calls for the client to run, in order.
     pub tool_calls: Vec<AgentToolCall>,
 }
 
@@ -128,7 +128,7 @@ impl Casing {
     }
 }
 
-/// Whether the response itself is shown.
+/// Whether answers include the raw response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RawResponses {
     /// As `RawResponseJson`.
@@ -138,7 +138,7 @@ pub enum RawResponses {
     Hidden,
 }
 
-/// What is told of tokens that the model's server has not counted.
+/// How usage is reported for model calls without usage from the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UncountedUsage {
     /// Nothing is added for them. R004-12
@@ -156,7 +156,7 @@ pub mod code {
     pub const NO_JSON: &str = "json-parse-failure";
     /// The response has no output.
     pub const NO_OUTPUT: &str = "missing-output";
-    /// The response has no id, so that nothing can go on from it.
+    /// The response has no id, so it cannot be continued.
     pub const NO_ID: &str = "missing-id";
 }
 

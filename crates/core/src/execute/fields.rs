@@ -1,4 +1,4 @@
-//! Reading an object whose fields are known by two spellings, with every fault kept instead of the first alone.
+//! Reads objects whose fields have two spellings, and collects all faults instead of only the first.
 //!
 //! `null` is the same as leaving a field out: clients with typed models write it for whatever they have not set.
 
@@ -7,7 +7,7 @@ use std::{borrow::Cow, fmt};
 use amalgam_protocol::{Raw, Shape};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// How many faults one answer tells. A body of nothing but mistakes is not answered with a longer one.
+/// The most faults in one answer, so that an answer is never longer than the request.
 pub const MOST_FAULTS: usize = 100;
 
 /// As much of a foreign key as is repeated.

@@ -1,4 +1,4 @@
-//! What makes two requests the same one.
+//! Fingerprints of requests, to recognise retries.
 //!
 //! A turn's id belongs to one request: sending that request again returns the same answer, and another request under it is
 //! refused. Requests are compared by what they say, so that spelling, white space and the order of fields do not count;
@@ -8,11 +8,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::request::{Artifact, ClipboardImage, Condition, Contents, Continuation, Outcome, ToolResult, UserTurn};
 
-/// A digest of everything that a request says.
+/// A digest of the content of a request.
 pub type Fingerprint = [u8; 32];
 
 impl UserTurn<'_> {
-    /// The same for every request that says the same.
+    /// The fingerprint of a request; equal for requests of equal content.
     pub fn fingerprint(&self) -> Fingerprint {
         let Self {
             session_id,
@@ -29,7 +29,7 @@ impl UserTurn<'_> {
             role_id,
             delivery: _,
         } = self;
-        let mut digest = Told::new("user turn");
+        let mut digest = FingerprintInput::new("user turn");
         digest.text(session_id).text(turn_id).maybe(instruction.as_deref());
         digest.count(artifacts.len());
         for Artifact { relative_path, file_name, contents, origin, mime_type, language } in artifacts {
@@ -62,10 +62,10 @@ impl UserTurn<'_> {
 }
 
 impl Continuation<'_> {
-    /// The same for every submission that says the same.
+    /// The fingerprint of a submission; equal for submissions of equal content.
     pub fn fingerprint(&self) -> Fingerprint {
         let Self { session_id, turn_id, results } = self;
-        let mut digest = Told::new("continuation");
+        let mut digest = FingerprintInput::new("continuation");
         digest.text(session_id).text(turn_id).count(results.len());
         // How long a call took is no part of what came of it.
         for ToolResult { call_id, execution_ms: _, outcome } in results {
@@ -79,10 +79,10 @@ impl Continuation<'_> {
     }
 }
 
-/// Values one after the other, each with its length before it: two different lists never look alike.
-struct Told(Sha256);
+/// The input of the digest: values with their lengths before them, so that different lists never collide.
+struct FingerprintInput(Sha256);
 
-impl Told {
+impl FingerprintInput {
     fn new(kind: &str) -> Self {
         let mut told = Self(Sha256::new());
         told.text(kind);

@@ -96,7 +96,7 @@ pub struct UserTurn<'a> {
     pub hints: Hints<'a>,
     /// Replaces what the session keeps; none leaves that alone, and an empty text removes it.
     pub solution_context: Option<Cow<'a, str>>,
-    /// The agent that is asked.
+    /// The agent.
     pub agent_context_id: Option<Cow<'a, str>>,
     /// The agent's conversation context.
     pub conversation_context_id: Option<Cow<'a, str>>,
@@ -128,7 +128,7 @@ pub struct Continuation<'a> {
     pub results: Vec<ToolResult<'a>>,
 }
 
-/// What came of one call.
+/// The result of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult<'a> {
     /// The call.
@@ -148,7 +148,7 @@ pub enum Outcome<'a> {
     Error(Cow<'a, str>),
 }
 
-/// What a session is to be.
+/// A request to create a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionRequest<'a> {
     /// The agent that answers.
@@ -226,7 +226,7 @@ pub fn read<'a>(body: Raw<'a>, bounds: &Bounds) -> Result<ExecuteRequest<'a>, Re
     request.filter(|_| faults.is_empty()).ok_or(faults)
 }
 
-/// Reads what a session is to be.
+/// Reads a request to create a session.
 pub fn read_session<'a>(body: Raw<'a>, bounds: &Bounds) -> Result<SessionRequest<'a>, RequestFaults> {
     const KNOWN: [Known; 2] = [&["AgentContextId"], &["Mode"]];
     let mut faults = RequestFaults::default();

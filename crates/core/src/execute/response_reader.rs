@@ -1,6 +1,6 @@
-//! Reads a response object for what the envelope tells of it, whatever state the object is in.
+//! Reads the fields of the envelope from a response object, in whatever state the object is.
 //!
-//! Explicit words of the upstream come first; where the wire has none, as with why a model stopped, they are derived.
+//! Explicit values of the upstream win; where the wire has none, as for the finish reason, they are derived.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,7 +8,7 @@ use amalgam_protocol::{Literal, Raw, Shape, Writer};
 
 use super::envelope::{AgentToolCall, Failure, LlmUsage, code};
 
-/// What a response says.
+/// The fields that were read from a response.
 pub(super) struct Read {
     pub(super) id: Option<String>,
     pub(super) model: Option<String>,
@@ -105,7 +105,7 @@ impl ResponseContent {
         self.finish(item);
     }
 
-    /// Messages of others are no words of the model.
+    /// Only messages of the assistant count as text.
     fn message(&mut self, message: Raw<'_>) {
         if message.get_str("role").is_some_and(|role| role != "assistant") {
             return;
@@ -160,7 +160,7 @@ impl ResponseContent {
         });
     }
 
-    /// The last one that says why is believed.
+    /// The last finish reason wins.
     fn finish(&mut self, value: Raw<'_>) {
         if let Some(reason) = text_of(value, "finish_reason") {
             self.finish_reason = Some(reason);
@@ -222,7 +222,7 @@ pub(super) fn usage_of(usage: Option<Raw<'_>>) -> LlmUsage {
     LlmUsage { prompt_tokens, completion_tokens, total_tokens }
 }
 
-/// A response that ended well may still tell of an error in its own words: that is no failure of the turn.
+/// A completed response may still contain an error object: that is no failure of the turn.
 fn failure_of(response: Raw<'_>, has_output: bool, has_id: bool) -> Option<Failure> {
     let status = response.get_str("status").unwrap_or_default();
     let error = response.get("error").and_then(api_error);

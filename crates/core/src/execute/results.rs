@@ -1,7 +1,7 @@
-//! Results against the calls that wait for them, and what the model is told of each.
+//! Matches results with the pending calls, and renders them for the model.
 //!
 //! AGN-034 s5: results match calls in identity and order. A submission that does not is refused whole, with every
-//! difference named; what waits goes on waiting.
+//! difference named; the calls stay pending.
 
 use std::{collections::HashMap, fmt};
 
@@ -9,7 +9,7 @@ use amalgam_protocol::{Json, Raw, Shape, Writer};
 
 use super::request::{Outcome, ToolResult};
 
-/// One way in which results are not what was asked for.
+/// A difference between results and pending calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
     /// A call that has no result.
@@ -118,7 +118,7 @@ pub fn differences<'a>(
     differences
 }
 
-/// The item that tells the model what came of a call.
+/// The item with the result of a call, for the model.
 pub fn output_item(result: &ToolResult<'_>) -> Json {
     let mut writer = Writer::default();
     writer.object(|writer| {

@@ -1,4 +1,4 @@
-//! What the model's server says itself about how a call ended, read from the bytes that it sent.
+//! The failure or finish reason that an upstream itself reported, read from the bytes that it sent.
 
 use amalgam_protocol::{Raw, Shape};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::raw_answer::RawAnswer;
 
-/// Codes that name what happened whatever an upstream calls it. One that says nothing more precise than its type gets these.
+/// Documented codes, used when the upstream's error has a type but no code of its own.
 const DOCUMENTED: [&str; 5] =
     ["rate_limit_exceeded", "context_length_exceeded", "upstream_timeout", "content_filter", "insufficient_quota"];
 
@@ -16,8 +16,8 @@ const DOCUMENTED: [&str; 5] =
 const OURS: [&str; 5] =
     ["request_timeout", "request_cancelled", "tool_failed", "tool_server_unavailable", "internal_error"];
 
-/// A failed turn's failure in the words of the model's server: its code, one that is documented here, or its type; and its
-/// message. An answer that has neither is told by what is wrong with it. R004-28, R004-29
+/// A failed turn's failure as the upstream reported it: its code, a documented code, or its type; and its message. An
+/// answer without an error object is described by what is wrong with it. R004-28, R004-29
 pub(super) fn failure(kept: Failure, arrived: &RawAnswer) -> Failure {
     if !arrived.failed || OURS.contains(&kept.code.as_str()) {
         return kept;
@@ -41,7 +41,7 @@ pub(super) fn failure(kept: Failure, arrived: &RawAnswer) -> Failure {
     Failure { code: code.unwrap_or_else(|| found.0.to_owned()), message }
 }
 
-/// The reason to stop that a response object gives explicitly.
+/// The explicit finish reason of a response object.
 pub(super) fn finish_reason(arrived: &RawAnswer) -> Option<String> {
     let body = Raw::parse(arrived.body.as_deref()?.as_bytes()).ok()?;
     body.get("output").filter(|output| matches!(output.shape(), Shape::Array | Shape::Object))?;

@@ -25,7 +25,7 @@ use crate::{
     toolset::{CallKind, wire_name},
 };
 
-/// Brings instructions and input into one history in which every call has exactly one output, somewhere behind it.
+/// Builds a history from instructions and input, in which every call has exactly one output, somewhere after it.
 pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>) -> History<'a> {
     normalise_rounds(instructions, input, &[])
 }

@@ -1,4 +1,4 @@
-//! Tool records in words, for what cannot be sent as a call and its output, and when two records say the same.
+//! Tool calls and outputs as text, where they cannot be sent as items; and when two records are equal.
 
 use std::{borrow::Cow, collections::HashMap};
 

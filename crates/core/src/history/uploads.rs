@@ -16,7 +16,7 @@ const PREFIX: &str = "file_AM-";
 /// The fields of a part that say where its content is.
 const PLACES: [&str; 6] = ["type", "file_id", "image_url", "file_url", "file_data", "filename"];
 
-/// What an uploaded file is to a model.
+/// An uploaded file as content for a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
     /// What its owner calls it.

@@ -1,8 +1,8 @@
-//! What an upstream that keeps state itself knows of a conversation, and whether that is what was said.
+//! What a stateful upstream knows of a conversation, and whether that matches the history.
 //!
 //! Nothing is assumed about why the two might differ: a turn that was shortened, a call that got no output, a fork, a tool
-//! that ran on this side. What was said up to an answer is digested together with the answer. A later history goes on from
-//! that answer only if it begins with exactly the same; else everything is told anew.
+//! that ran on this side. The history up to an answer is digested together with the answer. A later request continues that
+//! answer only if its history begins with exactly the same entries; else the whole history is sent.
 
 use amalgam_protocol::{Content, HostedItem, ItemKind, Json, PartKind, Raw, Role, Writer};
 use sha2::{Digest as _, Sha256};
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::{hex::hex, items::read_items, model::UpstreamRetention};
 
-/// An answer that an upstream has kept, and what it knows with it.
+/// An answer that an upstream retains, and the history that it knows with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamMemory {
     /// The operator's name of the upstream.
     pub upstream: String,
-    /// The model that it was asked for.
+    /// The upstream's name of the model.
     pub model: String,
     /// The upstream's own id of the answer.
     pub id: String,
     /// How many entries a history has up to there, the answer's among them.
     entries: usize,
-    /// What they say, in hexadecimal digits.
+    /// Their digest, in hexadecimal digits.
     digest: String,
 }
 
@@ -65,7 +65,7 @@ impl UpstreamMemory {
     }
 }
 
-/// A digest of what is said to an upstream, and then of what it answers.
+/// A digest of the history that is sent to an upstream, and then of its answer.
 #[derive(Debug, Clone)]
 pub struct ConversationDigest {
     entries: usize,

@@ -25,10 +25,10 @@ impl Composition<'_> {
         writer.into_bytes()
     }
 
-    /// What is said, as items in their order.
+    /// The input items in their order.
     ///
     /// A result is an output where its call can be seen: in the response that this one goes on from, or in the history.
-    /// Where it cannot, the result is told in words. Never both. With outputs and nothing else to say there is no message of
+    /// Where it cannot, the result is written as text. Never both. With outputs and nothing else to say there is no message of
     /// the user.
     pub fn items(&self) -> Vec<Json> {
         let mut items = Vec::new();
@@ -54,20 +54,20 @@ impl Composition<'_> {
         items
     }
 
-    /// The response that this one goes on from. A result that names no call cannot be an output, and an upstream that
-    /// waits for outputs takes nothing else: then the conversation is told anew.
+    /// The previous response. A result that names no call cannot be an output, and an upstream that
+    /// waits for outputs takes nothing else: then the whole conversation is sent.
     fn chained(&self) -> Option<&str> {
         let mut results = results_of(self.request.tool_results_json.unwrap_or_default());
         self.continuation().filter(|_| results.all(|result| call_id(result).is_some()))
     }
 
-    /// What the model is told to be, as a message.
+    /// The system message.
     pub fn system_item(&self) -> Json {
         let own = [filled(self.request.system_prompt), filled(self.blocks.tool_usage_metadata_block)];
         message("system", self.context.system, &[], own)
     }
 
-    /// What the user says, as a message: instruction, attachments, what was looked up.
+    /// The user's message: instruction, attachments, retrieved context.
     pub fn user_item(&self) -> Json {
         self.user_message([filled(self.blocks.rag_context_block), None])
     }

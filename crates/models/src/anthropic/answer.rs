@@ -1,4 +1,4 @@
-//! How an answer by a schema is asked for and read.
+//! Requests and reads answers that follow a JSON schema.
 //!
 //! Newer models have structured output of their own, which goes well with thinking and with tools. It takes a part of JSON
 //! Schema only. Elsewhere a tool whose input is the answer, forced where nothing else may be called, gives JSON by the

@@ -1,6 +1,6 @@
 //! Content parts as the blocks of the Messages wire.
 //!
-//! A block that the wire cannot hold becomes a few words in its place, so that the model knows of it, and a loss.
+//! A block that the wire does not support becomes a short text in its place, so that the model knows of it, and a loss.
 
 use std::{borrow::Cow, collections::HashMap};
 

@@ -1,4 +1,4 @@
-//! A request in the words of the Messages wire, and what of it the wire cannot carry.
+//! Translates a request to the Messages API, and lists what is lost.
 
 use std::borrow::Cow;
 

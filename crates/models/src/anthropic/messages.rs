@@ -1,8 +1,7 @@
 //! A history as messages of two sides that take turns.
 //!
-//! What stands at the very beginning in the system's role is apart; later words of that role keep their place, in the
-//! user's message and marked as what they are. Neighbours of one side are one message. Results of tools come first in
-//! theirs, as the wire demands, and whatever else was said follows.
+//! System messages at the beginning are sent separately; later ones keep their position, as marked text in the user's
+//! message. Adjacent messages of one side are merged. Tool results come first in their message, as the wire demands.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,8 @@
-//! The calls of one answer, put together from fragments.
+//! Assembles the calls of one answer from fragments.
 //!
 //! Servers differ in everything here: fragments come by index, by id or by neither; ids are missing, repeated or the same
 //! for two calls; names are split or repeated; arguments come whole, in pieces or as an object. Calls begin in the order
-//! in which they were first heard of, and a call begins once its name can no longer grow.
+//! in which they first appeared, and a call begins once its name can no longer grow.
 
 use amalgam_core::{CallHead, CallKind, CallMap, CallTarget, ModelEvent, unwrap_custom};
 use amalgam_protocol::{JsonStr, Literal, Raw, Shape};

@@ -1,4 +1,4 @@
-//! A request as Chat Completions takes it: everything beside the messages, and what the wire has no place for.
+//! Translates a request to Chat Completions: all parameters except the messages, and what is lost.
 
 use amalgam_core::{
     AnswerContext, Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Offer, PreparedRequest, Seal,

@@ -1,4 +1,4 @@
-//! Answers of Chat Completions, streamed or whole, in all the dialects that servers speak.
+//! Reads answers of Chat Completions, streamed or whole, in the variants that servers write.
 
 use std::sync::Arc;
 

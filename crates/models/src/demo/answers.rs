@@ -1,4 +1,4 @@
-//! What the demo says: decided once, from the request alone, and written down as a [`Script`].
+//! The answers of the demo model: computed from the request alone, as a [`Script`].
 
 use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, Losses, ModelRequest, Offer, Toolset};
 use amalgam_protocol::{

@@ -1,4 +1,4 @@
-//! Lets an upstream rest after a run of failures, and asks it with one request before all others come back.
+//! A circuit breaker: opens after repeated failures of an upstream, and probes it with one request before it closes.
 //!
 //! Only a failure of the upstream itself counts: no connection, silence, a broken answer, 5xx. A refusal shows that it
 //! is alive; a rate limit says nothing either way.

@@ -1,4 +1,4 @@
-//! Connections that wait for their next request.
+//! The pool of idle connections.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},

@@ -1,4 +1,4 @@
-//! Reads an answer that is not 2xx: what the upstream says, without anything that we told it in confidence.
+//! Reads an answer that is not 2xx: the upstream's error, with our own secrets removed.
 
 use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! When a request is sent again, and how long to wait before: full jitter, the server's word first, inside a budget.
+//! Retries: when, and after which delay. Full jitter; `Retry-After` wins; bounded by a budget.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

@@ -1,4 +1,4 @@
-//! The operator's exceptions: private targets that may be reached all the same.
+//! The operator's exceptions: private targets that egress may reach.
 
 use std::{net::IpAddr, net::SocketAddr, str::FromStr};
 

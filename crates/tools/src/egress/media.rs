@@ -1,4 +1,4 @@
-//! What kind of thing was fetched: by its own first bytes where they tell, else by the server's word.
+//! The media type of fetched content: by its first bytes where they are conclusive, else as the server declared it.
 
 use amalgam_core::{FetchedFile, media};
 use bytes::Bytes;

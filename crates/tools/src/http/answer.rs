@@ -1,4 +1,4 @@
-//! From what a service answered to what the tool gives back.
+//! Maps the answer of an HTTP service to a tool output.
 
 use amalgam_core::{ToolError, ToolOutput};
 use amalgam_protocol::{Json, Raw, Shape, Writer};

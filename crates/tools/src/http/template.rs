@@ -1,4 +1,4 @@
-//! Places that arguments fill: in a URL, in a JSON body.
+//! Templates of URLs and JSON bodies that arguments fill.
 
 use std::{borrow::Cow, fmt};
 

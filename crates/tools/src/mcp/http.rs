@@ -1,6 +1,6 @@
 //! MCP over streamable HTTP: one POST a message, answered as JSON or as a stream of events.
 //!
-//! Everything passes the guarded way out. What authorises us is the server's own credential; no caller's ever is.
+//! All requests use guarded egress. Requests carry the credential stored for the server, never the caller's.
 
 use std::sync::{
     Arc, Mutex, PoisonError,

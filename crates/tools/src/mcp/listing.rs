@@ -1,4 +1,4 @@
-//! What a server says that it can do: bounded, checked, and believed no further.
+//! The tool list of an MCP server: bounded, checked, and untrusted.
 
 use std::collections::HashSet;
 

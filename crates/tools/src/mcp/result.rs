@@ -1,4 +1,4 @@
-//! From what an MCP tool answered to what the tool gives back.
+//! Maps the result of an MCP call to a tool output.
 
 use amalgam_core::{ToolError, ToolOutput};
 use amalgam_protocol::{Json, Raw, Shape, Writer};

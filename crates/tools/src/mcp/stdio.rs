@@ -1,7 +1,7 @@
 //! MCP over the standard streams of a process that the operator configured: one message a line.
 //!
-//! The process belongs to its link: it is started when it is needed, with nothing of our environment, started again with
-//! growing patience when it has died, and killed when the link is dropped.
+//! The link owns the process: it starts it on first use without our environment, restarts it with growing delays after a
+//! crash, and kills it when it is dropped.
 
 mod process;
 

@@ -1,4 +1,4 @@
-//! From a row of the bank to a tool that runs: one branch a kind.
+//! Builds runnable tools from rows of the bank, by kind.
 
 use std::sync::Arc;
 

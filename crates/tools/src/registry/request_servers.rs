@@ -1,4 +1,4 @@
-//! MCP servers that a request names: what they offer, as far as the request allows it.
+//! MCP servers of a request: lists the tools that the request allows.
 
 use std::{collections::HashSet, time::Duration};
 

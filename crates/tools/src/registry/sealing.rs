@@ -1,4 +1,4 @@
-//! Secrets in the settings of tools: sealed before they are kept, never shown again.
+//! Secrets in the settings of tools: sealed before they are stored, never returned.
 //!
 //! A secret belongs to the address that it is sent to. A caller that changes the address has to send the secret again:
 //! otherwise it could point a tool at its own host to read a secret that the API never returns.

@@ -1,4 +1,4 @@
-//! The forms that a secret has in settings: as it comes, as it is kept, as it is shown.
+//! The forms of a secret in settings: as sent, as stored, and as returned.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
-//! MCP servers that tenants and callers name, kept between turns: their sessions and lists of tools.
+//! A cache of MCP servers that tenants and callers name: their sessions and tool lists are reused between turns.
 //!
-//! A server is shared by those alone who name the same address with the same credentials in the same tenant. It is let go
+//! Requests share a server only if they name the same address with the same credentials in the same tenant. It is dropped
 //! when it has been idle for a while, or when there are too many.
 
 use std::{

@@ -1,13 +1,13 @@
-//! An answer in a terminal: its text as it comes, tools in passing, courses as a table.
+//! Prints an answer in a terminal: streamed text, tool calls in brackets, courses as a table.
 //!
-//! Whatever a model or a catalogue says is text and nothing else: what would move the cursor or colour the screen is left out.
+//! Output of models and catalogues is untrusted: terminal control sequences are removed.
 
 use std::io::{self, IsTerminal as _};
 
 use serde_json::Value;
 
 use crate::table::table;
-use crate::terminal::{say, say_part};
+use crate::terminal::{print_part, print_stdout};
 
 /// How much of arguments, titles and addresses is shown.
 const ARGUMENTS: usize = 100;
@@ -41,7 +41,7 @@ impl Screen {
         }
         self.inside = !text.ends_with('\n');
         self.spoken = true;
-        say_part(visible(text))
+        print_part(visible(text))
     }
 
     /// A tool that runs.
@@ -51,14 +51,14 @@ impl Screen {
         }
         self.end()?;
         self.spoken = false;
-        let told = format!("[{} {}]", visible(name), shortened(&visible(arguments), ARGUMENTS));
-        say(if self.dims { format!("\x1b[2m{told}\x1b[0m") } else { told })
+        let line = format!("[{} {}]", visible(name), shortened(&visible(arguments), ARGUMENTS));
+        print_stdout(if self.dims { format!("\x1b[2m{line}\x1b[0m") } else { line })
     }
 
     /// The whole answer.
     pub(super) fn done(&mut self, answer: &str) -> io::Result<()> {
         if self.data {
-            return say(answer);
+            return print_stdout(answer);
         }
         let answer: Value = serde_json::from_str(answer)?;
         if !self.spoken {
@@ -68,16 +68,16 @@ impl Screen {
         self.spoken = false;
         for result in answer["tool_results"].as_array().into_iter().flatten() {
             if let Some(table) = courses(&result["output"]) {
-                say(format_args!("\n{table}"))?;
+                print_stdout(format_args!("\n{table}"))?;
             }
         }
-        say("")
+        print_stdout("")
     }
 
     /// Ends a line that was begun.
     pub(super) fn end(&mut self) -> io::Result<()> {
         match std::mem::take(&mut self.inside) {
-            true => say(""),
+            true => print_stdout(""),
             false => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! What counts for the assistant of one tenant, value by value, and whose word each is.
+//! The effective assistant settings of one tenant, each with its origin.
 
 use std::sync::Arc;
 

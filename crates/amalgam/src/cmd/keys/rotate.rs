@@ -1,7 +1,7 @@
-//! `amalgam keys rotate-master`: a new master key in front of the others, and everything in the store sealed with it.
+//! `amalgam keys rotate-master`: adds a new master key and seals everything in the store with it.
 //!
-//! The earlier keys stay: what clients hold was sealed with them. Callers notice nothing; a running server takes the new
-//! key up within seconds.
+//! Earlier keys stay, because clients hold data that was sealed with them. A running server loads the new key within
+//! seconds.
 
 use amalgam_app::TenantConfigs;
 use amalgam_core::{
@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::cli::ConfigArgs;
 use crate::cmd::tenants;
 use crate::command_context::{CommandContext, now_ms};
-use crate::terminal::{say, say_json};
+use crate::terminal::{print_json, print_stdout};
 
 /// How many tools are asked for at once.
 const PAGE: usize = 200;
@@ -51,16 +51,16 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     let ids: Vec<String> = ring.ids().map(|id| id.to_string()).collect();
     let newest = ids.first().context("a ring has a key")?;
     if as_data {
-        return Ok(say_json(
+        return Ok(print_json(
             &json!({"newest": newest, "keys": ids, "place": place, "sealed_anew": sealed, "tools": tools, "configs": configs}),
         )?);
     }
-    let told: Vec<String> =
+    let resealed: Vec<String> =
         sealed.iter().map(|name| (*name).to_owned()).chain(of_tools(tools)).chain(of_configs(configs)).collect();
-    say(format_args!(
+    print_stdout(format_args!(
         "{place} has {} master keys; {newest} seals from now on\nsealed anew in the store: {}",
         ids.len(),
-        if told.is_empty() { "nothing".to_owned() } else { told.join(", ") }
+        if resealed.is_empty() { "nothing".to_owned() } else { resealed.join(", ") }
     ))?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::{KnowledgeContext, KnowledgeTarget};
 use crate::command_context::CommandContext;
 use crate::knowledge::{Import, Rules, Settings, Totals, WriteThrottle, gather, is_name};
 use crate::progress::Progress;
-use crate::terminal::{say, say_json, tell};
+use crate::terminal::{print_json, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
 /// Names of built-in fields, which attributes may not use.
@@ -75,7 +75,7 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
         false => args.embed.or_else(|| before.clone()),
     };
     if let Some(before) = before.filter(|before| Some(before) != model.as_ref()) {
-        tell(format_args!(
+        print_stderr(format_args!(
             "{} was embedded with {before}: what this import does not bring is found by its words alone until it is imported again",
             args.collection
         ));
@@ -89,7 +89,7 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
         settings: Arc::new(settings),
         throttle: WriteThrottle::on(&context.command.config.store),
     };
-    let told: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+    let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let mut progress = Progress::of("files", sources.iter().map(|source| source.files.len()).sum());
     let mut totals = Totals::default();
     for source in sources {
@@ -97,18 +97,18 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     }
     drop(progress);
     match args.place.json {
-        true => say_json(&as_json(&args.collection, &told, model.as_deref(), &totals))?,
+        true => print_json(&as_json(&args.collection, &names, model.as_deref(), &totals))?,
         false => {
             tell_skipped(&totals, args.max_file_kib);
             let Totals { created, updated, unchanged, deleted, .. } = totals;
             let skipped = totals.skipped();
-            say(format_args!(
+            print_stdout(format_args!(
                 "{created} created, {updated} updated, {unchanged} unchanged, {deleted} deleted, {skipped} skipped"
             ))?;
         }
     }
     if totals.unreadable > 0 {
-        tell("what cannot be read was left as it was");
+        print_stderr("what cannot be read was left as it was");
         return Ok(ExitCode::from(crate::FAILURE));
     }
     Ok(ExitCode::SUCCESS)
@@ -137,7 +137,7 @@ fn tell_skipped(totals: &Totals, max_file_kib: u64) {
         (totals.misnamed, "with a name that cannot be kept".to_owned()),
     ] {
         if count > 0 {
-            tell(format_args!("skipped: {count} {why}"));
+            print_stderr(format_args!("skipped: {count} {why}"));
         }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{KnowledgeContext, KnowledgeTarget};
 use crate::command_context::CommandContext;
 use crate::knowledge::explained;
-use crate::terminal::{say, say_json, tell};
+use crate::terminal::{print_json, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
 /// The most lines of a chunk that are printed.
@@ -57,13 +57,13 @@ pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
     match args.place.json {
         true => {
             let data: Vec<Value> = chunks.iter().map(as_json).collect();
-            say_json(&json!({"object": "list", "data": data, "warnings": warnings}))?;
+            print_json(&json!({"object": "list", "data": data, "warnings": warnings}))?;
         }
         false => {
-            warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
+            warnings.iter().for_each(|warning| print_stderr(format_args!("warning: {warning}")));
             match chunks.is_empty() {
-                true => tell("nothing was found"),
-                false => say(chunks.iter().map(as_text).collect::<Vec<_>>().join("\n\n"))?,
+                true => print_stderr("nothing was found"),
+                false => print_stdout(chunks.iter().map(as_text).collect::<Vec<_>>().join("\n\n"))?,
             }
         }
     }

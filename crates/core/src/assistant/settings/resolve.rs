@@ -26,10 +26,10 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Every one, those that go before others later.
+    /// All origins, in ascending precedence.
     pub const ALL: [Self; 4] = [Self::Default, Self::Settings, Self::Config, Self::Profile];
 
-    /// The name that it is shown under.
+    /// The name in the API and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -40,23 +40,23 @@ impl Origin {
     }
 }
 
-/// A value, and whose it is.
+/// A value and its origin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SettingValue<T> {
     /// What counts.
     pub value: T,
-    /// Who has said so.
+    /// Where the value comes from.
     pub origin: Origin,
 }
 
-/// Everything that counts for one turn.
+/// The settings of one turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EffectiveSettings {
     /// The key for the upstream.
     pub api_key: SettingValue<Option<SecretText>>,
-    /// The model that is asked.
+    /// The model.
     pub model: SettingValue<String>,
-    /// The upstream that it is asked from; by the model's name where there is none.
+    /// The upstream; derived from the model's name where there is none.
     pub upstream: SettingValue<Option<String>>,
     /// The tenant's part of the prompt; empty where there is none.
     pub system_prompt: SettingValue<String>,
@@ -74,7 +74,7 @@ pub struct EffectiveSettings {
     pub request_timeout: SettingValue<Duration>,
     /// Whether the model may call several tools at once.
     pub parallel_tool_calls: SettingValue<bool>,
-    /// How often tools run and the model is asked again.
+    /// The limit on tool rounds.
     pub max_tool_iterations: SettingValue<u64>,
     /// The longest message of a user, in characters.
     pub max_input_chars: SettingValue<u64>,
@@ -90,7 +90,7 @@ pub struct EffectiveSettings {
     pub safety_salt: SettingValue<Option<SecretText>>,
 }
 
-/// One line of what counts, for people.
+/// One effective setting, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
     /// The setting.
@@ -101,7 +101,7 @@ pub struct Fact {
     pub origin: Origin,
 }
 
-/// What counts: the profile's word before the tenant's, the tenant's before the installation's, that before `defaults`.
+/// The effective settings: the profile's values win over the tenant's, those over the installation's, those over `defaults`.
 ///
 /// `config` carries the tenant's key, opened, where it has one.
 pub fn resolve(

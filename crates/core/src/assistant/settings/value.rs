@@ -7,7 +7,7 @@ use amalgam_protocol::{Raw, Shape, Writer};
 use super::SettingDomain;
 use crate::{tool::SecretText, units::duration_from_text};
 
-/// What a setting can be. Errors say what would be right and never repeat what was sent.
+/// A type of setting. Errors say what is valid and never repeat the input.
 pub(super) trait Value: Sized {
     /// What its values have to keep to.
     type Bounds;

@@ -1,4 +1,4 @@
-//! The final object of an answer beside what was told before it: which of its items are known, and which are new.
+//! Compares the final object of an answer with the events before it: which of its items are known, and which are new.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::super::open::{Kind, OpenItem, same_words};
 
-/// An item that was told of: enough to know it again.
+/// An item that events announced: enough to recognise it.
 #[derive(Debug)]
 pub(super) struct SeenItem {
     index: Option<u64>,
