@@ -96,14 +96,15 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
     };
     if let Some(route) = route {
         drop(view);
-        return run(app, scope, turn, checked, route).await;
+        // In a box: the future is large, and would be copied into every future around it.
+        return Box::pin(run(app, scope, turn, checked, route)).await;
     }
     // In a box, as everything here that few requests need: the others need no room for it.
     let (parameters, policy) =
         Box::pin(profile::apply(app, scope, &turn.parameters)).await?.ok_or_else(|| no_such_model(model))?;
     drop(view);
     let route = policy.route.clone();
-    turn.parameters = parameters;
+    *turn.parameters = parameters;
     turn.policy = Some(Box::new(policy));
     Box::pin(run(app, scope, turn, checked, route)).await
 }
@@ -142,7 +143,7 @@ async fn run(
     let mut policy = turn.policy.take();
     let own_tools = policy.as_mut().map_or_else(Vec::new, |policy| std::mem::take(&mut policy.own_tools));
     let policy = policy.as_deref();
-    let parameters = &turn.parameters;
+    let parameters = &*turn.parameters;
     let view = Box::new(parameters.view()?);
     let settings = settings_of(policy, &view, &checked)?;
     let mut requested = tools::requested(&view, scope.state())?;

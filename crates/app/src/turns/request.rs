@@ -12,8 +12,8 @@ use super::context::ConnectionMemory;
 pub struct TurnRequest<'a> {
     /// The id and the time of the response to be.
     pub identity: Identity,
-    /// What the model is asked, and how.
-    pub parameters: ResponseParameters,
+    /// What the model is asked, and how. In a box: it is large, and the request is moved often.
+    pub parameters: Box<ResponseParameters>,
     /// Whether a loss of the translation is an error.
     pub strict: bool,
     /// The idempotency claim that the end of the turn settles.
@@ -88,7 +88,7 @@ impl TurnRequest<'_> {
     pub fn new(identity: Identity, parameters: ResponseParameters) -> Self {
         Self {
             identity,
-            parameters,
+            parameters: Box::new(parameters),
             strict: false,
             idempotency: None,
             connection: None,
