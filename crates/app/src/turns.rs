@@ -140,6 +140,7 @@ async fn run(
     if stored || turn.connection.is_some() {
         turn.parameters.include_sealed_reasoning();
     }
+    let state = turn.state(scope.state());
     let mut policy = turn.policy.take();
     let own_tools = policy.as_mut().map_or_else(Vec::new, |policy| std::mem::take(&mut policy.own_tools));
     let policy = policy.as_deref();
@@ -152,11 +153,9 @@ async fn run(
     let mut context = match policy.map(|policy| &policy.history) {
         Some(HistorySource::Given(before, memory)) => Context::of(before.clone(), memory.clone()),
         Some(HistorySource::Parameters) | None => {
-            let always_stored = policy.is_some_and(|policy| policy.always_stored);
-            let state = if always_stored { amalgam_core::TenantState::Stored } else { scope.state() };
             let mut context = Context::gather(app, scope, state, parameters, &view, turn.connection).await?;
             // A wire that stores everything composes the prompt anew for each turn.
-            if always_stored {
+            if policy.is_some_and(|policy| policy.always_stored) {
                 context.leave_out_prompts();
             }
             context
