@@ -60,7 +60,7 @@ pub struct HousekeepingSettings {
 
 impl Engine {
     /// Makes the process known to the store. Before this no turn can be kept. A store that takes no writes is told later, by
-    /// [`Engine::live`]; until then turns that are to be kept are refused.
+    /// [`Engine::housekeep`]; until then turns that are to be kept are refused.
     pub async fn be_born(&self, settings: HousekeepingSettings) -> Result<(), StoreError> {
         match self.register(settings).await {
             Err(StoreError::Unavailable(why)) => {
