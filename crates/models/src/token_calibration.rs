@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn ours(prompt: &Bytes) -> u64 {
-        tokens::of_prompt(&prompt).text
+        tokens::of_prompt(prompt).text
     }
 
     fn near(calibration: &TokenCalibration, words: usize, theirs: u64) -> bool {

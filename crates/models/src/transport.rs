@@ -182,7 +182,7 @@ impl Transport {
         self.key()?;
         let head = self.requests.post(path, &[], Delivery::Whole, body.len())?;
         let first_byte = Some(self.first_byte_timeout);
-        let ((_head, mut answer), permit) = self.send(head, &body.into(), first_byte, None).await?;
+        let ((_head, mut answer), permit) = self.send(head, &body, first_byte, None).await?;
         let read = answer::whole(&mut answer, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read

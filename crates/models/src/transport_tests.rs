@@ -59,7 +59,7 @@ fn transport(upstream: &Upstream) -> Transport {
 
 fn prepared(delivery: Delivery) -> PreparedRequest {
     PreparedRequest {
-        body: Bytes::from_static(b"{\"a\":1}").into(),
+        body: Bytes::from_static(b"{\"a\":1}"),
         losses: Vec::new(),
         delivery,
         calls: CallMap::default(),

@@ -11,7 +11,7 @@ fn decoder(tools: Value, own: Option<&str>, wants_sealed_reasoning: bool) -> Dec
     let settings = parameters.view().unwrap();
     let toolset = amalgam_core::Toolset::plain(&settings, &amalgam_core::History::default()).unwrap();
     let prepared = PreparedRequest {
-        body: Bytes::new().into(),
+        body: Bytes::new(),
         losses: Vec::new(),
         delivery: Delivery::Stream,
         calls: toolset.call_map(),

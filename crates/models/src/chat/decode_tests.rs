@@ -22,7 +22,7 @@ struct Answer {
 
 fn prepared() -> PreparedRequest {
     PreparedRequest {
-        body: Bytes::new().into(),
+        body: Bytes::new(),
         losses: Vec::new(),
         delivery: Delivery::Stream,
         calls: CallMap::default(),

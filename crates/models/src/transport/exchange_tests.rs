@@ -33,7 +33,7 @@ const HEAD: &[u8] = b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\n";
 const BODY: &[u8] = b"ask!";
 
 async fn ask(client: &Client) -> Result<(u16, Vec<u8>), ModelError> {
-    whole(client.request(&Bytes::from_static(HEAD), &Bytes::from_static(BODY).into()).await?).await
+    whole(client.request(&Bytes::from_static(HEAD), &Bytes::from_static(BODY)).await?).await
 }
 
 async fn whole((head, mut body): (Head, Body)) -> Result<(u16, Vec<u8>), ModelError> {
