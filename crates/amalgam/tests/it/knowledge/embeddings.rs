@@ -93,7 +93,7 @@ async fn an_import_that_an_upstream_cuts_short_goes_on_the_next_time() {
             "chat/embed-1",
         ];
         let failure = library.cli.failure(&import);
-        assert!(failure.contains("asking chat/embed-1 for embeddings"), "{}: {failure}", store.name);
+        assert!(failure.contains("requesting embeddings from chat/embed-1"), "{}: {failure}", store.name);
         upstream.answer_for("/embeddings", places);
         assert_eq!(counts(&library.cli.json(&import)), [2, 0, 0, 0, 0], "{}", store.name);
 
