@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Client, Setup};
+use amalgam_testkit::{Amalgam, Client, Setup, Upstream};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -209,4 +209,20 @@ async fn a_body_that_comes_too_slowly_is_let_go_whatever_came_early() {
     };
     let answer = timeout(PATIENCE, drip).await.expect("the server lets it go");
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+// right B5
+#[tokio::test]
+async fn the_first_token_count_takes_little_memory() {
+    let setup = Setup::new().upstream("away", "chat", &format!("http://{}/v1", Upstream::unused_address()));
+    let amalgam = Amalgam::start(BINARY, setup).await;
+    let client = Client::new(amalgam.url());
+    let text = "Counting tokens, hitung token, トークン: 12 345. ".repeat(2_000);
+    let before = resident(&amalgam);
+    let request = json!({"model": "away/m", "input": text});
+    let answer = client.post_json("/v1/responses/input_tokens", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(answer.json()["input_tokens"].as_u64().is_some_and(|tokens| tokens > 10_000), "{}", answer.text());
+    let grown = resident(&amalgam).saturating_sub(before);
+    assert!(grown < 24 << 20, "{grown} bytes more");
 }
