@@ -7,7 +7,12 @@ use std::{
     time::Duration,
 };
 
-use amalgam_app::{AppParts, Limits, assistant::AssistantSettings, execute::ExecuteSettings, knowledge::Knowledge};
+use amalgam_app::{
+    Application, Limits,
+    assistant::{AssistantSettings, SessionQueues},
+    execute::ExecuteSettings,
+    knowledge::Knowledge,
+};
 use amalgam_core::{
     Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider,
     assistant::settings::KEY_VARIABLE,
@@ -91,7 +96,7 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<A
     });
     let admission = Admission::new(config.limits.max_in_flight);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
-    let application = amalgam_app::Application::new(AppParts {
+    let application = Application {
         engine: engine.clone(),
         catalog: Arc::clone(&names) as Arc<dyn Catalog>,
         store,
@@ -102,7 +107,8 @@ pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<A
         execute: execute(config),
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
         limits: limits(config),
-    });
+        session_queues: SessionQueues::default(),
+    };
     let app = App::new(ServerParts {
         app: Arc::new(application),
         auth: auth.clone(),

@@ -45,31 +45,7 @@ pub struct Limits {
     pub queue: QueueLimits,
 }
 
-/// What the binary joins.
-pub struct AppParts {
-    /// Runs turns.
-    pub engine: Engine,
-    /// Resolves model names.
-    pub catalog: Arc<dyn Catalog>,
-    /// Persistence.
-    pub store: Arc<dyn Store>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Seals what leaves the server and comes back.
-    pub seal: Arc<dyn Seal>,
-    /// Where the server's own tools come from.
-    pub toolbox: Arc<dyn ToolProvider>,
-    /// Searches the knowledge of a tenant.
-    pub knowledge: Arc<dyn Retrieval>,
-    /// The installation's settings of the tenant assistant.
-    pub assistant: AssistantSettings,
-    /// The installation's settings of the strict contract.
-    pub execute: ExecuteSettings,
-    /// The bounds of what is taken from outside.
-    pub limits: Limits,
-}
-
-/// The application: everything that the program does, without a wire.
+/// The application: everything that the program does, without a wire. The binary joins it.
 pub struct Application {
     /// Runs turns.
     pub engine: Engine,
@@ -93,24 +69,4 @@ pub struct Application {
     pub limits: Limits,
     /// The turns of this process that wait for their session.
     pub session_queues: SessionQueues,
-}
-
-impl Application {
-    /// Joins the parts.
-    pub fn new(parts: AppParts) -> Self {
-        let AppParts { engine, catalog, store, clock, seal, toolbox, knowledge, assistant, execute, limits } = parts;
-        Self {
-            engine,
-            catalog,
-            store,
-            clock,
-            seal,
-            toolbox,
-            knowledge,
-            assistant,
-            execute,
-            limits,
-            session_queues: SessionQueues::default(),
-        }
-    }
 }

@@ -13,6 +13,6 @@ mod tenant_configs;
 pub mod token_count;
 pub mod turns;
 
-pub use app::{AppParts, Application, Limits};
+pub use app::{Application, Limits};
 pub use ids::{is_id, not_found};
 pub use tenant_configs::{ConfigDraft, StoredConfig, TenantConfigs};

@@ -6,7 +6,11 @@ mod execute;
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_app::{AppParts, Limits, assistant::AssistantSettings, execute::ExecuteSettings};
+use amalgam_app::{
+    Application, Limits,
+    assistant::{AssistantSettings, SessionQueues},
+    execute::ExecuteSettings,
+};
 use amalgam_core::{
     Admin, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard, ModelSelection, Operator, Rights, Route,
     Scope, Seal, Store, TenantState,
@@ -96,7 +100,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         remembered_bytes: 8192,
         queue: QueueLimits { of_tenant: 10, of_all: 20 },
     };
-    let application = amalgam_app::Application::new(AppParts {
+    let application = Application {
         engine,
         catalog: Arc::new(Nothing),
         store,
@@ -107,7 +111,8 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         execute: ExecuteSettings::default(),
         assistant: AssistantSettings::default(),
         limits,
-    });
+        session_queues: SessionQueues::default(),
+    };
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default() }))
 }
 
