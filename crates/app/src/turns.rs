@@ -15,7 +15,7 @@ mod tools;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt,
+    Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt, TenantState,
     compaction::{self, UnreadableSummary},
     normalise, number_items,
     store::{Begin, StoredResponse},
@@ -86,27 +86,31 @@ impl StartedTurn {
 
 /// Begins a turn. Until a model has accepted, every failure is a plain error.
 pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) -> Result<StartedTurn, Fault> {
+    let state = turn.state(scope.state());
+    let stored = state == TenantState::Stored && turn.parameters.store.unwrap_or(true);
+    if stored || turn.connection.is_some() {
+        turn.parameters.include_sealed_reasoning();
+    }
+    let policy = turn.policy.take();
     let view = Box::new(turn.parameters.view()?);
-    let checked = rules::check(&turn, &view, turn.state(scope.state()))?;
+    let checked = rules::check(&turn, &view, state)?;
     bounds::check(&turn.parameters, &view, &app.limits)?;
     let model = view.model.as_deref().unwrap_or_default();
-    let route = match turn.policy.as_deref() {
+    let route = match policy.as_deref() {
         Some(policy) => Some(policy.route.clone()),
         None => app.catalog.resolve(scope, model).await?,
     };
+    // In boxes: the futures are large, and would be copied into every future around them.
     if let Some(route) = route {
-        drop(view);
-        // In a box: the future is large, and would be copied into every future around it.
-        return Box::pin(run(app, scope, turn, checked, route)).await;
+        return Box::pin(run(app, scope, &turn, policy, view, checked, route)).await;
     }
-    // In a box, as everything here that few requests need: the others need no room for it.
-    let (parameters, policy) =
-        Box::pin(profile::apply(app, scope, &turn.parameters)).await?.ok_or_else(|| no_such_model(model))?;
+    let applied = Box::pin(profile::apply(app, scope, &turn.parameters)).await?;
+    let (parameters, policy) = applied.ok_or_else(|| no_such_model(model))?;
     drop(view);
-    let route = policy.route.clone();
     *turn.parameters = parameters;
-    turn.policy = Some(Box::new(policy));
-    Box::pin(run(app, scope, turn, checked, route)).await
+    let view = Box::new(turn.parameters.view()?);
+    let route = policy.route.clone();
+    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, route)).await
 }
 
 /// What the response repeats of its request.
@@ -128,24 +132,20 @@ fn settings_of(
     })
 }
 
-/// Gathers what a turn builds on, and runs it or puts it into the queue.
+/// Gathers what a turn builds on, and runs it or puts it into the queue; `view` is a view of the turn's parameters.
 async fn run(
     app: &Application,
     scope: &Scope,
-    mut turn: TurnRequest<'_>,
+    turn: &TurnRequest<'_>,
+    mut policy: Option<Box<TurnPolicy>>,
+    view: Box<CreateResponse<'_>>,
     mut checked: CheckedRequest,
     route: Route,
 ) -> Result<StartedTurn, Fault> {
     let stored = checked.storage != Storage::None;
-    if stored || turn.connection.is_some() {
-        turn.parameters.include_sealed_reasoning();
-    }
-    let state = turn.state(scope.state());
-    let mut policy = turn.policy.take();
     let own_tools = policy.as_mut().map_or_else(Vec::new, |policy| std::mem::take(&mut policy.own_tools));
     let policy = policy.as_deref();
     let parameters = &*turn.parameters;
-    let view = Box::new(parameters.view()?);
     let settings = settings_of(policy, &view, &checked)?;
     let mut requested = tools::requested(&view, scope.state())?;
     requested.own = own_tools;
@@ -153,7 +153,7 @@ async fn run(
     let mut context = match policy.map(|policy| &policy.history) {
         Some(HistorySource::Given(before, memory)) => Context::of(before.clone(), memory.clone()),
         Some(HistorySource::Parameters) | None => {
-            let mut context = Context::gather(app, scope, state, parameters, &view, turn.connection).await?;
+            let mut context = Context::gather(app, scope, checked.state, parameters, &view, turn.connection).await?;
             // A wire that stores everything composes the prompt anew for each turn.
             if policy.is_some_and(|policy| policy.always_stored) {
                 context.leave_out_prompts();
@@ -189,7 +189,7 @@ async fn run(
         let sent = policy.map(|policy| &policy.shown);
         let waiting = queue::stored_request(app, scope, parameters, sent, requested.has_secrets);
         let begin = begin(Status::Queued, number_items(own, &mut ids), Some(waiting));
-        return match Box::pin(queue::enqueue(app, scope, &turn, begin, settings)).await? {
+        return match Box::pin(queue::enqueue(app, scope, turn, begin, settings)).await? {
             Some(queued) => Ok(queued),
             // What it continues was deleted in the meantime.
             None => Err(no_such_response(view.previous_response_id.as_deref().unwrap_or_default())),

@@ -9,6 +9,7 @@ use super::{context::ConnectionMemory, request::TurnRequest};
 
 /// A request that keeps the rules.
 pub(super) struct CheckedRequest {
+    pub(super) state: TenantState,
     pub(super) delivery: Delivery,
     pub(super) storage: Storage,
     /// What the server itself cannot do for the request.
@@ -82,7 +83,7 @@ pub(super) fn check(
         Some(true) => Delivery::Stream,
         _ => Delivery::Whole,
     };
-    Ok(CheckedRequest { delivery, storage, losses })
+    Ok(CheckedRequest { state, delivery, storage, losses })
 }
 
 /// Null elements of lists, which are skipped.
